@@ -15,6 +15,7 @@ import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.conversion import convert
+from kueuelib.api.crd import crd
 from kueuelib.api.crd_parts import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, Resource
@@ -31,6 +32,7 @@ from kueuelib.runtime.webhook.conditions import (
     of_others,
     present,
 )
+from kueuelib.runtime.webhook.reviews import Shapes, types_of
 from kueuelib.runtime.webhook.server import WebhookServer
 
 MUTATING_CONFIGURATION = "kueue-mutating-webhook-configuration"
@@ -77,8 +79,17 @@ def serve(server: WebhookServer) -> None:
     for resource in _DEFAULTED:
         server.mutate(path_of(resource, mutating=True), RULES[resource.kind].default)
     for resource in _VALIDATED:
-        server.validate(path_of(resource, mutating=False), _validator(RULES[resource.kind]))
+        path = path_of(resource, mutating=False)
+        server.validate(path, _validator(RULES[resource.kind]), _shapes(resource))
     server.convert(CONVERSION_PATH, convert)
+
+
+def _shapes(resource: Resource) -> Shapes:
+    """What a validator can read; defaulting leaves alone what has other types."""
+    return {
+        f"{KUEUE}/{version['name']}": types_of(version["schema"]["openAPIV3Schema"])
+        for version in crd(resource.kind)["spec"]["versions"]
+    }
 
 
 def path_of(resource: Resource, *, mutating: bool) -> str:

@@ -119,6 +119,10 @@ class Processes:
         if code:
             raise self.failure(name, f"ended with exit code {code}")
 
+    def pid(self, name: str) -> int:
+        """The process id of a background process."""
+        return next(process.pid for found, process in self._running if found == name)
+
     def kill(self, name: str) -> None:
         """Ends a background process as a crash would."""
         for found, process in self._running:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
-import os
 import re
 import ssl
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -15,15 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
+import httpx
 import yaml
 
-from . import requests
+from kueuelib.api.definitions import CONVERSION_PATH
+from kueuelib.testing.processes import LocalCluster, Processes
+
+from . import requests, webhooks
 
 ATTACKERS = 8
 PATIENCE = 20.0
-START_SECONDS = 120.0
 EXPECTED = re.compile(
     r"failed to (create|convert|update)|strconv\.Parse|unknown patch type|merging lists|"
     r"resourceVersion should not be set|unable to|invalid|content is not"
@@ -63,15 +66,24 @@ class Target:
     """Where it is, what is sent, and what an honest client sends."""
 
     port: int
+    pid: int
+    log: Path
     hostile: Callable[[Random], bytes]
     honest: bytes
     is_bad: Callable[[int, str], bool]
 
 
-def _server(work: Path) -> Target:
-    config = yaml.safe_load((work / "kubeconfig").read_text())
-    port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
-    token = config["users"][0]["user"]["token"]
+def _config(path: Path) -> tuple[str, str, str]:
+    """URL, token and CA of a kubeconfig."""
+    config = yaml.safe_load(path.read_text())
+    cluster = config["clusters"][0]["cluster"]
+    ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    return cluster["server"], config["users"][0]["user"]["token"], ca
+
+
+def _server(cluster: LocalCluster) -> Target:
+    cluster.start_server(simulate=False)
+    url, token, _ = _config(cluster.kubeconfig)
     text = (Path(__file__).parents[1] / "fuzz" / "samples.yaml").read_text(encoding="utf-8")
     samples = [
         {"apiVersion": known["apiVersion"], "kind": known["kind"], **each}
@@ -83,30 +95,46 @@ def _server(work: Path) -> Target:
         f"Authorization: Bearer {token}\r\n\r\n"
     )
     return Target(
-        port,
+        int(url.rpartition(":")[2]),
+        cluster.processes.pid("apiserver"),
+        cluster.processes.folder / "apiserver.log",
         lambda random: requests.to_server(random, token, samples),
         honest.encode(),
         lambda status, text: status >= 500 and not EXPECTED.search(text),
     )
 
 
-def _webhooks(work: Path) -> Target:
-    told = json.loads((work / "webhooks").read_text())
-    honest = json.dumps(told["reviews"][0]).encode()
-    headers = {"Content-Type": "application/json"}
-    asked = requests.written("POST", told["paths"][0], honest, headers, Random(0))
+def _webhooks(cluster: LocalCluster) -> Target:
+    cluster.start()
+    url, token, ca = _config(cluster.kubeconfig)
+    paths = [CONVERSION_PATH]
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(
+        base_url=url, headers=headers, verify=ssl.create_default_context(cadata=ca), trust_env=False
+    ) as client:
+        for kind in ("mutating", "validating"):
+            path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
+            paths += [
+                urlsplit(hook["clientConfig"]["url"]).path
+                for found in client.get(path).raise_for_status().json()["items"]
+                for hook in found["webhooks"]
+            ]
+    reviews = webhooks.reviews()
+    honest = json.dumps(reviews[0]).encode()
+    asked = requests.written(
+        "POST", webhooks.QUEUE_PATH, honest, {"Content-Type": "application/json"}, Random(0)
+    )
     return Target(
-        told["port"],
-        lambda random: requests.to_webhook(random, tuple(told["paths"]), told["reviews"]),
+        cluster.webhook_port,
+        cluster.processes.pid("manager"),
+        cluster.processes.folder / "manager.log",
+        lambda random: requests.to_webhook(random, tuple(paths), reviews),
         asked,
-        lambda status, text: status >= 500 or "the webhook failed" in text,
+        lambda status, text: status >= 500 or '"code":500' in text or "webhook failed" in text,
     )
 
 
-TARGETS: dict[str, tuple[list[str], str, Callable[[Path], Target]]] = {
-    "server": (["-m", "kueuelib", "apiserver", "--kubeconfig", "{}"], "kubeconfig", _server),
-    "webhooks": (["-m", "tests.conformance.hostile.webhooks", "{}"], "webhooks", _webhooks),
-}
+TARGETS: dict[str, Callable[[LocalCluster], Target]] = {"server": _server, "webhooks": _webhooks}
 
 
 def _resident(pid: int) -> float:
@@ -145,33 +173,17 @@ async def attacked(target: str, seed: int, count: int) -> Found:
     """Attacks a target with so many requests.
 
     Raises:
-        AssertionError: it does not start, or does not live to the end.
+        ProcessError: it does not start, or does not live to the end.
     """
-    command, name, of = TARGETS[target]
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        arguments = [each.format(work / name) for each in command]
-        log = work / "log"
-        with log.open("wb") as out:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, stdout=out, stderr=out, env={**os.environ}
-            )
-        try:
-            deadline = time.monotonic() + START_SECONDS
-            while not (work / name).exists() or not (work / name).read_text().strip():
-                assert time.monotonic() < deadline, log.read_text()
-                await asyncio.sleep(0.1)
-            found = await _attack(of(work), process.pid, Random(seed), count)
-            assert process.returncode is None, log.read_text()
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
-        before, *traces = log.read_text(errors="replace").split("Traceback")
-        found.tracebacks = len(traces)
-        found.bad += [f"Traceback{each[-1500:]}" for each in traces[:2]]
-        del before
-    return found
+    with tempfile.TemporaryDirectory() as folder, Processes(Path(folder)) as processes:
+        cluster = LocalCluster(processes, frameworks=webhooks.FRAMEWORKS)
+        found = await asyncio.to_thread(TARGETS[target], cluster)
+        result = await _attack(found, found.pid, Random(seed), count)
+        processes.check()
+        _before, *traces = found.log.read_text(errors="replace").split("Traceback")
+        result.tracebacks = len(traces)
+        result.bad += [f"Traceback{each[-1500:]}" for each in traces[:2]]
+    return result
 
 
 async def _attack(target: Target, pid: int, random: Random, count: int) -> Found:

@@ -62,6 +62,16 @@ def hurt(random: Random, value: Any) -> Any:
     return found
 
 
+def hurt_review(random: Random, review: dict[str, Any]) -> Any:
+    """The review with values of other types, mostly inside one of its objects."""
+    request = review["request"]
+    inside = [name for name in ("object", "oldObject", "objects") if request.get(name)]
+    if random.random() < 0.25:
+        return hurt(random, review)
+    name = random.choice(inside)
+    return {**review, "request": {**request, name: hurt(random, request[name])}}
+
+
 def written(method: str, path: str, body: bytes, headers: dict[str, str], random: Random) -> bytes:
     """A request as it is on the wire."""
     if random.random() < 0.05:
@@ -97,13 +107,16 @@ def to_webhook(random: Random, paths: tuple[str, ...], reviews: list[dict[str, A
     """One for the webhooks of a manager."""
     if random.random() < 0.03:
         return random.choice(BROKEN)
-    body = random.choice(SHAPES)(random)
+    body, review = random.choice(SHAPES)(random), random.choice(reviews)
+    kind = str((review["request"].get("kind") or {}).get("kind")).lower()
+    fitting = [each for each in paths if each.endswith(f"-{kind}")] or ["/convert"]
+    path = random.choice(fitting if random.random() < 0.8 else paths)
     if random.random() < 0.7:
-        body = json.dumps(hurt(random, random.choice(reviews))).encode()
+        body = json.dumps(hurt_review(random, review)).encode()
     elif random.random() < 0.1:
         kind = random.choice(("ConversionReview", "AdmissionReview"))
         head = {"kind": kind, "apiVersion": "v1", "request": {"uid": "1", "objects": "@"}}
         body = json.dumps(head).encode().replace(b'"@"', b"[" + b"{}," * 1_000_000 + b"{}]")
     method = random.choice(("POST",) * 9 + ("GET",))
     headers = {"Content-Type": random.choice(("application/json",) * 9 + TYPES[1:3])}
-    return written(method, random.choice(paths), body, headers, random)
+    return written(method, path, body, headers, random)

@@ -1,18 +1,14 @@
-"""The webhooks of a manager's queueing kinds in a process of their own; the argument is a file."""
+"""Good reviews of a manager's webhooks, to be changed into hostile ones."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
-import time
-from pathlib import Path
 from typing import Any
 
-from kueuelib.controllers.webhooks import queueing_entries, serve
-from kueuelib.runtime.webhook.certs import host_names, load, renewed, server_context
-from kueuelib.runtime.webhook.server import WebhookServer
-
+FRAMEWORKS = (
+    *("batch/job", "pod", "deployment", "statefulset", "jobset.x-k8s.io/jobset"),
+    *("ray.io/rayjob", "kubeflow.org/pytorchjob", "kubeflow.org/mpijob"),
+)
+QUEUE_PATH = "/validate-kueue-x-k8s-io-v1beta1-clusterqueue"
 QUEUE = {
     "apiVersion": "kueue.x-k8s.io/v1beta1",
     "kind": "ClusterQueue",
@@ -41,15 +37,64 @@ WORKLOAD = {
 }
 
 
+_LABELS = {"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/pod-group-name": "g"}
+_META = {
+    "name": "j",
+    "namespace": "n",
+    "labels": _LABELS,
+    "annotations": {"kueue.x-k8s.io/job-min-parallelism": "1"},
+    "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u"}],
+}
+_POD = {
+    "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+    "spec": {
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+        "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+    },
+}
+
+
+def _job(api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": _META, **fields}
+
+
+_OWNED = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": _POD}
+JOBS = (
+    _job("batch/v1", "Job", spec={"parallelism": 3, "completions": 3, "template": _POD}),
+    _job("v1", "Pod", spec=_POD["spec"], status={"conditions": [], "phase": "Pending"}),
+    _job("apps/v1", "Deployment", spec=_OWNED, status={"readyReplicas": 1}),
+    _job("apps/v1", "StatefulSet", spec=_OWNED, status={"replicas": 1}),
+    _job(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        spec={"replicatedJobs": [{"name": "a", "template": {"spec": {"template": _POD}}}]},
+    ),
+    _job(
+        "kubeflow.org/v1",
+        "PyTorchJob",
+        spec={
+            "runPolicy": {"suspend": False},
+            "pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": _POD}},
+        },
+    ),
+)
+
+
+def _group_and_version(obj: dict[str, Any]) -> dict[str, str]:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    return {"group": group, "version": version, "kind": obj["kind"]}
+
+
 def reviews() -> list[dict[str, Any]]:
     """Good ones, to be changed."""
     found = []
-    for obj in (QUEUE, WORKLOAD):
+    for obj in (QUEUE, WORKLOAD, *JOBS):
         for operation, old in (("CREATE", None), ("UPDATE", obj), ("DELETE", obj)):
             request = {
                 "uid": "u",
                 "operation": operation,
-                "kind": {"group": "kueue.x-k8s.io", "version": "v1beta1", "kind": obj["kind"]},
+                "kind": _group_and_version(obj),
                 "name": "q",
                 "namespace": "n",
                 "object": None if operation == "DELETE" else obj,
@@ -66,23 +111,3 @@ def reviews() -> list[dict[str, Any]]:
     }
     head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
     return [*found, {**head, "request": wanted}]
-
-
-async def main(told: Path) -> None:
-    """Serves until it is ended."""
-    context = server_context()
-    load(context, renewed(None, host_names(["127.0.0.1"]), time.time()))
-    server = WebhookServer("127.0.0.1", 0, context)
-    serve(server)
-    queue = [each.path for each in queueing_entries() if "queue" in each.path]
-    paths = [*queue, *(path for path in server.paths if path not in queue)]
-
-    def ready() -> None:
-        facts = {"port": server.port, "paths": paths, "reviews": reviews()}
-        told.write_text(json.dumps(facts), encoding="utf-8")
-
-    await server.run(ready)
-
-
-if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))

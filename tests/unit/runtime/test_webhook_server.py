@@ -11,6 +11,7 @@ import aiohttp
 import jsonpatch
 import orjson
 import pytest
+import structlog
 
 from kueuelib.errors import FieldError, InvalidObject
 from kueuelib.runtime.telemetry import Telemetry
@@ -67,7 +68,8 @@ async def hooks():
     server.mutate("/refuse", refuse)
     server.mutate("/mutate-crash", crash)
     server.mutate_with_request("/who", lambda obj, req: {**obj, "by": req.user["username"]})
-    server.validate("/validate", small)
+    server.validate("/validate", small, SIZED)
+    server.validate("/validate-crash", lambda *_: {}["missing"])
     server.validate("/warn", lambda *_: Verdict(warnings=["old", "x" * 300]))
     server.convert("/convert", convert)
     ready = asyncio.Event()
@@ -121,6 +123,10 @@ class Hooks:
         status, body = await self.post("/convert", review)
         assert (status, body["kind"]) == (200, "ConversionReview")
         return body["response"]
+
+
+SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}}
+SIZED = {"g/v1": {"type": "object", "properties": {"spec": SIZE}}}
 
 
 def thing(name: str = "a", version: str = "g/v1", **spec: Any) -> dict[str, Any]:
@@ -188,11 +194,29 @@ async def test_a_handler_that_crashes_denies_with_500_and_is_counted(hooks):
     assert 'requests_total{code="500",webhook="/mutate-crash"} 1.0' in text
 
 
-async def test_an_object_of_another_form_is_denied_with_400(hooks):
-    broken = {**thing(), "spec": {"size": "x"}}
-    answer = await hooks.admit("/validate", broken)
+@pytest.mark.parametrize(
+    ("new", "old", "said"),
+    [
+        (thing(size="x"), None, "spec.size: a whole number is expected"),
+        (thing(size=True), None, "spec.size: a whole number is expected"),
+        (thing(size=1), thing(size=[]), "oldObject.spec.size: a whole number is expected"),
+        (thing(version="g/v7", size=1), None, "apiVersion: g/v1 is expected"),
+    ],
+)
+async def test_an_object_of_another_form_is_denied_with_400_and_the_field(hooks, new, old, said):
+    answer = await hooks.admit("/validate", new, old, "CREATE" if old is None else "UPDATE")
     assert (answer["allowed"], answer["status"]["code"]) == (False, 400)
-    assert "form of its kind" in answer["status"]["message"]
+    assert answer["status"]["message"] == said
+
+
+async def test_a_bug_in_a_handler_is_500_and_one_traceback_that_names_it(hooks):
+    with structlog.testing.capture_logs() as logged:
+        answer = await hooks.admit("/validate-crash", thing())
+    assert (answer["allowed"], answer["status"]["code"]) == (False, 500)
+    assert "KeyError" not in answer["status"]["message"]
+    (line,) = logged
+    assert (line["log_level"], type(line["exc_info"])) == ("error", KeyError)
+    assert line["handler"] == f"{__name__}.hooks.<locals>.<lambda>"
 
 
 async def test_a_body_that_cannot_be_decoded_is_refused(hooks):
@@ -218,7 +242,7 @@ async def test_objects_are_converted_and_those_in_the_version_pass(hooks):
         ("bad", "g/v1", "Thing /bad: g/v1 to g/v2: cannot"),
         ("renamed", "g/v1", "changed metadata.name"),
         ("a", "h/v1", "cannot become g/v2"),
-        ("crash", "g/v1", "RuntimeError"),
+        ("crash", "g/v1", "the webhook failed; its log has the reason"),
     ],
 )
 async def test_one_failure_fails_the_whole_conversion(hooks, name, version, said):
@@ -233,7 +257,12 @@ async def test_one_failure_fails_the_whole_conversion(hooks, name, version, said
     [
         ({"uid": 5}, "request.uid: a text is expected"),
         ({"uid": None}, "request.uid is missing"),
-        ({"operation": []}, "request.operation is missing"),
+        ({"operation": []}, "request.operation: a text is expected"),
+        ({"operation": ""}, "request.operation is missing"),
+        ({"operation": "UPDATE", "object": thing()}, "request.oldObject is missing"),
+        ({"object": {}}, "request.object.metadata is missing"),
+        ({"object": {"metadata": {"labels": {"a": 1}}}}, "request.object.metadata.labels[a]: a"),
+        ({"object": {"metadata": {"ownerReferences": [None]}}}, "ownerReferences[0]: an object"),
         ({"kind": "x"}, "request.kind: an object is expected"),
         ({"kind": {"group": 1}}, "request.kind.group: a text is expected"),
         ({"object": "x"}, "request.object: an object is expected"),

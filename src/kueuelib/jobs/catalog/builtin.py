@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from kueuelib.api.batch import JobSpec
+from kueuelib.api.schema import struct_schema
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.batch.rules import JUDGED, validate_batch_job
 from kueuelib.jobs.catalog.registry import Registry
@@ -17,9 +19,15 @@ from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.statefulset import STATEFULSET
+from kueuelib.runtime.webhook.reviews import shape_with
 
 BATCH_JOB = Integration(
-    "batch/job", BatchJob, validate_batch_job, judged=JUDGED, allows_prebuilt=True
+    "batch/job",
+    BatchJob,
+    validate_batch_job,
+    judged=JUDGED,
+    allows_prebuilt=True,
+    shape=shape_with({"spec": struct_schema(JobSpec)}, required="spec"),
 )
 DECLARED = (JOB_SET, MPI_JOB, *TRAINING_JOBS, TRAIN_JOB, RAY_JOB, RAY_CLUSTER, APP_WRAPPER)
 """The kinds of other projects, named as in Kueue's `integrations.frameworks`.

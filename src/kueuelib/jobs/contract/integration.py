@@ -12,6 +12,7 @@ from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.transforms import Transform, strip
+from kueuelib.runtime.webhook.reviews import Shape, Shapes
 
 Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
 """Rules of one kind on a raw object and, on an update, the one it replaces."""
@@ -74,6 +75,8 @@ class Integration:
         implies: the names of integrations that are enabled with it.
         entries: the entries of the webhook configurations, where those of every kind do not do.
         rules: permissions beyond those of every kind.
+        shape: the schema that its objects must have before the webhooks read them; only types and
+            required fields count.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Integration:
     implies: tuple[str, ...] = ()
     entries: Callable[[JobSettings], Sequence[WebhookEntry]] | None = None
     rules: Callable[[], Sequence[Obj]] | None = None
+    shape: Shape = attrs.field(factory=dict, eq=False)
 
     @classmethod
     def of(
@@ -102,6 +106,11 @@ class Integration:
     def resource(self) -> Resource:
         """The kind, at the version that is read and written."""
         return self.job_type.resource
+
+    @property
+    def shapes(self) -> Shapes:
+        """Its shape in any version, for the webhook server."""
+        return {"": self.shape}
 
     @property
     def versions(self) -> tuple[str, ...]:

@@ -61,6 +61,7 @@ from kueuelib.jobs.declared.signs import (
     never,
     shows,
 )
+from kueuelib.runtime.webhook.reviews import shape_with
 
 __all__ = [
     "AtMost",
@@ -299,4 +300,8 @@ def declare(
         "declaration": declaration,
     }
     made = type(resource.kind, (base,), parts)
-    return attrs.evolve(Integration.of(made, name, validate), allows_prebuilt=allows_prebuilt)
+    return attrs.evolve(
+        Integration.of(made, name, validate),
+        allows_prebuilt=allows_prebuilt,
+        shape=shape_with({suspend.removeprefix("."): {"type": "boolean"}}),
+    )

@@ -17,7 +17,7 @@ from kueuelib.jobs.contract.field_rules import IMMUTABLE, NO_SUBDOMAIN, invalid,
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.jobs.pods.templates import COPIED, TemplateWebhook, mark, template_entries
+from kueuelib.jobs.pods.templates import COPIED, SHAPE, TemplateWebhook, mark, template_entries
 from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
 
 
@@ -63,6 +63,7 @@ DEPLOYMENT = SelfWired(
     Deployment,  # type: ignore[type-abstract]  # none is made
     makes_pods=False,
     watches=False,
+    shape=SHAPE,
     implies=(POD.name,),
     wire=lambda parts: Wired((), TemplateWebhook(parts, with_labels, validate_deployment)),
     entries=lambda settings: template_entries(DEPLOYMENTS, settings, "spec.template"),

@@ -17,6 +17,8 @@ from kueuelib.api.names import (
     MANAGED,
     QUEUE_LABEL,
 )
+from kueuelib.api.pods import PodSpec, PodStatus
+from kueuelib.api.schema import struct_schema
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import ByName
@@ -38,6 +40,7 @@ from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.webhook.conditions import condition, new_or_changed
+from kueuelib.runtime.webhook.reviews import shape_with
 
 NAME = "pod"
 MANAGED_PODS = f"{MANAGED}=true"
@@ -200,6 +203,9 @@ POD = SelfWired(
     watched=MANAGED_PODS,
     transform=trim,
     makes_pods=False,
+    shape=shape_with(
+        {"spec": struct_schema(PodSpec), "status": struct_schema(PodStatus)}, required="spec"
+    ),
     wire=wire,
     entries=entries,
     rules=rules,

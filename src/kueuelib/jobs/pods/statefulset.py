@@ -36,7 +36,7 @@ from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.parents import STATEFUL_SET, group_name, replicas_of
 from kueuelib.jobs.pods.role_hash import role_hash
-from kueuelib.jobs.pods.templates import COPIED, TemplateWebhook, mark, template_entries
+from kueuelib.jobs.pods.templates import COPIED, SHAPE, TemplateWebhook, mark, template_entries
 from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import WATCH
 
@@ -112,6 +112,7 @@ STATEFULSET = SelfWired(
     StatefulSet,  # type: ignore[type-abstract]  # none is made
     makes_pods=False,
     watches=False,
+    shape=SHAPE,
     implies=(POD.name,),
     wire=lambda parts: Wired((), TemplateWebhook(parts, with_group, validate_stateful_set)),
     entries=lambda settings: template_entries(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.api.pods import PodTemplateSpec
+from kueuelib.api.schema import struct_schema
+from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.integration import Validate, WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.self_wired import Parts
@@ -14,8 +17,14 @@ from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, webhook_path
 from kueuelib.jobs.webhooks.serving import knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 from kueuelib.runtime.webhook.conditions import new_or_changed
+from kueuelib.runtime.webhook.reviews import shape_with
 from kueuelib.runtime.webhook.server import WebhookServer
 
+SHAPE = shape_with(
+    {"spec.template": struct_schema(PodTemplateSpec), "spec.replicas": {"type": "integer"}},
+    required="spec.template",
+)
+"""What is read of such an object."""
 COPIED = (QUEUE_LABEL, PRIORITY_CLASS_LABEL)
 """Labels that the pods take over from their parent."""
 
@@ -39,10 +48,13 @@ class TemplateWebhook:
 
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
-        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate))
-        server.validate(
-            self.validate_path, lambda new, old, _: () if new is None else self._judge(new, old)
-        )
+        shapes = self._parts.integration.shapes
+        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate), shapes)
+        server.validate(self.validate_path, self.judge, shapes)
+
+    def judge(self, new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Sequence[FieldError]:
+        """Every broken rule."""
+        return () if new is None else self._judge(new, old)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
         """The object as it is stored; the same one when an owner above it is queued."""

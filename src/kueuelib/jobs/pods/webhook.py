@@ -40,8 +40,9 @@ class PodWebhook:
 
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
-        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate))
-        server.validate(self.validate_path, self.judge)
+        shapes = self._parts.integration.shapes
+        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate), shapes)
+        server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
         """The pod as it is stored; the same one when it is none of ours."""

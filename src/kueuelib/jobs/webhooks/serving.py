@@ -5,6 +5,7 @@ They are served while the kind is not there, too: once it comes, no job of it ge
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 
 from kueuelib.api.meta import Obj
@@ -52,8 +53,9 @@ class JobWebhook:
 
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
-        server.admit(self.mutate_path, knowing_owners(self._owners, self.mutate))
-        server.validate(self.validate_path, self.judge)
+        shapes = self._integration.shapes
+        server.admit(self.mutate_path, knowing_owners(self._owners, self.mutate), shapes)
+        server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
         """The object as it is stored; the same one when nothing changes."""
@@ -95,6 +97,7 @@ def knowing_owners(
     """A handler that answers with what `mutate` changes, once the object's owners are known."""
     answer = mutating(mutate, with_request=True)
 
+    @functools.wraps(mutate)
     async def handle(request: AdmissionRequest) -> Obj:
         if request.object is not None:
             await owners.learn(request.object, request.namespace)

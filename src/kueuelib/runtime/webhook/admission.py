@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -117,6 +118,7 @@ def mutating(mutator: Mutator | RequestMutator, *, with_request: bool = False) -
         with_request: whether it takes the request as second argument.
     """
 
+    @functools.wraps(mutator)
     def handle(request: AdmissionRequest) -> Obj:
         if request.object is None or request.operation in {"DELETE", "CONNECT"}:
             return {"allowed": True}
@@ -137,6 +139,7 @@ def mutating(mutator: Mutator | RequestMutator, *, with_request: bool = False) -
 def validating(validator: Validator) -> AdmissionHandler:
     """A handler that denies the request when `validator` finds a broken rule."""
 
+    @functools.wraps(validator)
     def handle(request: AdmissionRequest) -> Obj:
         if request.operation == "CONNECT":
             return {"allowed": True}

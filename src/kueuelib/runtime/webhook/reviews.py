@@ -1,4 +1,8 @@
-"""What a review may look like, before anybody works with it: types of fields, number of values."""
+"""What a review may look like, before a handler works with it: types of fields, number of values.
+
+Shapes are structural schemas (OpenAPI v3 as CRDs use it), of which only types, required fields and
+minimal lengths of texts count here.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +12,79 @@ from typing import Any, Final
 MAX_VALUES: Final = 600_000
 """So many objects, lists and further fields may be in a review: each takes memory when decoded."""
 MAX_CONTAINERS: Final = 150_000
-_NAMES: Final = {str: "a text", dict: "an object", list: "a list", bool: "true or false"}
-_KIND: Final[Mapping[str, Any]] = dict.fromkeys(("group", "version", "kind", "resource"), str)
-_META: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("name", "namespace", "uid"), str),
-    **dict.fromkeys(("labels", "annotations"), dict),
+
+Shape = Mapping[str, Any]
+Shapes = Mapping[str, Shape]
+"""The shape of an object by its `apiVersion`, under an empty text that of any other version."""
+
+_TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "object": ((dict,), "an object"),
+    "array": ((list,), "a list"),
+    "string": ((str,), "a text"),
+    "integer": ((int,), "a whole number"),
+    "number": ((int, float), "a number"),
+    "boolean": ((bool,), "true or false"),
 }
-_OBJECT: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("apiVersion", "kind"), str),
-    **dict.fromkeys(("spec", "status"), dict),
-    "metadata": _META,
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_TEXT: Final[Shape] = {"type": "string"}
+_NEEDED: Final[Shape] = {"type": "string", "minLength": 1}
+_ANYTHING: Final[Shape] = {"type": "object"}
+_TEXTS: Final[Shape] = {"type": "array", "items": _TEXT}
+_MAP: Final[Shape] = {"type": "object", "additionalProperties": _TEXT}
+
+
+def _object(properties: Shapes, *required: str) -> Shape:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+_OWNER: Final = _object(dict.fromkeys(("apiVersion", "kind", "name", "uid"), _TEXT))
+_META: Final = _object(
+    {
+        **dict.fromkeys(("name", "generateName", "namespace", "uid"), _TEXT),
+        **dict.fromkeys(("labels", "annotations"), _MAP),
+        "finalizers": _TEXTS,
+        "ownerReferences": {"type": "array", "items": _OWNER},
+    }
+)
+_OBJECT: Final = _object(
+    {
+        **dict.fromkeys(("apiVersion", "kind"), _TEXT),
+        **dict.fromkeys(("spec", "status"), _ANYTHING),
+        "metadata": _META,
+    }
+)
+"""What every object that is reviewed has."""
+_KIND: Final = _object(dict.fromkeys(("group", "version", "kind", "resource"), _TEXT))
+_USER: Final = _object({"username": _TEXT, "uid": _TEXT, "groups": _TEXTS, "extra": _ANYTHING})
+_ADMISSION: Final = _object(
+    {
+        **dict.fromkeys(("uid", "operation"), _NEEDED),
+        **dict.fromkeys(("subResource", "namespace", "name"), _TEXT),
+        **dict.fromkeys(("kind", "resource"), _KIND),
+        **dict.fromkeys(("object", "oldObject"), _OBJECT),
+        "userInfo": _USER,
+        "options": _ANYTHING,
+        "dryRun": {"type": "boolean"},
+    },
+    "uid",
+    "operation",
+)
+_CONVERSION: Final = _object(
+    {
+        **dict.fromkeys(("uid", "desiredAPIVersion"), _NEEDED),
+        "objects": {"type": "array", "items": _OBJECT},
+    },
+    "uid",
+    "desiredAPIVersion",
+)
+_REVIEWS: Final[Shapes] = {
+    kind: _object({"apiVersion": _TEXT, "request": request}, "apiVersion", "request")
+    for kind, request in (("AdmissionReview", _ADMISSION), ("ConversionReview", _CONVERSION))
 }
-_REQUEST: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("uid", "operation", "subResource", "namespace", "name"), str),
-    "desiredAPIVersion": str,
-    "kind": _KIND,
-    "resource": _KIND,
-    "object": _OBJECT,
-    "oldObject": _OBJECT,
-    "objects": [_OBJECT],
-    "userInfo": {"username": str, "uid": str, "groups": list, "extra": dict},
-    "options": dict,
-    "dryRun": bool,
-}
-NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
-    "AdmissionReview": ("uid", "operation"),
-    "ConversionReview": ("uid", "desiredAPIVersion"),
+_OBJECTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "CREATE": ("object",),
+    "UPDATE": ("object", "oldObject"),
+    "DELETE": ("oldObject",),
 }
 
 
@@ -43,33 +94,110 @@ def is_too_much(body: bytes) -> bool:
     return containers > MAX_CONTAINERS or containers + body.count(b",") > MAX_VALUES
 
 
+def types_of(schema: Shape) -> Shape:
+    """What of a schema is about types: the shape of objects that rules have not judged yet."""
+    found: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name in ("type", _INT_OR_STRING):
+            found[name] = value
+        elif name == "properties":
+            found[name] = {each: types_of(inner) for each, inner in value.items()}
+        elif name in ("items", "additionalProperties") and isinstance(value, Mapping):
+            found[name] = types_of(value)
+    return found
+
+
+def shape_with(fields: Shapes, required: str = "") -> Shape:
+    """The shape of objects that have these fields.
+
+    Args:
+        fields: their schemas, by path.
+        required: the path of a field that must be there.
+    """
+    found: dict[str, Any] = {}
+    for path, schema in fields.items():
+        place = found
+        for name in path.split("."):
+            place["type"] = "object"
+            if path == required:
+                place["required"] = [name]
+            place = place.setdefault("properties", {}).setdefault(name, {})
+        place.update(types_of(schema))
+    return found
+
+
 def misfit(review: Any, kind: str) -> str:
-    """What is wrong with a review, with the field; empty when nothing is."""
+    """What is wrong with a review, with the field; empty when nothing is.
+
+    Args:
+        review: a decoded body.
+        kind: `AdmissionReview` or `ConversionReview`.
+    """
     if not isinstance(review, dict) or review.get("kind") != kind:
         return f"send a {kind}"
-    if not isinstance(review.get("apiVersion"), str):
-        return "apiVersion: a text is expected"
-    request = review.get("request")
-    if not isinstance(request, dict):
-        return f"the {kind} has no request"
-    for name in NEEDED[kind]:
-        if not request.get(name):
+    if found := _misfit(review, _REVIEWS[kind], ""):
+        return found
+    request = review["request"]
+    for name in _OBJECTS_OF.get(request.get("operation", ""), ()):
+        if request.get(name) is None:
             return f"request.{name} is missing"
-    return _misfit(request, _REQUEST, "request")
+        if request[name].get("metadata") is None:
+            return f"request.{name}.metadata is missing"
+    return ""
 
 
-def _misfit(value: Any, wanted: Any, path: str) -> str:
-    if isinstance(wanted, type):
-        return "" if isinstance(value, wanted) else f"{path}: {_NAMES[wanted]} is expected"
-    if not isinstance(value, type(wanted)):
-        return f"{path}: {_NAMES[type(wanted)]} is expected"
-    if isinstance(wanted, list):
-        inside = [(each, wanted[0], f"[{i}]") for i, each in enumerate(value)]
-    else:
-        inside = [(value.get(name), each, f".{name}") for name, each in wanted.items()]
-    for inner, expected, name in inside:
-        if inner is None or (isinstance(expected, type) and isinstance(inner, expected)):
+def misfit_of_objects(request: Mapping[str, Any], shapes: Shapes) -> str:
+    """What is wrong with the objects of an admission review, with the field.
+
+    Args:
+        request: of a review without misfit.
+        shapes: of the objects; none: any object will do.
+    """
+    for name, path in (("object", ""), ("oldObject", "oldObject")):
+        obj = request.get(name)
+        if obj is None or not shapes:
             continue
-        if found := _misfit(inner, expected, path + name):
+        shape = shapes.get(obj.get("apiVersion") or "", shapes.get(""))
+        if shape is None:
+            return f"{path}.apiVersion: {' or '.join(shapes)} is expected".removeprefix(".")
+        if found := _misfit(obj, shape, path):
             return found
+    return ""
+
+
+def _misfit(value: Any, shape: Shape, path: str) -> str:
+    if shape.get(_INT_OR_STRING):
+        fits = isinstance(value, int | str) and not isinstance(value, bool)
+        return "" if fits else f"{path}: a whole number or a text is expected"
+    wanted = shape.get("type")
+    if wanted is not None:
+        types, words = _TYPES[wanted]
+        if not isinstance(value, types) or (isinstance(value, bool) and wanted != "boolean"):
+            return f"{path}: {words} is expected"
+    if isinstance(value, dict):
+        return _misfit_inside(value, shape, path)
+    if isinstance(value, list) and (inner := shape.get("items")):
+        for i, each in enumerate(value):
+            if found := _misfit(each, inner, f"{path}[{i}]"):
+                return found
+    if not value and shape.get("minLength"):
+        return f"{path} is missing"
+    return ""
+
+
+def _misfit_inside(value: dict[str, Any], shape: Shape, path: str) -> str:
+    dot = f"{path}." if path else ""
+    for name in shape.get("required", ()):
+        if value.get(name) is None:
+            return f"{dot}{name} is missing"
+    properties = shape.get("properties", {})
+    for name in value.keys() & properties.keys():
+        if value[name] is not None and (
+            found := _misfit(value[name], properties[name], f"{dot}{name}")
+        ):
+            return found
+    if inner := shape.get("additionalProperties"):
+        for name, each in value.items():
+            if found := _misfit(each, inner, f"{path}[{name}]"):
+                return found
     return ""

@@ -10,7 +10,6 @@ import inspect
 import logging
 import ssl
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +38,24 @@ from kueuelib.runtime.webhook.conversion import (
     convert_all,
     review_answer,
 )
-from kueuelib.runtime.webhook.reviews import MAX_VALUES, is_too_much, misfit
+from kueuelib.runtime.webhook.reviews import (
+    MAX_VALUES,
+    Shapes,
+    is_too_much,
+    misfit,
+    misfit_of_objects,
+)
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
 MAX_BODY = 7 * 1024 * 1024
 """Bytes of the largest review that is read."""
+_CRASHED = "the webhook failed; its log has the reason"
 DRAIN = 5.0
 """Seconds that running requests have when the server stops."""
+ANY: Shapes = {}
+"""Every object will do."""
 Review = dict[str, Any]
 _Answer = Callable[[Mapping[str, Any]], Awaitable[Obj]]
 
@@ -61,9 +69,6 @@ class _Malformed(logging.Filter):
         return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
-_SHAPE = (TypeError, KeyError, AttributeError)
-"""What a handler raises when a field is missing or of another type."""
-_NOT_ITS_FORM = "an object of the review does not have the form of its kind"
 _HTTP_LOG = logging.getLogger("kueuelib.webhook.http")
 _HTTP_LOG.addFilter(_Malformed())
 
@@ -97,37 +102,49 @@ class WebhookServer:
         self._log = get_logger("webhook")
         self._metrics = _Metrics(telemetry)
 
-    def mutate(self, path: str, mutator: Mutator) -> None:
+    def mutate(self, path: str, mutator: Mutator, shapes: Shapes = ANY) -> None:
         """Serve defaulting under `path`: a pure function of the raw object.
 
         Raises:
             ValueError: the path is taken.
         """
-        self.admit(path, mutating(mutator))
+        self.admit(path, mutating(mutator), shapes)
 
-    def mutate_with_request(self, path: str, mutator: RequestMutator) -> None:
+    def mutate_with_request(self, path: str, mutator: RequestMutator, shapes: Shapes = ANY) -> None:
         """Serve defaulting under `path`: a pure function of the raw object and the request."""
-        self.admit(path, mutating(mutator, with_request=True))
+        self.admit(path, mutating(mutator, with_request=True), shapes)
 
-    def validate(self, path: str, validator: Validator) -> None:
+    def validate(self, path: str, validator: Validator, shapes: Shapes = ANY) -> None:
         """Serve validation under `path`: a pure function of (new, old, request)."""
-        self.admit(path, validating(validator))
+        self.admit(path, validating(validator), shapes)
 
-    def admit(self, path: str, handler: Callable[[AdmissionRequest], Obj | Awaitable[Obj]]) -> None:
-        """Serve any admission handler under `path`; it may be a coroutine function."""
+    def admit(
+        self,
+        path: str,
+        handler: Callable[[AdmissionRequest], Obj | Awaitable[Obj]],
+        shapes: Shapes = ANY,
+    ) -> None:
+        """Serve any admission handler under `path`; it may be a coroutine function.
+
+        Args:
+            path: of the URL.
+            handler: from the request to the `response` of the review, without its uid. If it
+                fails, the request is denied with 500 and the log has a traceback.
+            shapes: the schemas of the objects that it can read, by `apiVersion`. It is not called
+                with others: they are denied with 400 and the field.
+        """
 
         async def answer(raw: Mapping[str, Any]) -> Obj:
             request = parse_request(raw)
+            if wrong := misfit_of_objects(raw, shapes):
+                return {**denied(BadRequest(wrong)), "uid": request.uid}
             try:
                 found = handler(request)
                 if inspect.isawaitable(found):
                     found = await found
-            except _SHAPE as error:
-                self._misshapen(path, error)
-                found = denied(BadRequest(_NOT_ITS_FORM))
             except Exception as error:  # noqa: BLE001 - the top of a request
-                self._crashed(path, error)
-                found = denied(ServerError(f"the webhook failed: {error!r}"))
+                self._crashed(path, handler, error)
+                found = denied(ServerError(_CRASHED))
             return {**found, "uid": request.uid}
 
         self._add(path, "AdmissionReview", answer)
@@ -142,12 +159,9 @@ class WebhookServer:
             except ConversionFailed as error:
                 converted, message = None, str(error)
                 self._log.warning("conversion failed", error=message)
-            except _SHAPE as error:
-                self._misshapen(path, error)
-                converted, message = None, _NOT_ITS_FORM
             except Exception as error:  # noqa: BLE001 - the top of a request
-                self._crashed(path, error, conversion=True)
-                converted, message = None, f"the webhook failed: {error!r}"
+                self._crashed(path, converter, error, conversion=True)
+                converted, message = None, _CRASHED
             return review_answer(raw["uid"], converted, message)
 
         self._add(path, "ConversionReview", answer)
@@ -201,16 +215,13 @@ class WebhookServer:
         finally:
             self._metrics.ended(request.path, code, time.monotonic() - started)
 
-    def _misshapen(self, path: str, error: Exception) -> None:
-        """Reports an object that a handler stumbled over, and where, without a traceback."""
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{at.filename}:{at.lineno}"
-        self._log.warning("a review was not understood", path=path, error=repr(error), at=place)
-        self._log.debug("the handler failed here", path=path, exc_info=error)
-
-    def _crashed(self, path: str, error: Exception, *, conversion: bool = False) -> None:
+    def _crashed(
+        self, path: str, handler: Callable[..., Any], error: Exception, *, conversion: bool = False
+    ) -> None:
         self._metrics.crashed(path, conversion=conversion)
-        self._log.error("a webhook handler failed", path=path, exc_info=error)
+        found = inspect.unwrap(handler)
+        name = f"{found.__module__}.{getattr(found, '__qualname__', repr(found))}"
+        self._log.error("a webhook handler failed", path=path, handler=name, exc_info=error)
 
 
 def _request(
