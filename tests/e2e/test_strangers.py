@@ -176,57 +176,6 @@ async def test_kr8s_makes_waits_for_scales_and_deletes(config: Path) -> None:
     assert version["major"] == "1"
 
 
-# ---- clients that block, each in a thread
-
-
-_LEAVES_SOCKETS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-def _official(path: Path) -> tuple[list[str], str, list[str]]:
-    from kubernetes import client, config
-
-    with config.new_client_from_config(str(path)) as api:
-        core = client.CoreV1Api(api)
-        nodes = [each.metadata.name for each in core.list_node().items]
-        core.create_namespaced_config_map(
-            "default", {"metadata": {"name": "o"}, "data": {"x": "1"}}
-        )
-        changed = core.patch_namespaced_config_map("o", "default", {"data": {"x": "2"}})
-        core.delete_namespaced_config_map("o", "default")
-        left = core.list_namespaced_config_map("default").items
-        return nodes, changed.data["x"], [each.metadata.name for each in left]
-
-
-@_LEAVES_SOCKETS
-async def test_the_official_client_lists_nodes_patches_and_deletes(config: Path) -> None:
-    pytest.importorskip("kubernetes")
-    nodes, value, left = await asyncio.to_thread(_official, config)
-    assert (nodes, value, left) == (["simulated-node-0", "simulated-node-1"], "2", [])
-
-
-def _lightkube(path: Path) -> tuple[str, list[str]]:
-    from lightkube import Client, KubeConfig
-    from lightkube.models.meta_v1 import ObjectMeta
-    from lightkube.resources.core_v1 import ConfigMap
-
-    api = Client(config=KubeConfig.from_file(path), field_manager="light")
-    meta = ObjectMeta(name="l", namespace="default")
-    api.create(ConfigMap(metadata=meta, data={"x": "1"}))
-    head = {"apiVersion": "v1", "kind": "ConfigMap"}
-    wanted = ConfigMap(**head, metadata=meta, data={"x": "2"})
-    applied = api.apply(wanted, force=True)
-    names = [each.metadata.name for each in api.list(ConfigMap, namespace="default")]
-    api.delete(ConfigMap, "l", namespace="default")
-    return applied.data["x"], names
-
-
-@_LEAVES_SOCKETS
-async def test_lightkube_applies_lists_and_deletes(config: Path) -> None:
-    pytest.importorskip("lightkube")
-    value, names = await asyncio.to_thread(_lightkube, config)
-    assert (value, names) == ("2", ["l"])
-
-
 # ---- kopf
 
 

@@ -12,7 +12,7 @@ from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_W
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
 from kueuelib.embedded.decoding import decode
-from kueuelib.embedded.http.bodies import parse_yaml_stream
+from kueuelib.embedded.http.yaml_bodies import parse_yaml_stream
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import PatchType, WriteOptions

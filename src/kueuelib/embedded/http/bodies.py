@@ -8,16 +8,14 @@ import re
 from typing import Any
 
 import orjson
-import yaml
 
 from kueuelib.embedded import failures
 from kueuelib.embedded.http import protobuf
+from kueuelib.embedded.http.yaml_bodies import parse_yaml
 from kueuelib.embedded.schema.mismatch import json_type
 from kueuelib.errors import BadRequest
 
 LIMIT = 3 * 2**20
-NODE_LIMIT = 500_000
-DEPTH = 1000
 HEAVY = 64 * 1024
 """Larger bodies are decoded in a thread, so that others are answered meanwhile."""
 
@@ -156,77 +154,3 @@ def _find(value: Any, path: str, found: list[str]) -> None:
     elif isinstance(value, list):
         for i, inner in enumerate(value):
             _find(inner, f"{path}[{i}]", found)
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: what looks like a time stays a text, and `y` is true."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for letter, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[ynYN]$"), list("ynYN"))
-_Loader.bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
-
-
-def _check_depth(body: bytes) -> None:
-    """Looks at the nesting before anything recursive does: it would end the process.
-
-    Every level needs a bracket, or room in a line; mostly there is no need to look closer.
-    """
-    longest = max(map(len, body.splitlines()), default=0)
-    if longest + body.count(b"[") + body.count(b"{") <= DEPTH:
-        return
-    depth = 0
-    for event in yaml.parse(body, Loader=_Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEPTH:
-            raise BadRequest("error parsing YAML: exceeded max depth")
-
-
-def parse_yaml(body: bytes) -> Any:
-    """One YAML document as JSON data.
-
-    Raises:
-        BadRequest: it is malformed, or its aliases multiply into too much.
-    """
-    try:
-        _check_depth(body)
-        data = yaml.load(body, Loader=_Loader)  # noqa: S506 - a safe loader
-        return _as_json(data, [NODE_LIMIT])
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        raise BadRequest(f"error parsing YAML: {' '.join(str(error).split())}") from error
-
-
-def parse_yaml_stream(body: bytes) -> list[Any]:
-    """Several YAML documents as JSON data.
-
-    Raises:
-        BadRequest: one is malformed, or its aliases multiply into too much.
-    """
-    try:
-        _check_depth(body)
-        documents = list(yaml.load_all(body, Loader=_Loader))
-        return [_as_json(data, [NODE_LIMIT]) for data in documents]
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        raise BadRequest(f"error parsing YAML: {' '.join(str(error).split())}") from error
-
-
-def _as_json(value: Any, left: list[int]) -> Any:
-    left[0] -= 1
-    if left[0] < 0:
-        raise BadRequest("yaml: document contains excessive aliasing: too many values")
-    if isinstance(value, dict):
-        return {
-            key if isinstance(key, str) else json.dumps(key): _as_json(inner, left)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [_as_json(inner, left) for inner in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    raise BadRequest(f"error parsing YAML: a {type(value).__name__} is not a JSON value")
