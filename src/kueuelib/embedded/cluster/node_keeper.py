@@ -1,20 +1,22 @@
-"""Makes nodes that users add with the label of simulated nodes as well as the first ones."""
+"""Makes nodes with the label of simulated nodes ready, and keeps the taints of all nodes."""
 
 from __future__ import annotations
 
 from kueuelib.api.kinds import LEASES, NODES
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
+from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.embedded.cluster.nodes import RENEW_SECONDS, is_simulated, node_lease, node_status
+from kueuelib.embedded.cluster.taints import taints_of
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists
 from kueuelib.machinery.store import Delta
 
 
 class NodeKeeper:
-    """Reports simulated nodes as ready once, and renews their Leases.
+    """Reports simulated nodes as ready once, renews their Leases, and taints nodes that are ill.
 
     That a node is ready is said once: a user may say otherwise afterwards.
 
@@ -39,17 +41,28 @@ class NodeKeeper:
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         node = self._nodes.get(key)
-        if node is None or not is_simulated(node):
+        if node is None:
+            return None
+        if not is_simulated(node):
+            await self._taint(key, node)
             return None
         await self._renew(node)
         status = node.get("status") or {}
         if not find_condition(status.get("conditions"), "Ready"):
             self._known = max(self._known + 1, len(self._nodes.store))
             status = node_status(status, self._known, self._clock.now())
-            self._nodes.written(
-                await self._service.update_status(NODES, {**node, "status": status})
-            )
+            node = await self._service.update_status(NODES, {**node, "status": status})
+            self._nodes.written(node)
+        await self._taint(key, node)
         return self._renewed[key] + RENEW_SECONDS
+
+    async def _taint(self, key: ObjectKey, node: Obj) -> None:
+        """Writes the taints that follow from the state of a node."""
+        wanted = taints_of(node, self._clock.now())
+        if wanted != listed(section(node, "spec"), "taints"):
+            version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+            patch = {"metadata": version, "spec": {"taints": wanted or None}}
+            self._nodes.written(await self._service.patch(NODES, key, patch))
 
     async def _renew(self, node: Obj) -> None:
         """Writes the Lease of a node when it is missing or old."""

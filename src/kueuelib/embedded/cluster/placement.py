@@ -11,11 +11,10 @@ from kueuelib.api.meta import labels_of
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.resources import pod_requests
-from kueuelib.embedded.cluster.nodes import is_ready, is_simulated
+from kueuelib.embedded.cluster.nodes import is_simulated
+from kueuelib.embedded.cluster.taints import UNSCHEDULABLE, taints_of, tolerates
 from kueuelib.errors import InvalidSelector
 from kueuelib.machinery.selectors import Op, Requirement
-
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def matches_selector(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
@@ -57,26 +56,12 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 def untolerated_taint(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The first taint that keeps the pod off the node."""
     tolerations = listed(pod["spec"], "tolerations")
-    taints = list(listed(section(node, "spec"), "taints"))
-    if section(node, "spec").get("unschedulable"):
-        taints.append({"key": UNSCHEDULABLE, "effect": "NoSchedule"})
-    for taint in taints:
+    for taint in taints_of(node, 0.0):
         if taint.get("effect") not in ("NoSchedule", "NoExecute"):
             continue
-        if not any(_tolerates(one, taint) for one in tolerations):
-            return taint  # type: ignore[no-any-return]
+        if not any(tolerates(one, taint) for one in tolerations):
+            return taint
     return None
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    key = toleration.get("key")
-    if key and key != taint.get("key"):
-        return False
-    if (toleration.get("operator") or "Equal") == "Exists":
-        return True
-    return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 @attrs.define
@@ -173,8 +158,6 @@ def place(
 
 def _unfit(pod: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     """What about a node keeps the pod off, however much room there is; empty when nothing does."""
-    if not is_ready(node):
-        return "node(s) were not ready"
     taint = untolerated_taint(pod, node)
     if taint is not None:
         if taint.get("key") == UNSCHEDULABLE:

@@ -12,6 +12,7 @@ from kueuelib.embedded.cluster.clock import Clock, ManualClock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.ended_pods import ENDED_LIMIT, EndedPods
 from kueuelib.embedded.cluster.events import Events
+from kueuelib.embedded.cluster.evictions import Evictions
 from kueuelib.embedded.cluster.job_controller import POD_LIMIT, JobController
 from kueuelib.embedded.cluster.job_facts import Backoff
 from kueuelib.embedded.cluster.kinds import Kinds
@@ -77,6 +78,7 @@ class SimulatedCluster:
             keeper.loop,
             Scheduler(service, pods, node_mirror, self._clock, self._events).loop,
             Kubelet(service, pods, node_mirror, self._clock, self._events).loop,
+            Evictions(service, pods, node_mirror, self._clock, self._events).loop,
             self._jobs.loop,
             StatefulSetController(service, self._kinds.of(STATEFUL_SETS), pods, self._clock).loop,
             self._collector.loop,

@@ -19,7 +19,7 @@ from kueuelib.errors import BadRequest
 NODE_LIMIT: Final = 500_000
 DEPTH: Final = 1000
 SECONDS: Final = 5.0
-"""The time of this thread on a processor, so that a busy machine refuses no more than an idle one."""
+"""The time of this thread on a processor: a busy machine refuses no more than an idle one."""
 _LOOK_EVERY: Final = 1024
 """Events after which the clock is looked at."""
 _PREFIX: Final = "tag:yaml.org,2002:"

@@ -122,7 +122,7 @@ def test_why_there_is_no_node_is_counted() -> None:
     assert found.cramped
     assert found.message == (
         "0/4 nodes are available: 2 Insufficient cpu, 1 node(s) had untolerated taint(s) {k: v}, "
-        "1 node(s) were not ready."
+        "1 node(s) had untolerated taint(s) {node.kubernetes.io/not-ready: }."
     )
     assert place(pod(), (), {}).message == "no nodes available to schedule pods"
 

@@ -1,0 +1,79 @@
+"""Nodes that are not ready, and what becomes of their pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.api.kinds import EVENTS, NODES, PODS
+from kueuelib.api.meta import ObjectKey
+from kueuelib.embedded.cluster.taints import NOT_READY, UNREACHABLE, UNSCHEDULABLE
+
+KEY = ObjectKey("", "simulated-node-0")
+EVER = {"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}
+ANYWHERE = [{"operator": "Exists", "effect": "NoSchedule"}]
+
+
+async def say(sandbox, status: str) -> None:
+    node = await sandbox.get(NODES, KEY.name)
+    others = [each for each in node["status"]["conditions"] if each["type"] != "Ready"]
+    ready = {"type": "Ready", "status": status, "reason": "Test"}
+    node["status"]["conditions"] = [*others, ready]
+    await sandbox.service.update_status(NODES, node)
+    await sandbox.settle()
+
+
+async def taints(sandbox) -> list[tuple[str, str]]:
+    node = await sandbox.get(NODES, KEY.name)
+    return [(each["key"], each["effect"]) for each in node["spec"].get("taints") or ()]
+
+
+@pytest.mark.parametrize(("status", "key"), [("False", NOT_READY), ("Unknown", UNREACHABLE)])
+async def test_a_node_that_is_not_ready_has_taints_until_it_is(sandbox, status, key) -> None:
+    own = [{"key": "mine", "effect": "PreferNoSchedule"}]
+    await sandbox.service.patch(NODES, KEY, {"spec": {"taints": own}})
+    await say(sandbox, status)
+    expected = [("mine", "PreferNoSchedule"), (key, "NoSchedule"), (key, "NoExecute")]
+    assert await taints(sandbox) == expected
+    await say(sandbox, "True")
+    assert await taints(sandbox) == [("mine", "PreferNoSchedule")]
+
+
+async def test_a_cordon_and_pressure_are_taints_too(sandbox) -> None:
+    await sandbox.service.patch(NODES, KEY, {"spec": {"unschedulable": True}})
+    node = await sandbox.get(NODES, KEY.name)
+    node["status"]["conditions"].append({"type": "DiskPressure", "status": "True"})
+    await sandbox.service.update_status(NODES, node)
+    await sandbox.settle()
+    expected = [("node.kubernetes.io/disk-pressure", "NoSchedule"), (UNSCHEDULABLE, "NoSchedule")]
+    assert await taints(sandbox) == expected
+
+
+async def test_pods_leave_when_they_no_longer_tolerate_it(sandbox) -> None:
+    on_it = {"kubernetes.io/hostname": KEY.name}
+    wanted = {
+        "default": [],
+        "soon": [{**EVER, "tolerationSeconds": 10}],
+        "stays": [EVER],
+    }
+    for name, tolerations in wanted.items():
+        spec = {"nodeSelector": on_it, "tolerations": tolerations}
+        await sandbox.pod(name, terminationGracePeriodSeconds=0, **spec)
+    await say(sandbox, "False")
+    for seconds, left in ((9, set(wanted)), (2, {"default", "stays"}), (280, {"default", "stays"})):
+        await sandbox.pass_time(seconds)
+        assert {each["metadata"]["name"] for each in await sandbox.pods()} == left
+    await sandbox.pass_time(10)
+    assert [each["metadata"]["name"] for each in await sandbox.pods()] == ["stays"]
+    found = (await sandbox.service.list(EVENTS)).items
+    assert sum(each["reason"] == "TaintManagerEviction" for each in found) == 2
+
+
+async def test_a_pod_that_tolerates_it_gets_there(sandbox) -> None:
+    await say(sandbox, "False")
+    on_it = {"kubernetes.io/hostname": KEY.name}
+    await sandbox.pod("waits", nodeSelector=on_it)
+    await sandbox.pod("comes", nodeSelector=on_it, tolerations=ANYWHERE)
+    assert "nodeName" not in (await sandbox.get(PODS, "waits"))["spec"]
+    assert (await sandbox.get(PODS, "comes"))["spec"]["nodeName"] == KEY.name
+    await say(sandbox, "True")
+    assert (await sandbox.get(PODS, "waits"))["spec"]["nodeName"] == KEY.name
