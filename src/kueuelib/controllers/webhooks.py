@@ -86,10 +86,12 @@ def serve(server: WebhookServer) -> None:
 
 def _shapes(resource: Resource) -> Shapes:
     """What a validator can read; defaulting leaves alone what has other types."""
-    return {
-        f"{KUEUE}/{version['name']}": types_of(version["schema"]["openAPIV3Schema"])
-        for version in crd(resource.kind)["spec"]["versions"]
-    }
+    found = {}
+    for version in crd(resource.kind)["spec"]["versions"]:
+        shape = types_of(version["schema"]["openAPIV3Schema"])
+        shape["properties"]["kind"]["enum"] = [resource.kind]
+        found[f"{KUEUE}/{version['name']}"] = shape
+    return found
 
 
 def path_of(resource: Resource, *, mutating: bool) -> str:

@@ -72,6 +72,16 @@ async def hooks():
     server.validate("/validate-crash", lambda *_: {}["missing"])
     server.validate("/warn", lambda *_: Verdict(warnings=["old", "x" * 300]))
     server.convert("/convert", convert)
+    running: list[int] = []
+
+    async def slow(_: Any) -> dict[str, Any]:
+        running.append(1)
+        hooks.most = max(hooks.most, len(running))
+        await asyncio.sleep(0.01)
+        running.pop()
+        return {"allowed": True}
+
+    server.admit("/slow", slow)
     ready = asyncio.Event()
     task = asyncio.create_task(server.run(ready.set))
     await asyncio.wait_for(ready.wait(), 60)
@@ -88,6 +98,7 @@ class Hooks:
     def __init__(self, session, trust, telemetry, context, certificates):
         self.session, self.trust, self.telemetry = session, trust, telemetry
         self.context, self.certificates = context, certificates
+        self.most = 0
 
     async def post(self, path: str, body: Any, content_type: str = "application/json"):
         data = io.BytesIO(body if isinstance(body, bytes) else orjson.dumps(body))
@@ -303,8 +314,23 @@ async def test_a_conversion_with_wrong_types_is_refused_with_the_field(hooks, ch
 async def test_a_review_of_too_many_values_is_not_decoded(hooks, body):
     """Five bytes of it take a hundred and more when they are decoded."""
     assert len(body) < MAX_BODY
-    status, text = await hooks.post("/convert", body)
-    assert (status, text) == (413, "the review has too many values")
+    for path in ("/convert", "/mutate"):
+        status, text = await hooks.post(path, body)
+        assert (status, text) == (413, "the review has too many values")
+
+
+async def test_large_reviews_are_handled_one_at_a_time(hooks):
+    body = orjson.dumps({**thing(), "data": "x" * 300_000})
+    review = (
+        b'{"apiVersion":"v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE"'
+    )
+    sent = review + b',"object":' + body + b"}}"
+    before = hooks.most
+    found = await asyncio.gather(*(hooks.post("/slow", sent) for _ in range(4)))
+    assert [(status, answer["response"]["allowed"]) for status, answer in found] == [
+        (200, True)
+    ] * 4
+    assert (before, hooks.most) == (0, 1)
 
 
 async def test_what_is_no_review_is_refused(hooks):

@@ -12,8 +12,15 @@ from typing import Any, Final
 MAX_VALUES: Final = 600_000
 """So many objects, lists and further fields may be in a review: each takes memory when decoded."""
 MAX_CONTAINERS: Final = 150_000
+VALUE_BYTES: Final = 64
+CONTAINER_BYTES: Final = 160
+"""What a value, and an object or list besides, takes when it is decoded."""
+MAX_BODY: Final = 7 * 1024 * 1024
+"""Bytes of the largest review that is read."""
+MAX_MEMORY: Final = 3 * MAX_BODY
+"""Bytes that an admission review may take."""
 
-Shape = Mapping[str, Any]
+Shape = dict[str, Any]
 Shapes = Mapping[str, Shape]
 """The shape of an object by its `apiVersion`, under an empty text that of any other version."""
 
@@ -72,7 +79,7 @@ _ADMISSION: Final = _object(
 _CONVERSION: Final = _object(
     {
         **dict.fromkeys(("uid", "desiredAPIVersion"), _NEEDED),
-        "objects": {"type": "array", "items": _OBJECT},
+        "objects": {"type": "array", "items": {**_OBJECT, "required": ("metadata",)}},
     },
     "uid",
     "desiredAPIVersion",
@@ -88,22 +95,38 @@ _OBJECTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def is_too_much(body: bytes) -> bool:
-    """Whether a body has more values than anybody needs, which is known before it is decoded."""
+def is_too_much(body: bytes, kind: str) -> bool:
+    """Whether a body has more values than anybody needs, which is known before it is decoded.
+
+    Args:
+        body: of the request.
+        kind: `AdmissionReview`, which has at most two objects, or `ConversionReview`.
+    """
     containers = body.count(b"{") + body.count(b"[")
-    return containers > MAX_CONTAINERS or containers + body.count(b",") > MAX_VALUES
+    values = containers + body.count(b",")
+    if kind == "AdmissionReview":
+        memory = 2 * len(body) + VALUE_BYTES * values + CONTAINER_BYTES * containers
+        return memory > MAX_MEMORY
+    return containers > MAX_CONTAINERS or values > MAX_VALUES
 
 
-def types_of(schema: Shape) -> Shape:
-    """What of a schema is about types: the shape of objects that rules have not judged yet."""
+def types_of(schema: Shape, *, required: bool = False) -> Shape:
+    """What of a schema is about types: the shape of objects that rules have not judged yet.
+
+    Args:
+        schema: structural.
+        required: keep the fields that must be there, too.
+    """
     found: dict[str, Any] = {}
     for name, value in schema.items():
-        if name in ("type", _INT_OR_STRING):
+        if name in ("type", _INT_OR_STRING) or (required and name == "required"):
             found[name] = value
         elif name == "properties":
-            found[name] = {each: types_of(inner) for each, inner in value.items()}
-        elif name in ("items", "additionalProperties") and isinstance(value, Mapping):
-            found[name] = types_of(value)
+            found[name] = {
+                each: types_of(inner, required=required) for each, inner in value.items()
+            }
+        elif name in ("items", "additionalProperties") and isinstance(value, dict):
+            found[name] = types_of(value, required=required)
     return found
 
 
@@ -111,7 +134,7 @@ def shape_with(fields: Shapes, required: str = "") -> Shape:
     """The shape of objects that have these fields.
 
     Args:
-        fields: their schemas, by path.
+        fields: their schemas, by path; what they require must be there.
         required: the path of a field that must be there.
     """
     found: dict[str, Any] = {}
@@ -122,7 +145,7 @@ def shape_with(fields: Shapes, required: str = "") -> Shape:
             if path == required:
                 place["required"] = [name]
             place = place.setdefault("properties", {}).setdefault(name, {})
-        place.update(types_of(schema))
+        place.update(types_of(schema, required=True))
     return found
 
 
@@ -182,6 +205,8 @@ def _misfit(value: Any, shape: Shape, path: str) -> str:
                 return found
     if not value and shape.get("minLength"):
         return f"{path} is missing"
+    if "enum" in shape and value not in shape["enum"]:
+        return f"{path}: {' or '.join(shape['enum'])} is expected"
     return ""
 
 

@@ -18,8 +18,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kueuelib.api.meta import Obj
-from kueuelib.errors import BadRequest, ServerError, TransportError
-from kueuelib.runtime.bodies import decode_json
+from kueuelib.errors import BadRequest, ServerError
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.webhook.admission import (
@@ -39,6 +38,7 @@ from kueuelib.runtime.webhook.conversion import (
     review_answer,
 )
 from kueuelib.runtime.webhook.reviews import (
+    MAX_BODY,
     MAX_VALUES,
     Shapes,
     is_too_much,
@@ -49,8 +49,8 @@ from kueuelib.runtime.webhook.reviews import (
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
-MAX_BODY = 7 * 1024 * 1024
-"""Bytes of the largest review that is read."""
+LARGE = 256 * 1024
+"""Reviews of more bytes are handled one at a time, and judged in a thread."""
 _CRASHED = "the webhook failed; its log has the reason"
 DRAIN = 5.0
 """Seconds that running requests have when the server stops."""
@@ -99,6 +99,7 @@ class WebhookServer:
         self._host = host
         self._tls = tls
         self._paths: dict[str, tuple[str, _Answer]] = {}
+        self._large = asyncio.Lock()
         self._log = get_logger("webhook")
         self._metrics = _Metrics(telemetry)
 
@@ -201,14 +202,13 @@ class WebhookServer:
         code = "500"
         self._metrics.began(request.path)
         try:
-            review = await _read_review(request, found[0])
-            answer = await found[1](review["request"])
-            code = str((answer.get("status") or {}).get("code", 200))
-            mirrored = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
-            return web.Response(
-                body=orjson.dumps({**mirrored, "response": answer}),
-                content_type="application/json",
-            )
+            body = await _body_of(request)
+            if len(body) <= LARGE:
+                code, answered = await _answered(body, *found)
+            else:
+                async with self._large:
+                    code, answered = await _answered(body, *found)
+            return web.Response(body=answered, content_type="application/json")
         except web.HTTPException as error:
             code = str(error.status)
             raise
@@ -231,7 +231,7 @@ def _request(
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
 
-async def _read_review(request: web.BaseRequest, kind: str) -> Review:
+async def _body_of(request: web.BaseRequest) -> bytes:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="send application/json")
     try:
@@ -240,16 +240,32 @@ async def _read_review(request: web.BaseRequest, kind: str) -> Review:
         raise web.HTTPBadRequest(text="the body cannot be decoded") from error
     if not body:
         raise web.HTTPBadRequest(text="the body is empty")
-    if is_too_much(body):
+    return body
+
+
+async def _answered(body: bytes, kind: str, answer: _Answer) -> tuple[str, bytes]:
+    """The code and the body of the answer to a review."""
+    if is_too_much(body, kind):
         raise web.HTTPRequestEntityTooLarge(MAX_VALUES, text="the review has too many values")
+    if len(body) <= LARGE:
+        review = _read(body, kind)
+    else:
+        review = await asyncio.to_thread(_read, body, kind)
+    if isinstance(review, str):
+        raise web.HTTPBadRequest(text=review)
+    found = await answer(review["request"])
+    code = str((found.get("status") or {}).get("code", 200))
+    mirrored = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
+    return code, orjson.dumps({**mirrored, "response": found})
+
+
+def _read(body: bytes, kind: str) -> Review | str:
+    """A review, or what is wrong with it."""
     try:
-        review = await decode_json(body, request.path)
-    except TransportError as error:
-        raise web.HTTPBadRequest(text="the body is not JSON") from error
-    if wrong := misfit(review, kind):
-        raise web.HTTPBadRequest(text=wrong)
-    found: Review = review
-    return found
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return "the body is not JSON"
+    return misfit(review, kind) or review
 
 
 class _Metrics:

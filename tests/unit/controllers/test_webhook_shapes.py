@@ -1,0 +1,58 @@
+"""Objects that a validator of ours cannot read are denied before it sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.api.kinds import CLUSTER_QUEUES, RESOURCE_FLAVORS
+from kueuelib.controllers.webhooks import path_of, serve
+from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.declared.jobset import JOB_SET
+from kueuelib.jobs.pods.deployment import DEPLOYMENT
+from kueuelib.jobs.pods.integration import POD
+from kueuelib.runtime.webhook.reviews import misfit_of_objects
+from kueuelib.runtime.webhook.server import WebhookServer
+
+
+@pytest.mark.parametrize(
+    ("resource", "version", "spec", "said"),
+    [
+        (CLUSTER_QUEUES, "v1beta2", {"resourceGroups": 5}, "spec.resourceGroups: a list is"),
+        (CLUSTER_QUEUES, "v1beta1", {"cohort": {}}, "spec.cohort: a text is expected"),
+        (CLUSTER_QUEUES, "v1beta2", {"resourceGroups": ["a"]}, "spec.resourceGroups[0]: an object"),
+        (CLUSTER_QUEUES, "v9", {}, "apiVersion: kueue.x-k8s.io/v1beta1 or kueue.x-k8s.io/v1beta2"),
+        (RESOURCE_FLAVORS, "v1beta2", {}, "kind: ResourceFlavor is expected"),
+    ],
+)
+async def test_a_queueing_object_of_another_form_is_denied(resource, version, spec, said) -> None:
+    server = WebhookServer("127.0.0.1", 0, None)
+    serve(server)
+    obj = {"apiVersion": f"kueue.x-k8s.io/{version}", "kind": "ClusterQueue", "spec": spec}
+    request = {"uid": "u", "operation": "CREATE", "object": {**obj, "metadata": {"name": "q"}}}
+    answer = await server._paths[path_of(resource, mutating=False)][1](request)
+    assert (answer["allowed"], answer["status"]["code"]) == (False, 400)
+    assert answer["status"]["message"].startswith(said)
+
+
+GATE = {"containers": [{"name": "c"}], "schedulingGates": [{}]}
+
+
+@pytest.mark.parametrize(
+    ("integration", "obj", "said"),
+    [
+        (POD, {"spec": GATE}, "spec.schedulingGates[0].name is missing"),
+        (POD, {}, "spec is missing"),
+        (
+            BATCH_JOB,
+            {"spec": {"parallelism": "x", "template": {}}},
+            "spec.parallelism: a whole number is expected",
+        ),
+        (DEPLOYMENT, {"spec": {"replicas": 1}}, "spec.template is missing"),
+        (JOB_SET, {"spec": {"suspend": "x"}}, "spec.suspend: true or false is expected"),
+    ],
+)
+def test_a_job_of_another_form_has_a_misfit(integration, obj: Any, said: str) -> None:
+    found = misfit_of_objects({"object": {**obj, "metadata": {}}}, integration.shapes)
+    assert found == said
