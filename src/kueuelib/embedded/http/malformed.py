@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from asyncio.sslproto import SSLProtocol
 from typing import Final
 
 from aiohttp import web
@@ -58,21 +59,34 @@ class _Connection(web.RequestHandler):
         return response
 
 
+class _Tls(SSLProtocol):
+    """TLS of one connection, with a buffer of two records: asyncio's has 256 KiB for ever."""
+
+    max_size = 32 * 1024
+
+
 class Site(web.SockSite):
     """Where such connections come in; who does not finish the TLS handshake is cut off."""
 
     async def start(self) -> None:
         """Begins to listen."""
         await web.BaseSite.start(self)
-        server = self._runner.server
+        server, context = self._runner.server, self._ssl_context
         assert server is not None
-        self._server = await asyncio.get_running_loop().create_server(
-            server,
-            sock=self._sock,
-            ssl=self._ssl_context,
-            backlog=self._backlog,
-            ssl_handshake_timeout=SILENT_SECONDS,
-        )
+        assert context is not None
+        loop = asyncio.get_running_loop()
+
+        def connection() -> _Tls:
+            return _Tls(
+                loop,
+                server(),
+                context,
+                waiter=None,  # type: ignore[arg-type]  # typeshed wants one
+                server_side=True,
+                ssl_handshake_timeout=SILENT_SECONDS,  # type: ignore[arg-type]
+            )
+
+        self._server = await loop.create_server(connection, sock=self._sock, backlog=self._backlog)
 
 
 async def body_of(request: web.BaseRequest) -> bytes:

@@ -210,8 +210,10 @@ class WebhookServer:
                     code, answered = await _answered(body, *found)
             return web.Response(body=answered, content_type="application/json")
         except web.HTTPException as error:
+            # Raised further, it would keep its frames, with the body, until the garbage collector
+            # comes, which is rare in a manager.
             code = str(error.status)
-            raise
+            return web.Response(status=error.status, text=error.text)
         finally:
             self._metrics.ended(request.path, code, time.monotonic() - started)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 
 import pytest
@@ -54,3 +55,13 @@ async def test_who_has_asked_may_think(server: ApiServer) -> None:
             assert await reader.readexactly(2) == b"ok"
         await asyncio.sleep(0.5)
     writer.transport.abort()
+
+
+async def test_an_idle_connection_keeps_a_small_buffer():
+    """A thousand of them cost their number times this, for as long as they are open."""
+    async with ApiServer() as server:
+        context = ssl.create_default_context(cadata=server.ca.decode())
+        _, writer = await asyncio.open_connection(server.host, server.port, ssl=context)
+        ours = [each for each in gc.get_objects() if isinstance(each, malformed._Tls)]
+        assert [len(each._ssl_buffer) for each in ours] == [32 * 1024]
+        writer.transport.abort()
