@@ -91,7 +91,8 @@ def _value(hint: Any, value: Any, where: str, source: str) -> Any:
         try:
             return Quantity.parse(value)
         except InvalidQuantity as error:
-            raise ConfigError(source, f"{where}: {error}", "write for example 2 or 5Gi") from None
+            problem, _, fix = str(error).partition("; ")
+            raise ConfigError(source, f"{where}: {problem}", fix) from None
     if attrs.has(hint):
         return decode(hint, value, where, source)
     if hint is Duration:

@@ -351,7 +351,10 @@ def test_rules_about_resources_are_read() -> None:
         ({"transformations": [{"input": "a", "outputs": {"pods": 1}}]}, ["pods is counted"]),
         (
             {"transformations": [{"input": "a", "outputs": {"b": "5Q"}}]},
-            ["transformations[0].outputs[b]: '5Q' is not a quantity", "2 or 5Gi"],
+            [
+                "transformations[0].outputs[b]: '5Q' is not a quantity",
+                "write a number with an optional",
+            ],
         ),
         ({"deviceClassMappings": []}, ["resources.deviceClassMappings is not available"]),
     ],

@@ -60,7 +60,7 @@ class _Connection(web.RequestHandler):
 
 
 class _Tls(SSLProtocol):
-    """TLS of one connection, with a buffer of two records: asyncio's has 256 KiB for ever."""
+    """TLS of one connection, with a buffer of two records; by default it keeps 256 KiB."""
 
     max_size = 32 * 1024
 
