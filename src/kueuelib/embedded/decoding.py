@@ -13,8 +13,9 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins.fields import invalid, section
+from kueuelib.embedded.builtins.fields import invalid, section, shown
 from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.schema.messages import exists, message_name
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.verbs import FieldValidation, WriteOptions
 from kueuelib.errors import BadRequest, FieldError
@@ -66,9 +67,6 @@ class Schema(Protocol):
 
     def validate(self, obj: Obj, old: Obj | None) -> Sequence[FieldError]:
         """The broken rules; `old` is the state before a change."""
-
-
-_SHOWN = 30
 
 
 def settle(version: Version, obj: Obj) -> None:
@@ -144,15 +142,15 @@ def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
     if (api_version, name) == (expected, kind.kind):
         return
     text = (
-        f'no kind "{name}" is registered for version "{api_version}" in scheme '
+        f"no kind {shown(name)} is registered for version {shown(api_version)} in scheme "
         '"pkg/api/legacyscheme/scheme.go:30"'
     )
-    if api_version == expected:
+    if api_version == expected and exists(message_name(kind.group, name)):
         package = kind.group.partition(".")[0] or "core"
         outer = expected.rpartition("/")[2]
         text = f"converting ({outer}.{name}) to ({package}.{kind.kind}): unknown conversion"
     raise failures.bad_request(
-        f'{name} in version "{str(api_version).rpartition("/")[2]}" cannot be handled as a '
+        f"{name} in version {shown(api_version.rpartition('/')[2])} cannot be handled as a "
         f"{kind.kind}: {text}"
     )
 
@@ -160,12 +158,7 @@ def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
 def _check_custom(kind: Kind, expected: str, obj: Obj) -> None:
     """Objects of custom kinds have to say what they are."""
     if not obj.get("kind"):
-        shown = orjson.dumps(obj).decode()
-        short = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
-        raise failures.bad_request(
-            f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' "
-            f"is missing in '{shown}' ({short})"
-        )
+        raise failures.bad_request(f"Object 'Kind' is missing in '{orjson.dumps(obj).decode()}'")
     found = obj.get("apiVersion") or ""
     if found != expected:
         raise failures.bad_request(
@@ -212,13 +205,11 @@ def check_embedded(kind: Kind, version: Version, obj: Obj) -> list[str]:
         ) -> BadRequest:
             field = f"struct field ObjectMeta.{name.removeprefix('metadata.')}"
             text = f"json: cannot unmarshal {json_type(value)} into Go {field} of type {want}"
-            shown = invalid(f"{where}.metadata", given, text)
-            return _cannot_be_handled(kind, version, f"{shown.path}: {shown.message}")
+            return _cannot_be_handled(kind, version, str(invalid(f"{where}.metadata", given, text)))
 
         if not isinstance(meta, dict):
             text = f"json: cannot unmarshal {json_type(meta)} into Go value of type v1.ObjectMeta"
-            shown = invalid(f"{path}.metadata", meta, text)
-            raise _cannot_be_handled(kind, version, f"{shown.path}: {shown.message}")
+            raise _cannot_be_handled(kind, version, str(invalid(f"{path}.metadata", meta, text)))
         each["metadata"] = meta
         unknown += [f"{path}.{name}" for name in _read_metadata(meta, wrong)]
     return unknown
@@ -227,8 +218,8 @@ def check_embedded(kind: Kind, version: Version, obj: Obj) -> list[str]:
 def _check_head(kind: Kind, version: Version, obj: Obj, path: str) -> None:
     for key in ("apiVersion", "kind"):
         if key in obj and not isinstance(obj[key], str):
-            shown = invalid(f"{path}.{key}", obj[key], "must be a string")
-            raise _cannot_be_handled(kind, version, f"{shown.path}: {shown.message}")
+            why = str(invalid(f"{path}.{key}", obj[key], "must be a string"))
+            raise _cannot_be_handled(kind, version, why)
 
 
 def _cannot_be_handled(kind: Kind, version: Version, why: str) -> BadRequest:
@@ -327,6 +318,7 @@ def _check_lists(meta: Obj, wrong: Any, unknown: list[str]) -> None:
     finalizers = meta.get("finalizers", [])
     if not isinstance(finalizers, list):
         raise wrong("metadata.finalizers", finalizers, "[]string")
+    finalizers = ["" if name is None else name for name in finalizers]
     for name in finalizers:
         if not isinstance(name, str):
             raise wrong("metadata.finalizers", name, "string")

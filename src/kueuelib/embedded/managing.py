@@ -145,6 +145,8 @@ class Managers:
 def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions) -> Obj:
     """The checked body of an apply patch; nothing is defaulted, since defaults are nobody's.
 
+    What is null or empty stays: it is owned as well.
+
     Raises:
         BadRequest: it is not an object of the kind, or has fields twice under strict validation.
         ApiError: it has fields that the kind does not know.
@@ -174,16 +176,16 @@ def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions
         group, name = (each if isinstance(each, str) else "" for each in named)
         group = group if "/" in group else f"/{group}"
         raise failures.bad_request(f"invalid object type: {group}, Kind={name}")
-    managed = section(config, "metadata").get("managedFields")
+    plain: Obj = copy_json(config)
     try:
-        unknown = _checked(kind, version, config)
+        unknown = _checked(kind, version, plain)
     except Mismatch as error:
         raise _untyped(expected, kind, config, error.typed) from error
-    if managed is not None:
-        config["metadata"]["managedFields"] = managed
     if unknown:
         raise _undeclared(expected, kind, config, unknown)
     report_unknown(kind, version, options, ())
+    if config.get("metadata") is None:
+        config["metadata"] = {}
     return config
 
 

@@ -11,9 +11,11 @@ import orjson
 
 from kueuelib.embedded import failures
 from kueuelib.embedded.http import protobuf
+from kueuelib.embedded.http.unreadable import Unreadable, not_json, unrecognized
 from kueuelib.embedded.http.yaml_bodies import parse_yaml
+from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.schema.mismatch import json_type
-from kueuelib.errors import BadRequest
+from kueuelib.errors import BadRequest, UnsupportedMediaType
 
 LIMIT = 3 * 2**20
 HEAVY = 64 * 1024
@@ -26,7 +28,6 @@ _STRUCT = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
     r'Kind string "json:\"kind,omitempty\"" }'
 )
-_SHOWN = 30
 YAML_TYPES = ("application/yaml", "text/yaml", "application/apply-patch+yaml")
 
 
@@ -62,23 +63,38 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
     if media in YAML_TYPES and not body.lstrip().startswith(b"{"):
         return parse_yaml(body), []
     if media and media not in (*JSON_TYPES, *YAML_TYPES) and not media.endswith("+json"):
-        raise failures.unsupported_media_type((JSON_TYPES[0], YAML_TYPES[0], protobuf.MEDIA_TYPE))
+        raise _unsupported()
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadRequest(
-            f"the object provided is unrecognized (must be of JSON form): {error}"
-        ) from error
+        if media in YAML_TYPES:
+            return parse_yaml(body), []
+        raise not_json(body) from error
     return data, _duplicates(body, data) if notice_duplicates else []
 
 
-def check_head(body: bytes, data: Any, kind: str) -> None:
+def _unsupported() -> UnsupportedMediaType:
+    return failures.unsupported_media_type((JSON_TYPES[0], YAML_TYPES[0], protobuf.MEDIA_TYPE))
+
+
+def check_object_type(content_type: str) -> None:
+    """Patches are not objects.
+
+    Raises:
+        UnsupportedMediaType: the type of the body is one of a patch.
+    """
+    if media_type(content_type).endswith(("patch+json", "patch+yaml")):
+        raise _unsupported()
+
+
+def check_head(body: bytes, data: Any, kind: Kind, *, validated: bool) -> None:
     """Looks at what an object says of its kind, as the first thing after its form.
 
     Args:
         body: what was sent.
         data: the same, decoded.
         kind: that is expected.
+        validated: whether fields are validated, for the words about a custom kind.
 
     Raises:
         BadRequest: it is not an object, or has a version or kind that is not text.
@@ -88,18 +104,28 @@ def check_head(body: bytes, data: Any, kind: str) -> None:
             (key for key, value in data.items() if key.lower() in _HEAD and _is_odd(value)), None
         )
         if wrong is None:
+            if not kind.builtin:
+                _check_custom(body, data, kind.kind, validated=validated)
             return
         data, into = data[wrong], f"struct field .{wrong} of type string"
     elif data is None:
         return
     else:
         into = f"value of type {_STRUCT}"
-    short = body[:_SHOWN].decode(errors="replace") if body[:1] == b"{" else body[:_SHOWN].hex()
-    more = " ..." if len(body) > _SHOWN else ""
-    raise BadRequest(
-        f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
-        f"json parse error: json: cannot unmarshal {json_type(data)} into Go {into} ({short}{more})"
-    )
+    why = f"json: cannot unmarshal {json_type(data)} into Go {into}"
+    raise Unreadable(why).of_object(body, kind.kind)
+
+
+def _check_custom(body: bytes, data: Any, kind: str, *, validated: bool) -> None:
+    """Custom kinds have to say what they are."""
+    if not data.get("kind"):
+        why = f"Object 'Kind' is missing in '{body.decode(errors='replace')}'"
+        if validated:
+            raise BadRequest(unrecognized(body, kind, why))
+        raise BadRequest(f'{kind} in version "v1" cannot be handled as a {kind}: {why}')
+    if data.get("apiVersion", "") is None:
+        why = ".apiVersion accessor error: <nil> is of the type <nil>, expected string"
+        raise BadRequest(f'{kind} in version "" cannot be handled as a {kind}: {why}')
 
 
 def _is_odd(value: Any) -> bool:

@@ -25,6 +25,7 @@ from kueuelib.embedded.http.parameters import (
     write_options,
 )
 from kueuelib.embedded.http.routes import Route
+from kueuelib.embedded.http.unreadable import Unreadable
 from kueuelib.embedded.http.watching import watch
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
@@ -184,7 +185,13 @@ class Resources:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
         type_ = self._patch_type(request, target.kind)
         options = write_options(request.query, caller, "PatchOptions", type_)
-        body = await self._body(request, options)
+        try:
+            body = await self._body(request, options)
+        except Unreadable as error:
+            absent = self._service.commits.present(target.kind, target.key) is None
+            if absent and type_ is not PatchType.APPLY:
+                raise failures.not_found(target.kind, target.key.name) from error
+            raise error.of_patch(type_) from error
         if type_ is PatchType.APPLY:
             self._check_creation(target, caller)
         patch = Target(target.kind, target.version, target.key, target.subresource, "Patch")
@@ -327,12 +334,19 @@ class Resources:
         self, request: web.BaseRequest, options: WriteOptions, whole: Kind | None = None
     ) -> Any:
         """The decoded body; `whole`: the kind of the object that it must be."""
+        content_type = request.headers.get("Content-Type", "")
+        if whole is not None:
+            bodies.check_object_type(content_type)
         raw = await body_of(request)
         notice = options.field_validation is not FieldValidation.IGNORE
-        content_type = request.headers.get("Content-Type", "")
-        data, duplicates = await bodies.decoded(raw, content_type, notice_duplicates=notice)
+        try:
+            data, duplicates = await bodies.decoded(raw, content_type, notice_duplicates=notice)
+        except Unreadable as error:
+            if whole is None:
+                raise
+            raise error.of_object(raw, whole.kind) from error
         if whole is not None:
-            bodies.check_head(raw, data, whole.kind)
+            bodies.check_head(raw, data, whole, validated=notice)
         options.received = tuple(duplicates)
         return data
 

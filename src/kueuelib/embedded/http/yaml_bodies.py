@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from kueuelib.embedded.http.unreadable import not_yaml
 from kueuelib.errors import BadRequest
 
 NODE_LIMIT: Final = 500_000
@@ -54,7 +55,12 @@ def parse_yaml(body: bytes) -> Any:
     Raises:
         BadRequest: it is malformed, there are several, or it goes beyond a limit.
     """
-    found = parse_yaml_stream(body)
+    try:
+        found = list(_Builder(body).documents())
+    except RecursionError as error:
+        raise BadRequest(_TOO_DEEP) from error
+    except _BECAUSE as error:
+        raise not_yaml(error) from error
     if len(found) > 1:
         raise BadRequest("error parsing YAML: expected a single document in the stream")
     return found[0] if found else None

@@ -46,14 +46,13 @@ def element(node: SchemaNode, item: Any) -> str:
     """The element of an item of a set or map list."""
     if node.list_type is ListType.SET:
         return f"v:{canonical(item)}"
-    key = {}
-    for name in node.list_map_keys:
-        value = item.get(name)
-        if value is None:
-            default = node.item.child(name).default
-            value = None if default is MISSING else default
-        key[name] = value
-    return f"k:{canonical(key)}"
+    return f"k:{canonical(_key(node, item))}"
+
+
+def _key(node: SchemaNode, item: Obj) -> Obj:
+    """What identifies an item: its keys and defaults of those that it has not."""
+    found = {name: item.get(name, node.item.child(name).default) for name in node.list_map_keys}
+    return {name: value for name, value in found.items() if value is not MISSING}
 
 
 def is_granular_map(node: SchemaNode, value: Any) -> bool:
@@ -90,18 +89,19 @@ def items_by_element(
     return found
 
 
-def _check_key(node: SchemaNode, item: Obj, path: Path, index: int) -> None:
-    """Keys of built-in kinds, which `required` does not name, are zero or empty when missing."""
-    for name in node.item.required:
-        if (
-            name in node.list_map_keys
-            and item.get(name) is None
-            and node.item.child(name).default is MISSING
-        ):
-            raise Ambiguous(
-                f"{show(path)}: element {index}: associative list with keys has an element that "
-                f'omits key field "{name}" (and doesn\'t have default value)'
-            )
+def _check_key(node: SchemaNode, item: Any, path: Path, index: int) -> None:
+    """An item has at least one of its keys, or a default for one."""
+    where = f"{show(path)}: element {index}: associative list with keys"
+    if item is None:
+        raise Ambiguous(f"{where} may not have a null element")
+    if not isinstance(item, dict):
+        raise Ambiguous(f"{where} may not have non-map elements")
+    if not _key(node, item):
+        names = " ".join(f'"{name}"' for name in node.list_map_keys)
+        raise Ambiguous(
+            f"{where} has an element that omits all key fields [{names}] (and doesn't have "
+            "default values for any key fields)"
+        )
 
 
 # ---- from objects -------------------------------------------------------------------------------

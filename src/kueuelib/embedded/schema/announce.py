@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kueuelib.embedded.schema.builtin import BUILTIN
+from kueuelib.embedded.schema.builtin import message_node
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name
-from kueuelib.embedded.schema.node import ANYTHING, ListType, PatchStrategy, SchemaNode
+from kueuelib.embedded.schema.node import ListType, PatchStrategy, SchemaNode
 
 _MACHINERY: Final = "io.k8s.apimachinery.pkg"
 _SCALARS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -86,36 +86,28 @@ def definitions(kinds: Iterable[tuple[str, str]], prefix: str) -> dict[str, Any]
         prefix: of references, `#/definitions/` or `#/components/schemas/`.
     """
     found: dict[str, Any] = {}
-    waiting: list[tuple[str, SchemaNode]] = []
-    for group, kind in kinds:
-        message = message_name(group, kind)
-        if exists(message):
-            waiting.append((message, BUILTIN.get((group, kind), ANYTHING)))
+    named = (message_name(group, kind) for group, kind in kinds)
+    waiting = [message for message in named if exists(message)]
     while waiting:
-        message, node = waiting.pop()
+        message = waiting.pop()
         name = definition_name(message)
         if name not in found:
-            found[name] = _definition(message, node, prefix, waiting, found)
+            found[name] = _definition(message, prefix, waiting, found)
     return found
 
 
 def _definition(
-    message: str,
-    node: SchemaNode,
-    prefix: str,
-    waiting: list[tuple[str, SchemaNode]],
-    found: dict[str, Any],
+    message: str, prefix: str, waiting: list[str], found: dict[str, Any]
 ) -> dict[str, Any]:
+    node = message_node(message)
     properties: dict[str, Any] = {}
     for field in json_fields(message):
         child = node.child(field.name)
         inner = _type(field, prefix, found)
         if field.message:
-            item = child.item if field.form == "+" else child
-            item = item.child("") if field.form == "%" else item
-            waiting.append((field.message, item))
+            waiting.append(field.message)
         elif field.type == "S":
-            waiting.append(("apiextensions.JSONSchemaProps", ANYTHING))
+            waiting.append("apiextensions.JSONSchemaProps")
         properties[field.name] = _formed(field, inner, child, prefix)
     result: dict[str, Any] = {"type": "object"}
     if node.atomic_map:

@@ -60,11 +60,15 @@ class Mismatch(BadRequest):
         """The message for strategic merge patches, whose objects are made of maps."""
         source = _KINDS.get(type(self._value), "float64")
         wanted = self._wanted
-        if wanted in go_texts():
+        if wanted == "string" or wanted in go_texts():
+            if source == "int64":
+                return f"cannot convert int64 to {wanted}"
             return "unrecognized type: string"
+        if source == "float64" and wanted.startswith("int"):
+            return f"cannot convert float64 to {wanted}"
         if wanted.startswith("[]"):
             return f"cannot restore slice from {source}"
-        if wanted.startswith("map["):
+        if wanted.startswith("map[") or wanted == "v1.ResourceList":
             return f"cannot restore map from {source}"
         if wanted.startswith("v1."):
             return f"cannot restore struct from: {source}"

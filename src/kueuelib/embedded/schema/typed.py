@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
+import string
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -26,6 +28,8 @@ _OTHERWISE: Final = ("apiextensions.", "apiregistration.")
 SCHEMA_PROPS: Final = "apiextensions.JSONSchemaProps"
 _HEAD: Final = ("apiVersion", "kind", "metadata")
 _ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "b": False, "B": "", "q": "0", "n": 0}
+
+_BASE64: Final = frozenset(f"{string.ascii_letters}{string.digits}+/=\r\n")
 
 Visit = Callable[[Any, str, str, "_Walk"], Any]
 """From a value, its path with and without indices, and the walk, to the value that is kept."""
@@ -52,14 +56,16 @@ class _Walk:
 
     def mismatch(self, value: Any, path: str, where: str, wanted: str) -> Mismatch:
         text = self.wrong(
-            f"json: cannot unmarshal {_json_type(value)} into Go struct field {where} "
+            f"json: cannot unmarshal {_json_type(value, wanted)} into Go struct field {where} "
             f"of type {wanted}"
         )
         return Mismatch(text.message, path, wanted, value)
 
 
-def _json_type(value: Any) -> str:
-    return f"number {value}" if isinstance(value, float) else json_type(value)
+def _json_type(value: Any, wanted: str) -> str:
+    """A number is shown only where another number is wanted."""
+    number = isinstance(value, float) and wanted.startswith(("int", "float"))
+    return f"number {value}" if number and "." not in wanted else json_type(value)
 
 
 # ---- scalars
@@ -103,32 +109,43 @@ def _number(value: Any, path: str, where: str, walk: _Walk) -> Any:
     return value
 
 
-def _quantity(value: Any, path: str, where: str, walk: _Walk) -> Any:
-    if type(value) not in (int, float, str):
-        raise walk.mismatch(value, path, where, "resource.Quantity")
-    if value == "":
-        return "0"
-    try:
-        Quantity.parse(value if isinstance(value, int) else str(value))
-    except InvalidQuantity as error:
-        raise walk.wrong(
-            "quantities must match the regular expression "
-            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        ) from error
-    return value
+def _quantity(value: Any, _: str, __: str, walk: _Walk) -> Any:
+    if type(value) in (int, float, str):
+        try:
+            Quantity.parse(value if isinstance(value, int) else str(value))
+        except InvalidQuantity:
+            pass
+        else:
+            return value
+    raise walk.wrong(
+        "quantities must match the regular expression "
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )
 
 
-def _time(value: Any, path: str, where: str, walk: _Walk) -> Any:
-    if type(value) is not str:
-        raise walk.mismatch(value, path, where, "time.Time")
-    try:
-        parse_time(value)
-    except ValueError as error:
-        raise walk.wrong(
-            f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" '
-            'as "2006"'
-        ) from error
-    return value
+def _time(fraction: str) -> Visit:
+    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+        if type(value) is not str:
+            raise walk.mismatch(value, path, where, "time.Time")
+        try:
+            parse_time(value)
+        except ValueError as error:
+            text = json.dumps(value)
+            raise walk.wrong(
+                f'parsing time {text} as "2006-01-02T15:04:05{fraction}Z07:00": '
+                f'cannot parse {text} as "2006"'
+            ) from error
+        return value
+
+    return visit
+
+
+def _bad_byte(text: str) -> int:
+    """Where Go stops to read base64: at a strange letter, at misplaced padding or at the end."""
+    for at, letter in enumerate(text):
+        if letter not in _BASE64 or (letter == "=" and at % 4 < 2):
+            return at
+    return len(text) - len(text) % 4
 
 
 def _bytes(value: Any, path: str, where: str, walk: _Walk) -> Any:
@@ -137,7 +154,7 @@ def _bytes(value: Any, path: str, where: str, walk: _Walk) -> Any:
     try:
         base64.b64decode(value.replace("\n", ""), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise walk.wrong(f"illegal base64 data in {where}") from error
+        raise walk.wrong(f"illegal base64 data at input byte {_bad_byte(value)}") from error
     return value
 
 
@@ -169,8 +186,8 @@ _SCALARS: Final[Mapping[str, Visit]] = {
     "b": _boolean,
     "n": _number,
     "q": _quantity,
-    "t": _time,
-    "u": _time,
+    "t": _time(""),
+    "u": _time(".000000"),
     "B": _bytes,
     "o": _int_or_text,
     "r": _any,
@@ -237,7 +254,7 @@ def _list(inner: Visit, field: Field) -> Visit:
 
 def _map(inner: Visit, field: Field) -> Visit:
     zero = {} if field.message else _ZEROS.get(field.type)
-    wanted = f"map[string]{_go_type(field)}"
+    wanted = "v1.ResourceList" if field.type == "q" else f"map[string]{_go_type(field)}"
 
     def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
         if type(value) is not dict:

@@ -1,0 +1,106 @@
+"""Bodies that are neither JSON nor YAML, in the words of Go's decoders."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import yaml
+
+from kueuelib.embedded.verbs import PatchType
+from kueuelib.errors import BadRequest
+
+_SHOWN: Final = 30
+_NO_VERSION: Final = "couldn't get version/kind; json parse error: "
+_EXPECTED: Final = (
+    ("property name", "looking for beginning of object key string"),
+    ("':' delimiter", "after object key"),
+    ("Illegal trailing", "looking for beginning of object key string"),
+    ("Invalid control", "in string literal"),
+    ("Invalid \\escape", "in string escape code"),
+    ("Extra data", "after top-level value"),
+)
+_LITERALS: Final = ("true", "false", "null", "-")
+
+
+class Unreadable(BadRequest):
+    """A body that cannot be read.
+
+    Args:
+        why: in the words of Go's decoder.
+        is_yaml: whether it was read as YAML.
+    """
+
+    def __init__(self, why: str, *, is_yaml: bool = False) -> None:
+        prefix = "" if is_yaml else _NO_VERSION
+        super().__init__(f"{prefix}{why}")
+        self.why = why
+
+    def of_object(self, body: bytes, kind: str) -> BadRequest:
+        """What is said of an object of that kind."""
+        return BadRequest(unrecognized(body, kind, self.message))
+
+    def of_patch(self, type_: PatchType) -> BadRequest:
+        """What is said of a patch of that type."""
+        if type_ is PatchType.APPLY:
+            return BadRequest(f"error decoding YAML: error converting YAML to JSON: {self.why}")
+        if type_ is PatchType.STRATEGIC:
+            return BadRequest(self.why)
+        return BadRequest(f"error decoding patch: {self.why}")
+
+
+def unrecognized(body: bytes, kind: str, why: str) -> str:
+    """The message about a body that says neither version nor kind.
+
+    Args:
+        body: what was sent; its beginning is shown, in hexadecimal unless it looks like JSON.
+        kind: that is expected.
+        why: it cannot be read.
+    """
+    start = body[:_SHOWN]
+    shown = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
+    if len(body) > _SHOWN:
+        shown += " ..."
+    return (
+        f"the object provided is unrecognized (must be of type {kind}): {why} "
+        f"({shown or '<empty>'})"
+    )
+
+
+def not_json(body: bytes) -> Unreadable:
+    """The failure of a body that was read as JSON."""
+    text = body.decode(errors="replace")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return Unreadable(_words(text, error))
+    except RecursionError:
+        return Unreadable("exceeded max depth")
+    return Unreadable("invalid UTF-8")
+
+
+def _words(text: str, error: json.JSONDecodeError) -> str:
+    rest = text[error.pos :].strip()
+    cut = not rest or any(each.startswith(rest) for each in _LITERALS)
+    if cut or error.msg.startswith(("Unterminated", "Invalid \\uXXXX")):
+        return "unexpected end of JSON input"
+    inside = text[: error.pos].rstrip()[-1:]
+    after = "looking for beginning of value"
+    if error.msg.startswith("Expecting ',' delimiter"):
+        after = "after array element" if inside == "]" else "after object key:value pair"
+    for start, words in _EXPECTED:
+        if start in error.msg:
+            after = words
+    shown = {'"': "'\"'", "'": r"'\''"}.get(rest[0], f"'{rest[0]}'")
+    return f"invalid character {shown} {after}"
+
+
+def not_yaml(error: Exception) -> Unreadable:
+    """The failure of a body that was read as YAML; both libraries have the same ancestor."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return Unreadable(f"yaml: {' '.join(str(error).split())}", is_yaml=True)
+    scanned: Any = isinstance(error, yaml.scanner.ScannerError)
+    marks = (error.context_mark, error.problem_mark)
+    line = next((mark.line for mark in marks if mark is not None and mark.line), 0)
+    where = f"line {line + scanned}: " if line else ""
+    return Unreadable(f"yaml: {where}{error.problem}", is_yaml=True)
