@@ -9,6 +9,7 @@ import attrs
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
+from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid
 from kueuelib.embedded.builtins.metadata import (
     validate_finalizers,
@@ -22,6 +23,18 @@ from kueuelib.errors import FieldError
 STATUS = "status"
 LAST_REVISION = 2**64 - 1
 _ANY_FINALIZER = (CRDS.kind, "Event", "RuntimeClass")
+_UNCHANGING = (
+    *("EndpointSlice", "Event", "LimitRange"),
+    *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+)
+"""Kinds whose own rules do not compare metadata with those before."""
+_WHOLE = (
+    *("ClusterRole", "ClusterRoleBinding", "ConfigMap", "EndpointSlice", "Endpoints", "Job"),
+    *("LimitRange", "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume"),
+    *("PersistentVolumeClaim", "Pod", "ResourceQuota", "Role", "RoleBinding", "RuntimeClass"),
+    *("Secret", "ServiceAccount", "ValidatingWebhookConfiguration"),
+)
+"""Kinds whose own rules look at the metadata of a changed object as at those of a new one."""
 
 
 @attrs.frozen
@@ -131,20 +144,35 @@ def broken_rules(
     fixed: Sequence[FieldError] = (),
 ) -> list[FieldError]:
     """What is wrong with a new state by the rules of its kind, its schema and its metadata."""
-    errors: list[FieldError] = []
-    if subresource != STATUS:
-        errors += validate_metadata(new, kind.group, namespaced=kind.namespaced)
-    errors += fixed
-    if old is not None:
-        errors += validate_metadata_update(new, old)
-    if subresource != STATUS and kind.builtin and kind.kind not in _ANY_FINALIZER:
-        errors += validate_finalizers(new["metadata"])
+    errors = _metadata_errors(kind, new, old, subresource, fixed)
     if version.schema is not None:
         errors += version.schema.validate(new, old)
     if old is None:
         errors += kind.rules.validate_create(new)
     else:
         errors += kind.rules.validate_update(new, old, subresource)
+    return errors
+
+
+def _metadata_errors(
+    kind: Kind, new: Obj, old: Obj | None, subresource: str, fixed: Sequence[FieldError]
+) -> list[FieldError]:
+    """What each layer of kube-apiserver finds in the metadata, the same fault again and again.
+
+    First all kinds are treated alike, then each has its own rules, for most of which it looks at
+    the metadata again.
+    """
+    own = kind.builtin and kind.kind not in _ANY_FINALIZER
+    finalizers = validate_finalizers(new["metadata"]) if own else []
+    name_rule = naming.name_rule(kind.group, kind.kind)
+    if old is None:
+        return [*validate_metadata(new, name_rule, namespaced=kind.namespaced), *finalizers]
+    changed = [*fixed, *validate_metadata_update(new, old)]
+    errors = validate_metadata(new, naming.path_segment, namespaced=kind.namespaced) + changed
+    if kind.kind not in _UNCHANGING or not kind.builtin:
+        errors += changed + finalizers
+    if subresource != STATUS and kind.builtin and kind.kind in _WHOLE:
+        errors += validate_metadata(new, name_rule, namespaced=kind.namespaced) + finalizers
     return errors
 
 

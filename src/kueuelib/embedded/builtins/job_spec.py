@@ -19,8 +19,8 @@ from kueuelib.embedded.builtins.fields import (
     section,
 )
 from kueuelib.embedded.builtins.job_defaults import generated_labels
-from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
-from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.embedded.builtins.workloads import UNSELECTED, label_selector, validate_template
+from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
@@ -35,6 +35,9 @@ _NUMBERS = (
     "ttlSecondsAfterFinished",
     "backoffLimitPerIndex",
     "maxFailedIndexes",
+)
+_FIXED = (
+    *("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"),
 )
 _DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 
@@ -70,69 +73,62 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _validate_spec(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
+    errors = validate_job_template(spec, "spec")
+    selector = spec.get("selector")
+    labels = section(spec, "template", "metadata").get("labels")
+    if selector is None:
+        errors.append(required("spec.selector"))
+    errors += label_selector(selector, "spec.selector")
+    try:
+        fits = selector is not None and from_label_selector(selector).matches(labels or {})
+    except InvalidSelector:
+        return errors
+    if not fits:
+        errors.append(invalid("spec.template.metadata.labels", labels, UNSELECTED))
+    completions = spec.get("completions")
+    if completions and spec.get("completionMode") == "Indexed":
+        name = f"{job['metadata'].get('name', '')}-{completions - 1}"
+        if naming.label(name):
+            text = f"will not able to create pod with invalid DNS label: {name}"
+            errors.append(invalid("metadata.name", name, text))
+    return errors
+
+
+def validate_job_template(spec: Mapping[str, Any], path: str) -> list[FieldError]:
+    """The broken rules of the spec of a Job, or of the template of one: all but the selector."""
     errors = []
     for key in _NUMBERS:
-        errors += non_negative(f"spec.{key}", spec.get(key))
-    mode = spec.get("completionMode")
-    if mode not in COMPLETION_MODES:
-        errors.append(not_supported("spec.completionMode", mode, COMPLETION_MODES))
-    elif mode == "Indexed":
-        errors += _validate_indexed(job, spec)
-    elif spec.get("backoffLimitPerIndex") is not None:
-        text = "requires indexed completion mode"
-        errors.append(invalid("spec.backoffLimitPerIndex", spec["backoffLimitPerIndex"], text))
-    policy = spec.get("podReplacementPolicy")
-    if policy not in REPLACEMENT_POLICIES:
-        errors.append(not_supported("spec.podReplacementPolicy", policy, REPLACEMENT_POLICIES))
-    elif spec.get("podFailurePolicy") and policy != "Failed":
-        errors.append(not_supported("spec.podReplacementPolicy", policy, ["Failed"]))
+        errors += non_negative(f"{path}.{key}", spec.get(key))
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        errors.append(
+            required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+        )
     manager = spec.get("managedBy")
     if manager is not None:
         texts = naming.qualified_name(manager)
-        errors += [invalid("spec.managedBy", manager, text) for text in texts]
+        errors += [invalid(f"{path}.managedBy", manager, text) for text in texts]
         if not texts and "/" not in manager:
             text = 'must be a domain-prefixed path (such as "acme.io/foo")'
-            errors.append(invalid("spec.managedBy", manager, text))
-    errors += _validate_template(spec)
-    selector = spec.get("selector")
-    if selector is None:
-        errors.append(required("spec.selector"))
+            errors.append(invalid(f"{path}.managedBy", manager, text))
+    mode = spec.get("completionMode")
+    if mode not in (None, *COMPLETION_MODES):
+        errors.append(not_supported(f"{path}.completionMode", mode, COMPLETION_MODES))
+    elif mode == "Indexed":
+        errors += _validate_indexed(spec, path)
     else:
-        errors += _validate_selector(selector, section(spec, "template", "metadata", "labels"))
-    return errors
-
-
-def _validate_indexed(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
-    errors = []
-    completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
-    if completions is None:
-        errors.append(required("spec.completions", "when completion mode is Indexed"))
-    if parallelism > MAX_INDEXED_PARALLELISM:
-        text = (
-            f"must be less than or equal to {MAX_INDEXED_PARALLELISM} "
-            "when completion mode is Indexed"
-        )
-        errors.append(invalid("spec.parallelism", parallelism, text))
-    if completions:
-        name = f"{job['metadata'].get('name', '')}-{completions - 1}"
-        texts = naming.label(name)
         errors += [
-            invalid(
-                "metadata.name", name, f"will not able to create pod with invalid DNS label: {name}"
-            )
-            for _ in texts[:1]
+            invalid(f"{path}.{key}", spec[key], "requires indexed completion mode")
+            for key in ("backoffLimitPerIndex", "maxFailedIndexes")
+            if spec.get(key) is not None
         ]
-    return errors
-
-
-def _validate_template(spec: Mapping[str, Any]) -> list[FieldError]:
-    template = section(spec, "template")
-    meta, path = section(template, "metadata"), "spec.template"
-    errors = validate_labels(meta.get("labels"), f"{path}.metadata.labels")
-    errors += validate_annotations(meta.get("annotations"), f"{path}.metadata.annotations")
-    pod = section(template, "spec")
-    errors += validate_pod_spec(pod, f"{path}.spec")
-    restart, where = pod.get("restartPolicy"), f"{path}.spec.restartPolicy"
+    policy = spec.get("podReplacementPolicy")
+    if policy not in (None, *REPLACEMENT_POLICIES):
+        errors.append(not_supported(f"{path}.podReplacementPolicy", policy, REPLACEMENT_POLICIES))
+    elif policy and spec.get("podFailurePolicy") and policy != "Failed":
+        errors.append(not_supported(f"{path}.podReplacementPolicy", policy, ["Failed"]))
+    errors += validate_template(section(spec, "template"), f"{path}.template")
+    restart = section(spec, "template", "spec").get("restartPolicy")
+    where = f"{path}.template.spec.restartPolicy"
     if restart in (None, "", "Always"):
         errors.append(required(where, 'valid values: "OnFailure", "Never"'))
     elif restart not in ("OnFailure", "Never"):
@@ -143,15 +139,22 @@ def _validate_template(spec: Mapping[str, Any]) -> list[FieldError]:
     return errors
 
 
-def _validate_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> list[FieldError]:
-    try:
-        found = from_label_selector(selector)
-    except InvalidSelector as error:
-        return [invalid("spec.selector", dict(selector), str(error))]
-    if found.matches(labels):
-        return []
-    text = "`selector` does not match template `labels`"
-    return [invalid("spec.template.metadata.labels", dict(labels), text)]
+def _validate_indexed(spec: Mapping[str, Any], path: str) -> list[FieldError]:
+    errors = []
+    completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
+    failed = spec.get("maxFailedIndexes")
+    if completions is None:
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if parallelism > MAX_INDEXED_PARALLELISM:
+        text = (
+            f"must be less than or equal to {MAX_INDEXED_PARALLELISM} "
+            "when completion mode is Indexed"
+        )
+        errors.append(invalid(f"{path}.parallelism", parallelism, text))
+    if failed is not None and completions is not None and failed > completions:
+        text = "must be less than or equal to completions"
+        errors.append(invalid(f"{path}.maxFailedIndexes", failed, text))
+    return errors
 
 
 def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
@@ -161,11 +164,10 @@ def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
         return []
     errors = _validate_spec(new, spec)
     errors += _validate_completions(spec, before)
-    for key in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
-        errors += immutable(f"spec.{key}", meaning(spec.get(key)), meaning(before.get(key)))
+    errors += immutable("spec.selector", spec.get("selector"), before.get("selector"))
     errors += _validate_template_update(spec, before, old)
-    for key in ("managedBy", "successPolicy"):
-        errors += immutable(f"spec.{key}", spec.get(key), before.get(key))
+    for key in _FIXED:
+        errors += immutable(f"spec.{key}", meaning(spec.get(key)), meaning(before.get(key)))
     return errors
 
 
@@ -208,7 +210,14 @@ def _validate_template_update(
         _take_directives(allowed, template)
     if allowed == template:
         return []
-    return [invalid("spec.template", template, IMMUTABLE)]
+    if section(old, "spec").get("suspend"):
+        shown = internal("PodSpec", section(template, "spec"))
+        return [invalid("spec.template.spec", shown, IMMUTABLE)]
+    shown = {
+        **section(template, "metadata"),
+        "Spec": internal("PodSpec", section(template, "spec")),
+    }
+    return [invalid("spec.template", shown, IMMUTABLE)]
 
 
 def _take_directives(into: Obj, template: Mapping[str, Any]) -> None:

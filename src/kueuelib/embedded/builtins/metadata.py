@@ -98,18 +98,17 @@ def _finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def validate_metadata(
-    obj: Obj, group: str, *, namespaced: bool, path: str = "metadata"
+    obj: Obj, rule: naming.NameRule, *, namespaced: bool, path: str = "metadata"
 ) -> list[FieldError]:
     """The broken rules of the metadata of an object whose name is already generated.
 
     Args:
-        obj: the object, with `kind`.
-        group: its API group, for the rule of its name.
+        obj: the object.
+        rule: of its name.
         namespaced: whether the kind lives in namespaces.
         path: where the metadata is.
     """
     meta = section(obj, "metadata")
-    rule = naming.name_rule(group, obj.get("kind") or "")
     errors = []
     prefix = meta.get("generateName")
     if prefix:
@@ -128,24 +127,27 @@ def validate_metadata(
         errors += [invalid(f"{path}.namespace", namespace, text) for text in texts]
     elif namespace:
         errors.append(forbidden(f"{path}.namespace", "not allowed on this type"))
-    errors += validate_labels(meta.get("labels"), f"{path}.labels")
-    errors += validate_annotations(meta.get("annotations"), f"{path}.annotations")
-    errors += [
-        too_long(f"{path}.managedFields[{i}].manager", MANAGER_LIMIT)
-        for i, entry in enumerate(meta.get("managedFields") or ())
-        if len(entry.get("manager", "")) > MANAGER_LIMIT
+    return [*errors, *_texts(meta, path), *_finalizers(meta, path)]
+
+
+def _texts(meta: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What every layer looks at, of new and of changed objects."""
+    return [
+        *validate_labels(meta.get("labels"), f"{path}.labels"),
+        *validate_annotations(meta.get("annotations"), f"{path}.annotations"),
+        *(
+            too_long(f"{path}.managedFields[{i}].manager", MANAGER_LIMIT)
+            for i, entry in enumerate(meta.get("managedFields") or ())
+            if len(entry.get("manager", "")) > MANAGER_LIMIT
+        ),
+        *_owner_references(meta, path),
     ]
-    errors += _owner_references(meta, path)
-    errors += _finalizers(meta, path)
-    return errors
 
 
 def validate_metadata_update(new: Obj, old: Obj, path: str = "metadata") -> list[FieldError]:
-    """What a change of an object may not do to its metadata, beyond `validate_metadata`."""
+    """What a change of an object may not do to its metadata."""
     now, before = section(new, "metadata"), section(old, "metadata")
     errors = []
-    for key in ("name", "namespace", "uid", "creationTimestamp"):
-        errors += immutable(f"{path}.{key}", now.get(key), before.get(key))
     if before.get("deletionTimestamp"):
         added = [
             name for name in listed(now, "finalizers") if name not in listed(before, "finalizers")
@@ -157,4 +159,6 @@ def validate_metadata_update(new: Obj, old: Obj, path: str = "metadata") -> list
                 f"found new finalizers []string{{{names}}}"
             )
             errors.append(forbidden(f"{path}.finalizers", text))
-    return errors
+    for key in ("name", "namespace", "uid", "creationTimestamp"):
+        errors += immutable(f"{path}.{key}", now.get(key), before.get(key))
+    return [*errors, *_texts(now, path)]

@@ -13,6 +13,7 @@ from kueuelib.embedded.builtins.fields import (
     invalid,
     listed,
     meaning,
+    required,
     section,
 )
 from kueuelib.embedded.builtins.pod_defaults import CONTAINER_LISTS, default_pod
@@ -22,6 +23,7 @@ from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
 from kueuelib.embedded.builtins.resources import qos_class
 from kueuelib.embedded.decoding import copy_json
+from kueuelib.embedded.schema.internal import difference
 from kueuelib.errors import FieldError
 
 _SPEC_TEXT = (
@@ -116,13 +118,18 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
     """The broken rules of a change of a pod outside its status."""
     spec: Obj = meaning(dict(section(new, "spec")))
     before: Obj = meaning(dict(section(old, "spec")))
-    if spec == before:
-        return []
-    if len(listed(spec, "containers")) != len(listed(before, "containers")):
-        return [forbidden("spec.containers", "pod updates may not add or remove containers")]
-    if len(listed(spec, "initContainers")) != len(listed(before, "initContainers")):
-        return [forbidden("spec.initContainers", "pod updates may not add or remove containers")]
     errors = validate_pod_spec(spec, "spec")
+    for key in ("containers", "initContainers"):
+        if len(listed(spec, key)) != len(listed(before, key)):
+            text = "pod updates may not add or remove containers"
+            return [*errors, forbidden(f"spec.{key}", text)]
+        errors += [
+            required(f"spec.{key}[{i}].image")
+            for i, container in enumerate(listed(spec, key))
+            if not container.get("image")
+        ]
+    if spec == before:
+        return errors
     rest: Obj = copy_json(spec)
     errors += _allow_images(rest, before)
     errors += _allow_deadline(rest, before)
@@ -134,9 +141,8 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
         (before.get("terminationGracePeriodSeconds") or 0) < 0
     ):
         rest["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
-    if rest != before:
-        changed = sorted(key for key in {*rest, *before} if rest.get(key) != before.get(key))
-        errors.append(forbidden("spec", f"{_SPEC_TEXT}\nchanged: {', '.join(changed)}"))
+    if rest != before and (change := difference("PodSpec", before, rest)):
+        errors.append(forbidden("spec", f"{_SPEC_TEXT}\n{change}"))
     return errors
 
 
@@ -151,8 +157,7 @@ def _restore(rest: Obj, before: Mapping[str, Any], key: str) -> None:
 def _allow_images(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
     for key in CONTAINER_LISTS:
         for new, old in zip(listed(rest, key), listed(before, key), strict=False):
-            if new.get("image"):
-                _restore(new, old, "image")
+            _restore(new, old, "image")
     return []
 
 
@@ -188,14 +193,14 @@ def _allow_tolerations(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]
 def _allow_ungating(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
     known = {gate.get("name") for gate in listed(before, "schedulingGates")}
     names = [gate.get("name") for gate in listed(rest, "schedulingGates")]
-    added = [name or "" for name in names if name not in known]
     _restore(rest, before, "schedulingGates")
     return [
         forbidden(
-            "spec.schedulingGates",
-            f"only deletion is allowed, but found new scheduling gate '{name}'",
+            f"spec.schedulingGates[{i}].name",
+            f"only deletion is allowed, but found new scheduling gate '{name or ''}'",
         )
-        for name in added
+        for i, name in enumerate(names)
+        if name not in known
     ]
 
 

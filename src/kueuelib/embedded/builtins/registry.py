@@ -31,7 +31,7 @@ from kueuelib.embedded.builtins.priority import (
 )
 from kueuelib.embedded.builtins.quota_rules import LeaseRules, QuotaRules, RuntimeClassRules
 from kueuelib.embedded.builtins.rbac_rules import BindingRules, RoleRules
-from kueuelib.embedded.builtins.service_rules import DeploymentRules, ServiceRules
+from kueuelib.embedded.builtins.service_rules import ServiceRules
 from kueuelib.embedded.builtins.stored_rules import stored_rules
 
 RBAC = "rbac.authorization.k8s.io"
@@ -51,7 +51,6 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
         CONFIG_MAPS.group_kind: ConfigMapRules(),
         SECRETS.group_kind: SecretRules(),
         SERVICES.group_kind: ServiceRules(),
-        ("apps", "Deployment"): DeploymentRules(),
         ("", "ResourceQuota"): QuotaRules(),
         ("coordination.k8s.io", "Lease"): LeaseRules(),
         ("node.k8s.io", "RuntimeClass"): RuntimeClassRules(),

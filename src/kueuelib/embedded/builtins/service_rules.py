@@ -1,4 +1,4 @@
-"""Services and Deployments: their strategies on the server."""
+"""Services: their strategy on the server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from hashlib import blake2b
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.fields import (
-    immutable,
     invalid,
     listed,
-    non_negative,
     not_supported,
     required,
     section,
@@ -19,11 +17,7 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.metadata import validate_labels
-from kueuelib.embedded.builtins.pod_defaults import default_pod_template
-from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
-from kueuelib.embedded.builtins.pod_warnings import spec_warnings
-from kueuelib.errors import FieldError, InvalidSelector
-from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.errors import FieldError
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -142,80 +136,3 @@ def own_service(port: int) -> Obj:
         "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
         "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ports": ports},
     }
-
-
-class DeploymentRules(KindRules):
-    """The strategy of Deployments; nothing rolls them out here."""
-
-    def default(self, obj: Obj) -> None:
-        """One replica, a rolling update, and the defaults of the pods."""
-        spec = subobject(obj, "spec")
-        setdefault(spec, "replicas", 1)
-        strategy = subobject(spec, "strategy")
-        setdefault(strategy, "type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = subobject(strategy, "rollingUpdate")
-            setdefault(rolling, "maxUnavailable", "25%")
-            setdefault(rolling, "maxSurge", "25%")
-        setdefault(spec, "revisionHistoryLimit", 10)
-        setdefault(spec, "progressDeadlineSeconds", 600)
-        default_pod_template(subobject(spec, "template"))
-
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """A new one has no status."""
-        del request
-        obj["status"] = {}
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Numbers, selector and template."""
-        spec = obj["spec"]
-        errors = [
-            *non_negative("spec.replicas", spec.get("replicas")),
-            *non_negative("spec.minReadySeconds", spec.get("minReadySeconds")),
-            *non_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit")),
-        ]
-        raw = spec.get("selector")
-        if raw is None:
-            errors.append(required("spec.selector"))
-        elif not (raw.get("matchLabels") or raw.get("matchExpressions")):
-            text = "empty selector is invalid for deployment"
-            errors.append(invalid("spec.selector", raw, text))
-        else:
-            errors += _selects(raw, spec)
-        if spec["strategy"]["type"] not in ("Recreate", "RollingUpdate"):
-            supported = ("Recreate", "RollingUpdate")
-            given = {"Type": spec["strategy"]["type"], "RollingUpdate": None}
-            errors.append(not_supported("spec.strategy", given, supported))
-        pod = spec["template"]["spec"]
-        errors += validate_pod_spec(pod, "spec.template.spec")
-        if pod.get("restartPolicy") != "Always":
-            path = "spec.template.spec.restartPolicy"
-            errors.append(not_supported(path, pod.get("restartPolicy"), ("Always",)))
-        return errors
-
-    def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
-        """Warnings about the template of a new or changed Deployment."""
-        generation = section(obj, "metadata").get("generation")
-        if old is not None and generation == section(old, "metadata").get("generation"):
-            return ()
-        pod = section(obj, "spec", "template", "spec")
-        return list(spec_warnings(pod, "spec.template.spec"))
-
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The selector stays."""
-        if subresource == "status":
-            return ()
-        now, before = obj["spec"].get("selector"), section(old, "spec").get("selector")
-        return [*self.validate_create(obj), *immutable("spec.selector", now, before)]
-
-
-def _selects(raw: Obj, spec: Obj) -> list[FieldError]:
-    labels = section(spec, "template", "metadata", "labels")
-    try:
-        fits = from_label_selector(raw).matches(labels)
-    except InvalidSelector as error:
-        return [invalid("spec.selector", raw, str(error))]
-    if fits:
-        return []
-    text = "`selector` does not match template `labels`"
-    return [invalid("spec.template.metadata.labels", dict(labels), text)]

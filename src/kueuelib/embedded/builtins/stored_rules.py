@@ -26,13 +26,12 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.fields import invalid as invalid_value
-from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
+from kueuelib.embedded.builtins.job_spec import validate_job_template
 from kueuelib.embedded.builtins.naming import subdomain
 from kueuelib.embedded.builtins.pod_defaults import default_pod_template
-from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
-from kueuelib.errors import FieldError, InvalidSelector
-from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.embedded.builtins.workloads import validate_template, validate_workload
+from kueuelib.errors import FieldError
 
 Check = Callable[[Obj], list[FieldError]]
 
@@ -131,46 +130,23 @@ def _without(spec: Mapping[str, Any], names: Sequence[str]) -> Obj:
     return {name: value for name, value in spec.items() if name not in names}
 
 
-def _check_template(template: Mapping[str, Any], path: str, *policies: str) -> list[FieldError]:
-    pod = section(template, "spec")
-    errors = validate_pod_spec(pod, f"{path}.spec")
-    if pod.get("restartPolicy") not in policies:
-        where = f"{path}.spec.restartPolicy"
-        errors.append(not_supported(where, pod.get("restartPolicy"), policies))
-    return errors
-
-
-def _check_replicated(obj: Obj) -> list[FieldError]:
-    spec = obj["spec"]
-    errors = non_negative("spec.replicas", spec.get("replicas"))
-    errors += non_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
-    labels = section(spec, "template", "metadata", "labels")
-    selector = spec.get("selector")
-    if not selector and obj["kind"] == "DaemonSet":
-        errors.append(
-            invalid_value("spec.template.metadata.labels", dict(labels) or None, _UNSELECTED)
-        )
-    elif not selector:
-        errors.append(required("spec.selector"))
-    else:
-        plain = obj["kind"] == "ReplicationController"
-        try:
-            fits = from_label_selector({"matchLabels": selector} if plain else selector).matches(
-                labels
-            )
-        except InvalidSelector as error:
-            errors.append(invalid_value("spec.selector", selector, str(error)))
-        else:
-            if not fits:
-                where = "spec.template.metadata.labels"
-                errors.append(invalid_value(where, dict(labels) or None, _UNSELECTED))
-    return errors + _check_template(section(spec, "template"), "spec.template", "Always")
-
-
 def _default_replica_set(obj: Obj) -> None:
     spec = subobject(obj, "spec")
     setdefault(spec, "replicas", 1)
     default_pod_template(subobject(spec, "template"))
+
+
+def _default_deployment(obj: Obj) -> None:
+    _default_replica_set(obj)
+    spec = obj["spec"]
+    strategy = subobject(spec, "strategy")
+    setdefault(strategy, "type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = subobject(strategy, "rollingUpdate")
+        setdefault(rolling, "maxUnavailable", "25%")
+        setdefault(rolling, "maxSurge", "25%")
+    setdefault(spec, "revisionHistoryLimit", 10)
+    setdefault(spec, "progressDeadlineSeconds", 600)
 
 
 def _default_controller(obj: Obj) -> None:
@@ -220,15 +196,26 @@ def _default_cron_job(obj: Obj) -> None:
 
 def _check_cron_job(obj: Obj) -> list[FieldError]:
     spec = obj["spec"]
-    errors = []
-    if not spec.get("schedule"):
-        errors.append(required("spec.schedule"))
+    schedule = spec.get("schedule")
+    errors = _schedule(schedule) if schedule else [required("spec.schedule")]
+    path = "spec.startingDeadlineSeconds"
+    errors += non_negative(path, spec.get("startingDeadlineSeconds"))
     if spec["concurrencyPolicy"] not in _CONCURRENCY:
         path = "spec.concurrencyPolicy"
         errors.append(not_supported(path, spec["concurrencyPolicy"], _CONCURRENCY))
-    template = section(spec, "jobTemplate", "spec", "template")
-    path = "spec.jobTemplate.spec.template"
-    return errors + _check_template(template, path, "OnFailure", "Never")
+    job = section(spec, "jobTemplate", "spec")
+    errors += validate_job_template(job, "spec.jobTemplate.spec")
+    for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        errors += non_negative(f"spec.{key}", spec.get(key))
+    return errors
+
+
+def _schedule(text: str) -> list[FieldError]:
+    parts = text.split()
+    if len(parts) == 5 or text.startswith("@"):
+        return []
+    why = f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
+    return [invalid_value("spec.schedule", text, why)]
 
 
 def _default_volume(obj: Obj) -> None:
@@ -269,19 +256,13 @@ def _default_template(obj: Obj) -> None:
 
 
 def _check_pod_template(obj: Obj) -> list[FieldError]:
-    meta, spec = section(obj, "template", "metadata"), section(obj, "template", "spec")
-    return [
-        *validate_labels(meta.get("labels"), "template.labels"),
-        *validate_annotations(meta.get("annotations"), "template.annotations"),
-        *validate_pod_spec(spec, "template.spec"),
-    ]
+    return validate_template(section(obj, "template"), "template")
 
 
 def _nothing(_: Obj) -> None:
     return
 
 
-_UNSELECTED: Final = "`selector` does not match template `labels`"
 _CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _ONE_MODE: Final = "at least 1 access mode is required"
@@ -306,29 +287,32 @@ _BALANCED: Final[Mapping[str, Any]] = {"loadBalancer": {}}
 def stored_rules() -> Mapping[tuple[str, str], KindRules]:
     """The strategies by group and kind."""
     return {
+        ("apps", "Deployment"): StoredRules(
+            _default_deployment, validate_workload, template=_POD, fixed=_SELECTOR, status={}
+        ),
         ("apps", "DaemonSet"): StoredRules(
             _default_daemon_set,
-            _check_replicated,
+            validate_workload,
             template=_POD,
             fixed=_SELECTOR,
             status=dict.fromkeys(_SCHEDULED, 0),
         ),
         ("apps", "ReplicaSet"): StoredRules(
             _default_replica_set,
-            _check_replicated,
+            validate_workload,
             template=_POD,
             fixed=_SELECTOR,
             status=_REPLICAS,
         ),
         ("apps", "StatefulSet"): StoredRules(
             _default_stateful_set,
-            _check_replicated,
+            validate_workload,
             template=_POD,
             free=_SET_FREE,
             status={**_REPLICAS, "availableReplicas": 0},
         ),
         ("", "ReplicationController"): StoredRules(
-            _default_controller, _check_replicated, template=_POD, status=_REPLICAS
+            _default_controller, validate_workload, template=_POD, status=_REPLICAS
         ),
         ("batch", "CronJob"): StoredRules(
             _default_cron_job, _check_cron_job, template=_CRON_POD, status={}

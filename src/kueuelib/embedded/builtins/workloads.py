@@ -1,0 +1,292 @@
+"""Deployments, ReplicaSets and their like: a selector, a template of pods, and numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.builtins.fields import (
+    forbidden,
+    invalid,
+    listed,
+    non_negative,
+    not_supported,
+    required,
+    section,
+)
+from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
+from kueuelib.embedded.builtins.naming import label, label_value, qualified_name
+from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.errors import FieldError, InvalidSelector
+from kueuelib.machinery.selectors import from_label_selector
+
+UNSELECTED: Final = "`selector` does not match template `labels`"
+_PERCENT_TEXT: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
+    "'93%', regex used for validation is '[0-9]+%')"
+)
+_IS_PERCENT: Final = re.compile("[0-9]+%").fullmatch
+_COUNTED: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
+
+
+@attrs.frozen
+class Workload:
+    """In which order the rules of a kind are looked at, and in which words.
+
+    Attributes:
+        before: numbers that are looked at before the selector.
+        after: numbers that are looked at after the template.
+        empty: whose name an empty selector is told with; empty: it is allowed.
+        bad: what is said of a selector that cannot be read; None: nothing.
+        strategy: the field with the way to update.
+        named: the kind in the text about deadlines.
+    """
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    empty: str = ""
+    bad: str | None = "invalid label selector"
+    strategy: str = ""
+    named: str = "ReplicaSet"
+
+
+WORKLOADS: Final[Mapping[str, Workload]] = {
+    "Deployment": Workload(
+        ("replicas",),
+        ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
+        "deployment",
+        strategy="strategy",
+    ),
+    "ReplicaSet": Workload(("replicas", "minReadySeconds"), (), "deployment"),
+    "ReplicationController": Workload(("minReadySeconds", "replicas"), named="ReplicaSet"),
+    "StatefulSet": Workload(
+        ("replicas", "minReadySeconds"), (), "statefulset", "", "updateStrategy", "StatefulSet"
+    ),
+    "DaemonSet": Workload(
+        (), ("minReadySeconds",), "daemonset", None, "updateStrategy", "DaemonSet"
+    ),
+}
+
+
+def validate_workload(obj: Obj) -> list[FieldError]:
+    """The broken rules of the spec of one of these kinds."""
+    kind, spec = obj["kind"], obj["spec"]
+    rules = WORKLOADS[kind]
+    errors = _stateful(spec) if kind == "StatefulSet" else []
+    errors += _numbers(spec, rules.before)
+    errors += _selector(kind, rules, spec)
+    if kind == "Deployment":
+        errors += _deployment_strategy(section(spec, "strategy"))
+    errors += _numbers(spec, rules.after)
+    deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+    if kind == "Deployment" and deadline is not None and deadline <= ready:
+        text = "must be greater than minReadySeconds"
+        errors.append(invalid("spec.progressDeadlineSeconds", deadline, text))
+    if kind == "DaemonSet":
+        errors += _daemon_strategy(section(spec, "updateStrategy"))
+        errors += _numbers(spec, ("revisionHistoryLimit",))
+    return errors
+
+
+def _numbers(spec: Mapping[str, Any], names: Sequence[str]) -> list[FieldError]:
+    return [error for name in names for error in non_negative(f"spec.{name}", spec.get(name))]
+
+
+def _selector(kind: str, rules: Workload, spec: Mapping[str, Any]) -> list[FieldError]:
+    """The selector, and the template unless the selector cannot be read."""
+    selector, path = spec.get("selector"), "spec.selector"
+    template = section(spec, "template")
+    labels = section(template, "metadata").get("labels")
+    errors: list[FieldError] = []
+    if kind == "ReplicationController":
+        if not selector:
+            errors.append(required(path))
+        elif not selector.items() <= (labels or {}).items():
+            errors.append(invalid("spec.template.metadata.labels", labels, UNSELECTED))
+        return errors + _template(rules, template)
+    found = label_selector(selector, path)
+    empty = selector is not None and not (
+        selector.get("matchLabels") or selector.get("matchExpressions")
+    )
+    hollow = [invalid(path, {}, f"empty selector is invalid for {rules.empty}")] if empty else []
+    if selector is None and kind != "DaemonSet":
+        errors.append(required(path))
+    errors += found
+    if kind != "DaemonSet":
+        errors += hollow
+    try:
+        fits = empty or (
+            selector is not None and from_label_selector(selector).matches(labels or {})
+        )
+    except InvalidSelector:
+        if rules.bad is None:
+            return errors + _template(rules, template)
+        return [*errors, invalid(path, in_order(selector), rules.bad)]
+    if not fits:
+        errors.append(invalid("spec.template.metadata.labels", labels, UNSELECTED))
+    if kind == "DaemonSet":
+        errors += hollow
+    return errors + _template(rules, template)
+
+
+def _template(rules: Workload, template: Mapping[str, Any]) -> list[FieldError]:
+    pod = section(template, "spec")
+    errors = validate_template(template, "spec.template")
+    if pod.get("restartPolicy") != "Always":
+        path = "spec.template.spec.restartPolicy"
+        errors.append(not_supported(path, pod.get("restartPolicy"), ("Always",)))
+    if pod.get("activeDeadlineSeconds") is not None:
+        text = f"activeDeadlineSeconds in {rules.named} is not Supported"
+        errors.append(forbidden("spec.template.spec.activeDeadlineSeconds", text))
+    return errors
+
+
+def validate_template(template: Mapping[str, Any], path: str) -> list[FieldError]:
+    """The broken rules of a template of pods."""
+    meta, spec = section(template, "metadata"), section(template, "spec")
+    return [
+        *validate_labels(meta.get("labels"), f"{path}.labels"),
+        *validate_annotations(meta.get("annotations"), f"{path}.annotations"),
+        *validate_pod_spec(spec, f"{path}.spec"),
+    ]
+
+
+def in_order(selector: Mapping[str, Any]) -> Obj:
+    """A label selector with its fields in the order in which Go prints them."""
+    found: Obj = {name: selector[name] for name in ("matchLabels",) if selector.get(name)}
+    expressions = [
+        {name: each[name] for name in ("key", "operator", "values") if name in each}
+        for each in listed(selector, "matchExpressions")
+    ]
+    return found | ({"matchExpressions": expressions} if expressions else {})
+
+
+def label_selector(selector: Mapping[str, Any] | None, path: str) -> list[FieldError]:
+    """The broken rules of a label selector; None selects nothing and is fine."""
+    errors = validate_labels((selector or {}).get("matchLabels"), f"{path}.matchLabels")
+    for i, each in enumerate(listed(selector or {}, "matchExpressions")):
+        where, operator = f"{path}.matchExpressions[{i}]", each.get("operator") or ""
+        key, values = each.get("key") or "", listed(each, "values")
+        if operator not in _COUNTED:
+            text = "not a valid selector operator"
+            errors.append(invalid(f"{where}.operator", operator, text))
+        elif _COUNTED[operator] and not values:
+            text = "must be specified when `operator` is 'In' or 'NotIn'"
+            errors.append(required(f"{where}.values", text))
+        elif values and not _COUNTED[operator]:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errors.append(forbidden(f"{where}.values", text))
+        errors += [invalid(f"{where}.key", key, text) for text in qualified_name(key)]
+        errors += [
+            invalid(f"{where}.values[{j}]", value, text)
+            for j, value in enumerate(values)
+            for text in label_value(value)
+        ]
+    return errors
+
+
+# ---- ways to update
+
+
+def _amount(value: Any) -> int:
+    if isinstance(value, str):
+        return int(value[:-1]) if _IS_PERCENT(value) else 0
+    return int(value or 0)
+
+
+def _int_or_percent(value: Any, path: str) -> list[FieldError]:
+    if isinstance(value, str):
+        return [] if _IS_PERCENT(value) else [invalid(path, value, _PERCENT_TEXT)]
+    return non_negative(path, value)
+
+
+def _not_over_all(value: Any, path: str) -> list[FieldError]:
+    over = isinstance(value, str) and _amount(value) > 100
+    return [invalid(path, value, "must not be greater than 100%")] if over else []
+
+
+def _deployment_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
+    path, rolling = "spec.strategy.rollingUpdate", strategy.get("rollingUpdate")
+    if strategy.get("type") == "Recreate":
+        text = "may not be specified when strategy `type` is 'Recreate'"
+        return [] if rolling is None else [forbidden(path, text)]
+    if strategy.get("type") != "RollingUpdate":
+        given = {"Type": strategy.get("type"), "RollingUpdate": _rolling(rolling)}
+        return [not_supported("spec.strategy", given, ("Recreate", "RollingUpdate"))]
+    most, surge = section(strategy, "rollingUpdate").get("maxUnavailable"), None
+    surge = section(strategy, "rollingUpdate").get("maxSurge")
+    errors = _int_or_percent(most, f"{path}.maxUnavailable")
+    errors += _int_or_percent(surge, f"{path}.maxSurge")
+    if not _amount(most) and not _amount(surge):
+        errors.append(invalid(f"{path}.maxUnavailable", most, "may not be 0 when `maxSurge` is 0"))
+    return errors + _not_over_all(most, f"{path}.maxUnavailable")
+
+
+def _rolling(rolling: Mapping[str, Any] | None) -> Obj | None:
+    if rolling is None:
+        return None
+    return {
+        "MaxUnavailable": rolling.get("maxUnavailable", 0),
+        "MaxSurge": rolling.get("maxSurge", 0),
+    }
+
+
+def _daemon_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
+    path, rolling = "spec.updateStrategy.rollingUpdate", strategy.get("rollingUpdate")
+    if strategy.get("type") == "OnDelete":
+        return []
+    if strategy.get("type") != "RollingUpdate":
+        given = {"Type": strategy.get("type"), "RollingUpdate": _rolling(rolling)}
+        return [not_supported("spec.updateStrategy", given, ("OnDelete", "RollingUpdate"))]
+    values = {name: (rolling or {}).get(name) for name in ("maxUnavailable", "maxSurge")}
+    errors = [
+        error
+        for check in (_int_or_percent, _not_over_all)
+        for name, value in values.items()
+        for error in check(value, f"{path}.{name}")
+    ]
+    most, surge = map(_amount, values.values())
+    if most and surge:
+        text = "may not be set when maxUnavailable is non-zero"
+        errors.append(invalid(f"{path}.maxSurge", values["maxSurge"], text))
+    elif not most and not surge:
+        errors.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    return errors
+
+
+def _stateful(spec: Mapping[str, Any]) -> list[FieldError]:
+    errors = []
+    policy, strategy = spec.get("podManagementPolicy"), section(spec, "updateStrategy")
+    if policy not in ("OrderedReady", "Parallel"):
+        text = "must be 'OrderedReady' or 'Parallel'"
+        errors.append(invalid("spec.podManagementPolicy", policy, text))
+    path, rolling = "spec.updateStrategy", strategy.get("rollingUpdate")
+    shown = None
+    if rolling is not None:
+        names = {"Partition": "partition", "MaxUnavailable": "maxUnavailable"}
+        shown = {name: rolling.get(key) for name, key in names.items()}
+    if strategy.get("type") == "RollingUpdate":
+        partition = section(strategy, "rollingUpdate").get("partition")
+        errors += non_negative(f"{path}.rollingUpdate.partition", partition)
+    elif strategy.get("type") != "OnDelete":
+        given = {"Type": strategy.get("type"), "RollingUpdate": shown}
+        errors.append(invalid(path, given, "must be 'RollingUpdate' or 'OnDelete'"))
+    elif rolling is not None:
+        text = "only allowed for updateStrategy 'RollingUpdate'"
+        errors.append(invalid(f"{path}.rollingUpdate", shown, text))
+    for name in ("whenDeleted", "whenScaled"):
+        value = section(spec, "persistentVolumeClaimRetentionPolicy").get(name)
+        if value not in ("Retain", "Delete"):
+            where = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
+            errors.append(not_supported(where, value, ("Delete", "Retain")))
+    return errors
+
+
+def validate_service_name(spec: Mapping[str, Any]) -> list[FieldError]:
+    """The Service of a new StatefulSet; that of an old one stays anyway."""
+    name = spec.get("serviceName") or ""
+    return [invalid("spec.serviceName", name, text) for text in label(name)] if name else []

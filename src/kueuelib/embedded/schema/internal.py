@@ -1,0 +1,84 @@
+"""Values as kube-apiserver prints them in some messages: as the structs that it works with.
+
+These have other names and another order than in JSON, and say all that is absent. `internal.txt`
+has a line for each: its name, then fields as `Name:type`. Types are
+
+    s text   i integer   b boolean   q quantity   o integer or text   r a label selector
+    or the name of a struct
+
+after `*` for what may be nil, `+` for lists and `%` for maps. `^` names a struct whose fields
+belong to the one around it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import unified_diff
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+_ZEROS: Final = {"s": "", "i": 0, "b": False, "q": "0", "o": 0}
+_HOST: Final = ("hostNetwork", "hostPID", "hostIPC", "hostUsers", "shareProcessNamespace")
+_ESCAPED: Final = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"})
+
+
+@cache
+def _structs() -> Mapping[str, tuple[tuple[str, str], ...]]:
+    text = files("kueuelib.embedded.schema").joinpath("internal.txt").read_text("ascii")
+    found = {}
+    for line in text.splitlines():
+        name, *fields = line.split()
+        pairs = [field.partition(":") for field in fields]
+        found[name] = tuple((first, type_) for first, _, type_ in pairs)
+    return found
+
+
+def internal(struct: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """An object as the struct of that name.
+
+    Args:
+        struct: its name in `internal.txt`.
+        value: defaulted JSON data; None is a struct of zeros.
+    """
+    given = dict(value or {})
+    if struct == "PodSpec":
+        host = {name: given.pop(name) for name in _HOST if name in given}
+        if given.get("securityContext") is not None or host:
+            given["securityContext"] = {**(given.get("securityContext") or {}), **host}
+    lowered = {name.lower(): each for name, each in given.items()}
+    found: dict[str, Any] = {}
+    for name, type_ in _structs()[struct]:
+        if name.startswith("^"):
+            found |= internal(name[1:], value)
+        else:
+            found[name] = _value(type_, lowered.get(name.lower()))
+    return found
+
+
+def _value(type_: str, value: Any) -> Any:
+    if type_[0] in "*+%":
+        if value is None:
+            return None
+        if type_[0] == "+":
+            return [_value(type_[1:], each) for each in value]
+        if type_[0] == "%":
+            return {name: _value(type_[1:], value[name]) for name in sorted(value)}
+        return _value(type_[1:], value)
+    if type_ == "r":
+        return {name: value[name] for name in ("matchLabels", "matchExpressions") if name in value}
+    if type_ in _ZEROS:
+        return _ZEROS[type_] if value is None else value
+    return internal(type_, value)
+
+
+def difference(struct: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """How two objects differ: the lines of a unified diff, as messages show it."""
+    lines = [_lines(internal(struct, each)) for each in (old, new)]
+    return "".join(list(unified_diff(*lines))[2:])
+
+
+def _lines(value: Any) -> list[str]:
+    text = json.dumps(value, indent=1, ensure_ascii=False).translate(_ESCAPED)
+    return f"{text}\n".splitlines(keepends=True)
