@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import jsonpatch
 import orjson
-from jsonpointer import JsonPointerException
+from jsonpointer import JsonPointer, JsonPointerException
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.patch import merge_patch
@@ -49,7 +49,7 @@ def json_patch(target: Obj, operations: Any) -> Any:
     found: Any = copy_json(target)
     for operation in operations:
         try:
-            found = jsonpatch.JsonPatch([_lenient(operation)]).apply(found, in_place=True)
+            found = jsonpatch.JsonPatch([_lenient(operation, found)]).apply(found, in_place=True)
         except _NOT_APPLICABLE as error:
             raise Invalid(REJECTED, details={}) from error
     if not isinstance(found, dict):
@@ -57,15 +57,26 @@ def json_patch(target: Obj, operations: Any) -> Any:
     return copy_json(found)
 
 
-def _lenient(operation: Obj) -> Obj:
-    """The operation as Go does it: `add` needs no value, and replaces what is not there."""
-    how = operation.get("op")
-    last = str(operation.get("path", "")).rpartition("/")[2]
+def _lenient(operation: Obj, target: Any) -> Obj:
+    """The operation as Go does it: what is not there is null, and `replace` puts it there."""
+    how, path = operation.get("op"), str(operation.get("path", ""))
+    last = path.rpartition("/")[2]
+    if how == "test" and _is_absent(target, path) and operation.get("value") is None:
+        return {"op": "test", "path": "", "value": target}
+    if how == "copy" and _is_absent(target, str(operation.get("from", ""))):
+        return {"op": "add", "path": path, "value": None}
     if how == "replace" and not last.isdigit() and last != "-":
         how = "add"
     if how == "add":
         return {"value": None, **operation, "op": how}
     return operation
+
+
+def _is_absent(target: Any, path: str) -> bool:
+    """Whether an object is there, but not the field of it that a pointer names."""
+    outer, _, name = path.rpartition("/")
+    found = JsonPointer(outer).resolve(target, None) if path else None
+    return isinstance(found, dict) and name.replace("~1", "/").replace("~0", "~") not in found
 
 
 def _type_problem(operations: Any) -> str:
@@ -103,8 +114,11 @@ def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
     if type_ is PatchType.JSON:
         return json_patch(target, body)
     if type_ is PatchType.MERGE:
+        if body is None:
+            raise BadRequest("Invalid JSON Patch")
         if not isinstance(body, dict):
-            raise failures.bad_request("error decoding patch: a merge patch is an object")
+            text = f"json: cannot unmarshal {_named(body)} into Go value of type"
+            raise BadRequest(f"error decoding patch: {text} map[string]interface {{}}")
         return merge_patch(target, copy_json(body))
     assert type_ is PatchType.STRATEGIC, "apply patches have a path of their own"
     return strategic_merge(node, target, body)

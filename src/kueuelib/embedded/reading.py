@@ -11,12 +11,12 @@ import orjson
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.embedded import failures
+from kueuelib.embedded.builtins.fields import forbidden, not_supported
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.selection import Selection, select
 from kueuelib.embedded.storage import Compacted, Entry, Storage, Table
 from kueuelib.embedded.verbs import ListOptions
-from kueuelib.errors import FieldError, Invalid
 
 MATCHES = ("", "Exact", "NotOlderThan")
 UNLESS_VERSION = "resourceVersionMatch is forbidden unless resourceVersion is provided"
@@ -67,6 +67,7 @@ class Reads:
 
     async def list(self, kind: Kind, version: str, namespace: str, options: ListOptions) -> Page:
         """One page of objects."""
+        _check_match(options)
         selection = select(kind, namespace, options.label_selector, options.field_selector)
         table = self._storage.table(kind.table)
         revision, start = self._point(options)
@@ -100,31 +101,13 @@ class Reads:
         match = options.resource_version_match
         asked = options.resource_version
         current = self._storage.revision
-        if match not in MATCHES:
-            text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
-            raise _bad_match(text, "FieldValueNotSupported")
         if options.continue_token:
-            if match:
-                raise _bad_match(
-                    "Forbidden: resourceVersionMatch is forbidden when continue is provided",
-                    "FieldValueForbidden",
-                )
             if asked and asked != "0":
                 raise failures.bad_request(
                     "specifying resource version is not allowed when using continue"
                 )
             return _decode_token(options.continue_token)
-        if match and not asked:
-            raise _bad_match(
-                f"Forbidden: {UNLESS_VERSION}",
-                "FieldValueForbidden",
-            )
         revision = parse_revision(asked)
-        if match == "Exact" and revision == 0:
-            raise _bad_match(
-                'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"',
-                "FieldValueForbidden",
-            )
         if revision > current:
             raise failures.future_version(revision, current)
         if match == "Exact" or (revision and options.limit and not match):
@@ -150,16 +133,28 @@ def parse_revision(text: str) -> int:
     return int(text)
 
 
-def _bad_match(message: str, reason: str) -> Invalid:
-    error = FieldError("resourceVersionMatch", reason, message)
-    return Invalid(
-        f'ListOptions.meta.k8s.io "" is invalid: {error}',
-        details={
-            "group": "meta.k8s.io",
-            "kind": "ListOptions",
-            "causes": [{"reason": reason, "message": message, "field": error.path}],
-        },
-    )
+def _check_match(options: ListOptions) -> None:
+    """Which resource version is meant, before anything else.
+
+    Raises:
+        Invalid: the parameters contradict each other.
+    """
+    match, asked = options.resource_version_match, options.resource_version
+    path = "resourceVersionMatch"
+    errors = []
+    if match and not asked:
+        errors.append(forbidden(path, UNLESS_VERSION))
+    if match and options.continue_token:
+        errors.append(
+            forbidden(path, "resourceVersionMatch is forbidden when continue is provided")
+        )
+    if match not in MATCHES:
+        errors.append(not_supported(path, match, (*MATCHES[1:], ""), ordered=True))
+    if match == "Exact" and asked == "0":
+        text = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+        errors.append(forbidden(path, text))
+    if errors:
+        raise failures.invalid_named("ListOptions", "meta.k8s.io", "", errors)
 
 
 def _selected(
@@ -216,4 +211,6 @@ def _decode_token(text: str) -> tuple[int, ObjectKey]:
         namespace, name = body["start"]
         return int(body["rv"]), ObjectKey(str(namespace), str(name))
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
-        raise failures.bad_request("continue key is not valid") from error
+        raise failures.bad_request(
+            "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
+        ) from error

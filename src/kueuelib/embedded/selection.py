@@ -57,7 +57,8 @@ def select(kind: Kind, namespace: str, label_selector: str, field_selector: str)
     except InvalidSelector as error:
         raise failures.bad_request(str(error)) from error
     for path in fields.paths:
-        if path not in (NAME, NAMESPACE) and path not in kind.field_names:
+        usual = (NAME,) if kind.field_names and not kind.namespaced else (NAME, NAMESPACE)
+        if path not in usual and path not in kind.field_names:
             text = f"field label not supported: {path}"
             if kind.kind == "Job":
                 text = f'field label "{path}" not supported for Job'

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.admission.plugin import SYSTEM, AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     duplicate,
+    forbidden,
     invalid,
     listed,
     not_supported,
@@ -24,6 +26,7 @@ from kueuelib.errors import FieldError
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 NAMESPACE_FINALIZER = "kubernetes"
+NOT_READY = "node.kubernetes.io/not-ready"
 
 
 class NamespaceRules(KindRules):
@@ -90,14 +93,54 @@ class NodeRules(KindRules):
         if status.get("capacity") and status.get("allocatable") is None:
             status["allocatable"] = dict(status["capacity"])
 
+    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+        """Nodes of users get no pods before they are ready."""
+        if request.caller is SYSTEM:
+            return
+        taints = subobject(obj, "spec").get("taints") or []
+        if not any(each.get("key") == NOT_READY for each in taints):
+            obj["spec"]["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
+
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """The taints."""
-        return _validate_taints(listed(section(obj, "spec"), "taints"))
+        """The taints and networks."""
+        spec = section(obj, "spec")
+        errors = _validate_taints(listed(spec, "taints"))
+        for i, text in enumerate(listed(spec, "podCIDRs")):
+            try:
+                ipaddress.ip_network(text)
+            except ValueError:
+                why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+                errors.append(invalid(f"spec.podCIDRs[{i}]", text, why))
+        return errors
+
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+        """The first network is in two fields."""
+        del old, request
+        _pair_networks(obj)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The taints."""
-        del old
-        return () if subresource == "status" else self.validate_create(obj)
+        """The same, twice, and what a node keeps once it has got it."""
+        if subresource == "status":
+            return ()
+        now, before = section(obj, "spec"), section(old, "spec")
+        text = 'node updates may not change {} except from "" to valid'
+        errors = list(self.validate_create(obj))
+        had, has = listed(before, "podCIDRs"), listed(now, "podCIDRs")
+        if had and len(had) != len(has):
+            errors.append(forbidden("spec.podCIDRs", text.format("podCIDR")))
+        elif had:
+            for one, other in zip(had, has, strict=True):
+                if one != other:
+                    errors.append(forbidden("spec.podCIDRs", text.format("podCIDR")))
+        if before.get("providerID") and now.get("providerID") != before["providerID"]:
+            errors.append(forbidden("spec.providerID", text.format("providerID")))
+        return errors + _validate_taints(listed(now, "taints"))
+
+
+def _pair_networks(obj: Obj) -> None:
+    spec = section(obj, "spec")
+    if isinstance(spec, dict) and spec.get("podCIDRs") and not spec.get("podCIDR"):
+        spec["podCIDR"] = spec["podCIDRs"][0]
 
 
 def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:

@@ -38,7 +38,7 @@ def default_job(job: Obj) -> None:
     meta = subobject(job, "metadata")
     labels = section(spec, "template", "metadata").get("labels")
     if labels and not meta.get("labels"):
-        meta["labels"] = dict(labels)
+        meta["labels"] = labels  # the same ones: what a new Job gets for its pods, it gets itself
 
 
 def generated_labels(job: Mapping[str, Any]) -> dict[str, str]:

@@ -49,7 +49,7 @@ def validate_job(job: Obj) -> list[FieldError]:
 
 
 def _validate_generated(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
-    if spec.get("manualSelector"):
+    if spec.get("manualSelector") or spec.get("selector") is None:
         return []
     labels = section(spec, "template", "metadata", "labels")
     path = "spec.template.metadata.labels"
@@ -162,7 +162,7 @@ def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
     spec, before = section(new, "spec"), section(old, "spec")
     if spec == before:
         return []
-    errors = _validate_spec(new, spec)
+    errors = validate_job(new) + _validate_spec(new, spec)
     errors += _validate_completions(spec, before)
     errors += immutable("spec.selector", spec.get("selector"), before.get("selector"))
     errors += _validate_template_update(spec, before, old)

@@ -125,7 +125,7 @@ def _selector(kind: str, rules: Workload, spec: Mapping[str, Any]) -> list[Field
     except InvalidSelector:
         if rules.bad is None:
             return errors + _template(rules, template)
-        return [*errors, invalid(path, in_order(selector), rules.bad)]
+        return [*errors, invalid(path, in_order(selector or {}), rules.bad)]
     if not fits:
         errors.append(invalid("spec.template.metadata.labels", labels, UNSELECTED))
     if kind == "DaemonSet":

@@ -10,6 +10,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.builtins.fields import forbidden, invalid, not_supported, required, too_long
 from kueuelib.embedded.reading import UNLESS_VERSION
+from kueuelib.embedded.schema.mismatch import json_type
 from kueuelib.embedded.verbs import (
     DeleteOptions,
     FieldValidation,
@@ -150,6 +151,15 @@ def write_options(
     )
 
 
+_DELETE_FIELDS: Mapping[str, tuple[type, str]] = {
+    "gracePeriodSeconds": (int, "int64"),
+    "preconditions": (dict, "v1.Preconditions"),
+    "orphanDependents": (bool, "bool"),
+    "propagationPolicy": (str, "v1.DeletionPropagation"),
+    "dryRun": (list, "[]string"),
+}
+
+
 def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
     """From the body, or the parameters when there is none.
 
@@ -163,9 +173,14 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
     given: dict[str, Any] = body or {}
     if given.get("kind", kind) != kind:
         raise failures.bad_request(f"the object provided is a {given['kind']}, not a {kind}")
+    for name, (type_, go_type) in _DELETE_FIELDS.items():
+        value = given.get(name)
+        if value is not None and type(value) is not type_:
+            raise failures.bad_request(
+                f"json: cannot unmarshal {json_type(value)} into Go struct field "
+                f"DeleteOptions.{name} of type {go_type}"
+            )
     grace = given.get("gracePeriodSeconds", number(query, "gracePeriodSeconds"))
-    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
-        raise failures.bad_request("gracePeriodSeconds: a whole number is expected")
     preconditions = given.get("preconditions") or {}
     dry_run = given.get("dryRun") or query.getall("dryRun", [])
     policy, errors = _propagation(given, query)

@@ -188,13 +188,14 @@ def apply_steps(
     node = nodes(version)
     if config.get("metadata", {}).get("managedFields") is not None:
         raise BadRequest("metadata.managedFields must be nil")
-    config = _within(node, _bare(config), write)
+    whole = _bare(config)
+    config = _within(node, whole, write)
     before = _bare(live or {})
     entries = entries_of((live or {}).get("metadata", {}).get("managedFields"))
     if live is not None and not entries:
         first = Entry(BEFORE_FIRST_APPLY, UPDATE, version, owned(fields_of(node, before)))
         entries[first.identity] = first
-    merged = merge(node, before, config)
+    merged = merge(node, before, config if live is not None else whole)
     applied = fields_of(node, config)
     mine = Entry(write.manager, APPLY, version, applied, write.subresource, write.time)
     last = entries.get(mine.identity)

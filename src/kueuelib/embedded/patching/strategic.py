@@ -13,6 +13,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.patching.compare import interleave
 from kueuelib.embedded.schema.equality import canonical
+from kueuelib.embedded.schema.mismatch import json_type, shown
 from kueuelib.embedded.schema.node import PatchStrategy, SchemaNode
 from kueuelib.errors import BadRequest
 
@@ -35,7 +36,10 @@ def strategic_merge(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> 
         BadRequest: the patch is malformed.
     """
     if not isinstance(patch, Mapping):
-        raise BadRequest("error decoding patch: a strategic merge patch is an object")
+        raise BadRequest(
+            f"json: cannot unmarshal {json_type(patch)} into Go value of type "
+            "map[string]interface {}"
+        )
     return _merge_map(node, target, patch)
 
 
@@ -60,22 +64,22 @@ def _merge_map(node: SchemaNode, target: Any, patch: Mapping[str, Any]) -> Obj:
         if value is None:
             merged.pop(name, None)
         else:
-            merged[name] = _merge_value(node.child(name), merged.get(name), value, name)
+            merged[name] = _merge_value(node.child(name), merged.get(name), value)
     for name, order in orders.items():
         if isinstance(merged.get(name), list):
-            merged[name] = _ordered(node.child(name), merged[name], order, name)
+            merged[name] = _ordered(node.child(name), merged[name], order)
     return merged
 
 
-def _merge_value(node: SchemaNode, target: Any, value: Any, name: str) -> Any:
+def _merge_value(node: SchemaNode, target: Any, value: Any) -> Any:
     if isinstance(value, Mapping):
         return _merge_map(node, target, value)
     if isinstance(value, list):
-        return _merge_list(node, target if isinstance(target, list) else [], value, name)
+        return _merge_list(node, target if isinstance(target, list) else [], value)
     return value
 
 
-def _merge_list(node: SchemaNode, target: list[Any], patch: list[Any], name: str) -> list[Any]:
+def _merge_list(node: SchemaNode, target: list[Any], patch: list[Any]) -> list[Any]:
     if node.patch_strategy is PatchStrategy.REPLACE:
         return [_plain(item) for item in patch if not _is_directive_only(item)]
     if not node.patch_merge_key:
@@ -86,17 +90,17 @@ def _merge_list(node: SchemaNode, target: list[Any], patch: list[Any], name: str
                 known.add(canonical(item))
                 merged.append(item)
         return merged
-    return _merge_items(node, target, patch, name)
+    return _merge_items(node, target, patch)
 
 
-def _merge_items(node: SchemaNode, target: list[Any], patch: list[Any], name: str) -> list[Any]:
+def _merge_items(node: SchemaNode, target: list[Any], patch: list[Any]) -> list[Any]:
     if any(_is_directive_only(item) for item in patch):
         return [_plain(item) for item in patch if not _is_directive_only(item)]
     items: dict[str, Any] = {}
     for item in target:
-        items.setdefault(_key(node, item, name), item)
+        items.setdefault(_key(node, item), item)
     for item in patch:
-        key = _key(node, item, name)
+        key = _key(node, item)
         directive = _directive(item)
         if directive == "delete":
             items.pop(key, None)
@@ -107,33 +111,29 @@ def _merge_items(node: SchemaNode, target: list[Any], patch: list[Any], name: st
     return list(items.values())
 
 
-def _ordered(node: SchemaNode, value: list[Any], order: list[Any], name: str) -> list[Any]:
+def _ordered(node: SchemaNode, value: list[Any], order: list[Any]) -> list[Any]:
     """The list with the named items in the given order, the others near where they were."""
     by_key = bool(node.patch_merge_key) and node.patch_strategy is PatchStrategy.MERGE
 
     def text(item: Any) -> str:
-        return _key(node, item, name) if by_key else canonical(item)
+        return _key(node, item) if by_key else canonical(item)
 
     items = {text(item): item for item in value}
     wanted = [key for key in dict.fromkeys(text(item) for item in order) if key in items]
     return [items[key] for key in interleave(list(items), wanted)]
 
 
-def _key(node: SchemaNode, item: Any, name: str) -> str:
+def _key(node: SchemaNode, item: Any) -> str:
     key = node.patch_merge_key
     if not isinstance(item, Mapping) or item.get(key) is None:
-        raise BadRequest(
-            f"error applying patch: {name}: map: {canonical(item)} does not contain declared "
-            f"merge key: {key}"
-        )
+        raise failures.unexplained(f"map: {shown(item)} does not contain declared merge key: {key}")
     return canonical(item[key])
 
 
 def _directive(patch: Mapping[str, Any]) -> str:
     found = patch.get(_PATCH, "merge")
     if found not in _DIRECTIVES:
-        shown = " ".join(f"{key}:{patch[key]}" for key in sorted(patch))
-        raise failures.unexplained(f"unknown patch type: {found} in map: map[{shown}]")
+        raise failures.unexplained(f"unknown patch type: {shown(found)} in map: {shown(patch)}")
     return str(found)
 
 
@@ -145,12 +145,11 @@ def _is_directive_only(item: Any) -> bool:
 def _retained(target: Obj, patch: Mapping[str, Any]) -> Obj:
     if _RETAIN not in patch:
         return dict(target)
-    kept = set(_list(_RETAIN, patch[_RETAIN]))
-    stray = sorted(name for name in patch if not name.startswith("$") and name not in kept)
-    if stray:
-        raise BadRequest(
-            f"error applying patch: {_RETAIN} does not list the patched fields {', '.join(stray)}"
-        )
+    kept = patch[_RETAIN]
+    if not isinstance(kept, list) or any(
+        name not in kept for name in patch if not name.startswith("$")
+    ):
+        raise BadRequest("invalid patch format of retainKeys")
     return {name: value for name, value in target.items() if name in kept}
 
 

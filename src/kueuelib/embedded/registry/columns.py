@@ -2,271 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from kueuelib.api.ages import duration
-from kueuelib.api.meta import Obj, find_condition, parse_time
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.registry import cells
+from kueuelib.embedded.registry.cells import NONE, UNKNOWN
 from kueuelib.embedded.registry.kind import Column
 from kueuelib.machinery.fields import field_of
 
-NONE = "<none>"
-UNKNOWN = "<unknown>"
-
-
-def since(text: str | None, now: float) -> str:
-    """The time between an RFC 3339 text and now."""
-    if not text:
-        return UNKNOWN
-    try:
-        return duration(now - parse_time(text))
-    except ValueError:
-        return "<invalid>"
-
-
-def age(obj: Obj, now: float) -> str:
-    """The cell of the column AGE."""
-    return since(obj["metadata"].get("creationTimestamp"), now)
-
-
-AGE = Column("Age", "string", age)
+AGE = Column("Age", "string", cells.age)
 
 
 def _path(name: str, path: str, *, default: str = NONE, priority: int = 0) -> Column:
     return Column(name, "string", lambda obj, _: field_of(obj, path) or default, priority=priority)
 
 
-def _containers(obj: Obj, path: tuple[str, ...]) -> list[Mapping[str, Any]]:
-    found: Any = obj.get("spec") or {}
-    for part in path:
-        found = found.get(part) or {}
-    return found.get("containers") or []
+def _number(name: str, path: str, type_: str = "integer") -> Column:
+    return Column(name, type_, lambda obj, _: int(field_of(obj, path) or 0))
 
 
-def _names(path: tuple[str, ...], key: str, heading: str) -> Column:
-    def read(obj: Obj, _: float) -> str:
-        return ",".join(str(each.get(key, "")) for each in _containers(obj, path))
+def _images(*path: str, top: str = "spec") -> tuple[Column, Column]:
+    """The names and images of the containers of a template."""
 
-    return Column(heading, "string", read, priority=1)
-
-
-def _selector(obj: Obj, _: float) -> str:
-    found = (obj.get("spec") or {}).get("selector") or {}
-    labels = found.get("matchLabels", found)
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE
-
-
-def _pod_ready(obj: Obj, _: float) -> str:
-    states = (obj.get("status") or {}).get("containerStatuses") or []
-    total = len((obj.get("spec") or {}).get("containers") or [])
-    return f"{sum(1 for state in states if state.get('ready'))}/{total}"
-
-
-def _pod_status(obj: Obj, _: float) -> str:
-    status = obj.get("status") or {}
-    reason = str(status.get("reason") or status.get("phase") or "")
-    scheduled = find_condition(status.get("conditions"), "PodScheduled")
-    if scheduled.get("reason") == "SchedulingGated":
-        reason = "SchedulingGated"
-    for state in reversed(status.get("containerStatuses") or []):
-        waiting = (state.get("state") or {}).get("waiting") or {}
-        ended = (state.get("state") or {}).get("terminated") or {}
-        if waiting.get("reason"):
-            reason = str(waiting["reason"])
-        elif ended.get("reason"):
-            reason = str(ended["reason"])
-        elif ended:
-            reason = f"ExitCode:{ended.get('exitCode', 0)}"
-    if obj["metadata"].get("deletionTimestamp") and status.get("phase") not in {
-        "Failed",
-        "Succeeded",
-    }:
-        reason = "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return reason
-
-
-def _pod_restarts(obj: Obj, _: float) -> str:
-    states = (obj.get("status") or {}).get("containerStatuses") or []
-    return str(sum(state.get("restartCount", 0) for state in states))
-
-
-def _gates(obj: Obj, _: float) -> str:
-    found = (obj.get("spec") or {}).get("readinessGates")
-    return str(len(found)) if found else NONE
-
-
-def _job_status(obj: Obj, _: float) -> str:
-    status = obj.get("status") or {}
-    conditions = status.get("conditions")
-    for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
-        if find_condition(conditions, type_).get("status") == "True":
-            return text
-    if obj["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    for type_ in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
-        if find_condition(conditions, type_).get("status") == "True":
-            return type_
-    return "Running"
-
-
-def _job_completions(obj: Obj, _: float) -> str:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    done = status.get("succeeded", 0)
-    if spec.get("completions") is not None:
-        return f"{done}/{spec['completions']}"
-    parallelism = spec.get("parallelism") or 0
-    return f"{done}/1 of {parallelism}" if parallelism > 1 else f"{done}/1"
-
-
-def _job_duration(obj: Obj, now: float) -> str:
-    status = obj.get("status") or {}
-    if not status.get("startTime"):
-        return ""
-    end = status.get("completionTime")
-    until = parse_time(end) if end else now
-    return duration(until - parse_time(status["startTime"]))
-
-
-def _node_status(obj: Obj, _: float) -> str:
-    conditions = (obj.get("status") or {}).get("conditions")
-    found = find_condition(conditions, "Ready").get("status")
-    text = {"True": "Ready", "False": "NotReady"}.get(str(found), "Unknown")
-    return f"{text},SchedulingDisabled" if (obj.get("spec") or {}).get("unschedulable") else text
-
-
-def _node_roles(obj: Obj, _: float) -> str:
-    prefix = "node-role.kubernetes.io/"
-    labels = obj["metadata"].get("labels") or {}
-    roles = sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))
-    return ",".join(roles) or NONE
-
-
-def _node_address(type_: str) -> Any:
-    def read(obj: Obj, _: float) -> str:
-        for each in (obj.get("status") or {}).get("addresses") or []:
-            if each.get("type") == type_:
-                return str(each.get("address"))
-        return NONE
-
-    return read
-
-
-def _count(key: str) -> Any:
-    return lambda obj, _: len(obj.get(key) or ())
-
-
-def _bool(value: Any) -> str:
-    return "true" if value else "false"
-
-
-def _event_age(obj: Obj, now: float) -> str:
-    last = obj.get("lastTimestamp") or obj.get("eventTime")
-    series = obj.get("series") or {}
-    if series.get("lastObservedTime"):
-        last = series["lastObservedTime"]
-    return since(last or obj["metadata"].get("creationTimestamp"), now)
-
-
-def _event_first(obj: Obj, now: float) -> str:
-    first = obj.get("firstTimestamp") or obj.get("eventTime")
-    return since(first or obj["metadata"].get("creationTimestamp"), now)
-
-
-def _event_object(obj: Obj, _: float) -> str:
-    ref = obj.get("involvedObject") or {}
-    return f"{str(ref.get('kind', '')).lower()}/{ref.get('name', '')}"
-
-
-def _event_source(obj: Obj, _: float) -> str:
-    source = obj.get("source") or {}
-    component = source.get("component") or obj.get("reportingComponent") or ""
-    return f"{component}, {source['host']}" if source.get("host") else str(component)
-
-
-def _event_count(obj: Obj, _: float) -> int:
-    series = obj.get("series") or {}
-    return int(series.get("count") or obj.get("count") or 1)
-
-
-def _role_ref(obj: Obj, _: float) -> str:
-    ref = obj.get("roleRef") or {}
-    return f"{ref.get('kind')}/{ref.get('name')}"
-
-
-def _ports(obj: Obj, _: float) -> str:
-    ports = (obj.get("spec") or {}).get("ports") or []
-    return (
-        ",".join(
-            f"{port.get('port')}"
-            + (f":{port['nodePort']}" if port.get("nodePort") else "")
-            + f"/{port.get('protocol', 'TCP')}"
-            for port in ports
+    def read(key: str) -> Callable[[Obj, float], str]:
+        return lambda obj, _: ",".join(
+            str(each.get(key, "")) for each in cells.containers(obj, whole)
         )
-        or NONE
+
+    whole = (*([top] if top else []), *path)
+    return (
+        Column("Containers", "string", read("name"), priority=1),
+        Column("Images", "string", read("image"), priority=1),
     )
 
 
-def _created(obj: Obj, _: float) -> str:
-    return str(obj["metadata"].get("creationTimestamp"))
-
-
-def _replicas_ready(obj: Obj, _: float) -> str:
-    ready = (obj.get("status") or {}).get("readyReplicas", 0)
-    return f"{ready}/{(obj.get('spec') or {}).get('replicas', 1)}"
-
-
-def _endpoints(obj: Obj, _: float) -> str:
-    nothing: Sequence[Obj] = ({},)
-    found = [
-        f"{address.get('ip')}:{port.get('port')}"
-        for subset in obj.get("subsets") or ()
-        for address in subset.get("addresses") or ()
-        for port in subset.get("ports") or nothing
-    ]
-    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or NONE
-
-
-def _quota(*, limits: bool) -> Callable[[Obj, float], str]:
-    def read(obj: Obj, _: float) -> str:
-        status = obj.get("status") or {}
-        used = status.get("used") or {}
-        parts = [
-            f"{name}: {used.get(name, '0')}/{hard}"
-            for name, hard in sorted((status.get("hard") or {}).items())
-            if name.startswith("limits.") == limits
-        ]
-        return ", ".join(parts)
-
-    return read
-
-
+_SELECTOR = Column("Selector", "string", cells.selector, priority=1)
+_POD_IMAGES = _images("template", "spec")
+_ONE_POD = (*_POD_IMAGES, _SELECTOR)
 _REPLICATED = (
-    _path("Desired", "spec.replicas", default="0"),
-    _path("Current", "status.replicas", default="0"),
-    _path("Ready", "status.readyReplicas", default="0"),
+    _number("Desired", "spec.replicas"),
+    _number("Current", "status.replicas"),
+    _number("Ready", "status.readyReplicas"),
     AGE,
+    *_ONE_POD,
 )
-
-
-def _backend(obj: Obj, _: float) -> str:
-    """The Service behind an APIService."""
-    service = (obj.get("spec") or {}).get("service")
-    return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
+_WEBHOOKS = (Column("Webhooks", "integer", cells.count("webhooks")), AGE)
+_BOUND = (
+    Column("Role", "string", cells.role_ref),
+    AGE,
+    Column("Users", "string", cells.subjects("User"), priority=1),
+    Column("Groups", "string", cells.subjects("Group"), priority=1),
+    Column("ServiceAccounts", "string", cells.subjects("ServiceAccount"), priority=1),
+)
+_CREATED = (Column("Created At", "date", cells.created),)
+_CLASS = _path("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>")
+_VOLUME_MODE = _path("VolumeMode", "spec.volumeMode", default="<unset>", priority=1)
 
 
 COLUMNS: Mapping[str, tuple[Column, ...]] = {
-    "ConfigMap": (Column("Data", "integer", _count("data")), AGE),
-    "Secret": (_path("Type", "type"), Column("Data", "integer", _count("data")), AGE),
-    "ServiceAccount": (Column("Secrets", "integer", _count("secrets")), AGE),
-    "LimitRange": (Column("Created At", "date", _created),),
+    "ConfigMap": (Column("Data", "string", cells.data), AGE),
+    "Secret": (_path("Type", "type"), Column("Data", "string", cells.data), AGE),
+    "ServiceAccount": (AGE,),
+    "LimitRange": _CREATED,
     "Namespace": (_path("Status", "status.phase", default=""), AGE),
     "Node": (
-        Column("Status", "string", _node_status),
-        Column("Roles", "string", _node_roles),
+        Column("Status", "string", cells.node_status),
+        Column("Roles", "string", cells.node_roles),
         AGE,
         _path("Version", "status.nodeInfo.kubeletVersion", default=""),
-        Column("Internal-IP", "string", _node_address("InternalIP"), priority=1),
-        Column("External-IP", "string", _node_address("ExternalIP"), priority=1),
+        Column("Internal-IP", "string", cells.node_address("InternalIP"), priority=1),
+        Column("External-IP", "string", cells.node_address("ExternalIP"), priority=1),
         _path("OS-Image", "status.nodeInfo.osImage", default=UNKNOWN, priority=1),
         _path("Kernel-Version", "status.nodeInfo.kernelVersion", default=UNKNOWN, priority=1),
         _path(
@@ -277,113 +84,124 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         ),
     ),
     "Pod": (
-        Column("Ready", "string", _pod_ready),
-        Column("Status", "string", _pod_status),
-        Column("Restarts", "string", _pod_restarts),
+        Column("Ready", "string", cells.pod_ready),
+        Column("Status", "string", cells.pod_status),
+        Column("Restarts", "string", cells.pod_restarts),
         AGE,
         _path("IP", "status.podIP", priority=1),
         _path("Node", "spec.nodeName", priority=1),
         _path("Nominated Node", "status.nominatedNodeName", priority=1),
-        Column("Readiness Gates", "string", _gates, priority=1),
+        Column("Readiness Gates", "string", cells.gates, priority=1),
     ),
     "PodTemplate": (
-        _names(("template", "spec"), "name", "Containers"),
-        _names(("template", "spec"), "image", "Images"),
+        *(attrs.evolve(each, priority=0) for each in _images("template", "spec", top="")),
+        Column("Pod Labels", "string", cells.template_labels),
     ),
     "Job": (
-        Column("Status", "string", _job_status),
-        Column("Completions", "string", _job_completions),
-        Column("Duration", "string", _job_duration),
+        Column("Status", "string", cells.job_status),
+        Column("Completions", "string", cells.job_completions),
+        Column("Duration", "string", cells.job_duration),
         AGE,
-        _names(("template", "spec"), "name", "Containers"),
-        _names(("template", "spec"), "image", "Images"),
-        Column("Selector", "string", _selector, priority=1),
+        *_ONE_POD,
     ),
     "Deployment": (
-        Column(
-            "Ready",
-            "string",
-            lambda obj, _: (
-                f"{(obj.get('status') or {}).get('readyReplicas', 0)}"
-                f"/{(obj.get('spec') or {}).get('replicas', 1)}"
-            ),
-        ),
-        _path("Up-to-date", "status.updatedReplicas", default="0"),
-        _path("Available", "status.availableReplicas", default="0"),
+        Column("Ready", "string", cells.replicas_ready),
+        _number("Up-to-date", "status.updatedReplicas", "string"),
+        _number("Available", "status.availableReplicas", "string"),
         AGE,
-        _names(("template", "spec"), "name", "Containers"),
-        _names(("template", "spec"), "image", "Images"),
-        Column("Selector", "string", _selector, priority=1),
+        *_ONE_POD,
     ),
     "ReplicaSet": _REPLICATED,
     "ReplicationController": _REPLICATED,
-    "StatefulSet": (Column("Ready", "string", _replicas_ready), AGE),
+    "StatefulSet": (Column("Ready", "string", cells.replicas_ready), AGE, *_POD_IMAGES),
     "DaemonSet": (
-        _path("Desired", "status.desiredNumberScheduled", default="0"),
-        _path("Current", "status.currentNumberScheduled", default="0"),
-        _path("Ready", "status.numberReady", default="0"),
-        _path("Up-to-date", "status.updatedNumberScheduled", default="0"),
-        _path("Available", "status.numberAvailable", default="0"),
+        _number("Desired", "status.desiredNumberScheduled"),
+        _number("Current", "status.currentNumberScheduled"),
+        _number("Ready", "status.numberReady"),
+        _number("Up-to-date", "status.updatedNumberScheduled"),
+        _number("Available", "status.numberAvailable"),
+        Column("Node Selector", "string", cells.node_selector),
         AGE,
+        *_ONE_POD,
     ),
     "CronJob": (
         _path("Schedule", "spec.schedule"),
         _path("Timezone", "spec.timeZone"),
-        _path("Suspend", "spec.suspend", default="False"),
+        Column("Suspend", "boolean", lambda obj, _: str(bool(obj["spec"].get("suspend")))),
         Column(
-            "Active", "integer", lambda obj, _: len((obj.get("status") or {}).get("active", ()))
+            "Active", "integer", lambda obj, _: len((obj.get("status") or {}).get("active") or ())
         ),
-        Column("Last Schedule", "string", lambda _, __: NONE),
+        Column("Last Schedule", "string", cells.last_schedule),
         AGE,
+        *_images("jobTemplate", "spec", "template", "spec"),
+        Column("Selector", "string", lambda _, __: NONE, priority=1),
     ),
     "PersistentVolumeClaim": (
         _path("Status", "status.phase", default=""),
         _path("Volume", "spec.volumeName", default=""),
         _path("Capacity", "status.capacity.storage", default=""),
-        _path("Access Modes", "status.accessModes", default=""),
+        Column("Access Modes", "string", cells.modes("status.accessModes")),
         _path("StorageClass", "spec.storageClassName", default=""),
+        _CLASS,
         AGE,
+        _VOLUME_MODE,
     ),
     "PersistentVolume": (
         _path("Capacity", "spec.capacity.storage", default=""),
+        Column("Access Modes", "string", cells.modes("spec.accessModes")),
         _path("Reclaim Policy", "spec.persistentVolumeReclaimPolicy", default=""),
         _path("Status", "status.phase", default=""),
+        Column("Claim", "string", cells.claim),
         _path("StorageClass", "spec.storageClassName", default=""),
+        _CLASS,
+        _path("Reason", "status.reason", default=""),
+        AGE,
+        _VOLUME_MODE,
+    ),
+    "Ingress": (
+        _path("Class", "spec.ingressClassName", default=NONE),
+        Column("Hosts", "string", cells.hosts),
+        Column("Address", "string", cells.balanced),
+        Column("Ports", "string", lambda obj, _: "80, 443" if obj["spec"].get("tls") else "80"),
         AGE,
     ),
-    "Ingress": (_path("Class", "spec.ingressClassName", default=NONE), AGE),
-    "Endpoints": (Column("Endpoints", "string", _endpoints), AGE),
-    "EndpointSlice": (_path("AddressType", "addressType", default=""), AGE),
+    "Endpoints": (Column("Endpoints", "string", cells.endpoints), AGE),
+    "EndpointSlice": (
+        _path("AddressType", "addressType", default=""),
+        Column("Ports", "string", cells.slice_ports),
+        Column("Endpoints", "string", cells.slice_addresses),
+        AGE,
+    ),
     "ResourceQuota": (
-        Column("Request", "string", _quota(limits=False)),
-        Column("Limit", "string", _quota(limits=True)),
+        Column("Request", "string", cells.quota(limits=False)),
+        Column("Limit", "string", cells.quota(limits=True)),
         AGE,
     ),
     "Service": (
         _path("Type", "spec.type"),
         _path("Cluster-IP", "spec.clusterIP"),
-        Column("External-IP", "string", lambda _, __: NONE),
-        Column("Port(s)", "string", _ports),
+        Column("External-IP", "string", cells.external),
+        Column("Port(s)", "string", cells.ports),
         AGE,
-        Column("Selector", "string", _selector, priority=1),
+        _SELECTOR,
     ),
     "Event": (
-        Column("Last Seen", "string", _event_age),
+        Column("Last Seen", "string", cells.event_age),
         _path("Type", "type", default=""),
         _path("Reason", "reason", default=""),
-        Column("Object", "string", _event_object),
+        Column("Object", "string", cells.event_object),
         _path("Subobject", "involvedObject.fieldPath", default="", priority=1),
-        Column("Source", "string", _event_source, priority=1),
+        Column("Source", "string", cells.event_source, priority=1),
         Column("Message", "string", lambda obj, _: str(obj.get("message") or "").strip()),
-        Column("First Seen", "string", _event_first, priority=1),
-        Column("Count", "string", _event_count, priority=1),
+        Column("First Seen", "string", cells.event_first, priority=1),
+        Column("Count", "string", cells.event_count, priority=1),
         Column("Name", "string", lambda obj, _: obj["metadata"]["name"], priority=1),
     ),
-    "CustomResourceDefinition": (Column("Created At", "date", _created),),
-    "MutatingWebhookConfiguration": (Column("Webhooks", "integer", _count("webhooks")), AGE),
-    "ValidatingWebhookConfiguration": (Column("Webhooks", "integer", _count("webhooks")), AGE),
+    "CustomResourceDefinition": _CREATED,
+    "MutatingWebhookConfiguration": _WEBHOOKS,
+    "ValidatingWebhookConfiguration": _WEBHOOKS,
     "Lease": (_path("Holder", "spec.holderIdentity", default=""), AGE),
-    "APIService": (Column("Service", "string", _backend), AGE),
+    "APIService": (Column("Service", "string", cells.backend), AGE),
     "RuntimeClass": (_path("Handler", "handler", default=""), AGE),
     "PriorityClass": (
         Column("Value", "integer", lambda obj, _: obj.get("value", 0)),
@@ -391,8 +209,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         AGE,
         _path("PreemptionPolicy", "preemptionPolicy", default=""),
     ),
-    "ClusterRole": (Column("Created At", "date", _created),),
-    "Role": (Column("Created At", "date", _created),),
-    "ClusterRoleBinding": (Column("Role", "string", _role_ref), AGE),
-    "RoleBinding": (Column("Role", "string", _role_ref), AGE),
+    "ClusterRole": _CREATED,
+    "Role": _CREATED,
+    "ClusterRoleBinding": _BOUND,
+    "RoleBinding": _BOUND,
 }

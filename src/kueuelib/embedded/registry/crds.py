@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.registry.columns import AGE, since
+from kueuelib.embedded.registry.cells import since
+from kueuelib.embedded.registry.columns import AGE
 from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.kind import Column, Kind, Version
 from kueuelib.embedded.registry.registry import version_rank

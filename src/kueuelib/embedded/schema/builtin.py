@@ -83,6 +83,7 @@ _ATOMIC: Final = """
 _GRANULAR: Final = frozenset(("core.PersistentVolumeSpec.claimRef",))
 _PROTOCOL: Final = SchemaNode(type="string", default="TCP")
 _WITH_PROTOCOL: Final = ("core.ContainerPort", "core.ServicePort")
+_ZEROS: Final = {"string": "", "boolean": False}
 _OPEN: Final = ("r", "S", "F", "o", "apiextensions.JSONSchemaProps")
 _TYPES: Final = {"i": "integer", "b": "boolean", "n": "number"}
 
@@ -115,7 +116,10 @@ def _inner(message: str, field: Field) -> SchemaNode:
         return message_node(field.message)
     if field.name == "protocol" and message in _WITH_PROTOCOL:
         return _PROTOCOL
-    return SchemaNode(type=_TYPES.get(field.type, "string"))
+    type_ = _TYPES.get(field.type, "string")
+    if field.always and not field.form:  # OpenAPI gives these a default, which matters for keys
+        return SchemaNode(type=type_, default=_ZEROS.get(type_, 0))
+    return SchemaNode(type=type_)
 
 
 def _list(name: str, item: SchemaNode) -> SchemaNode:

@@ -75,8 +75,8 @@ def _value(type_: str, value: Any) -> Any:
 
 def difference(struct: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """How two objects differ: the lines of a unified diff, as messages show it."""
-    lines = [_lines(internal(struct, each)) for each in (old, new)]
-    return "".join(list(unified_diff(*lines))[2:])
+    before, after = _lines(internal(struct, old)), _lines(internal(struct, new))
+    return "".join(list(unified_diff(before, after))[2:])
 
 
 def _lines(value: Any) -> list[str]:

@@ -1,0 +1,356 @@
+"""What the cells of tables show: each function reads one from a raw object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.ages import duration
+from kueuelib.api.meta import Obj, find_condition, parse_time
+
+NONE = "<none>"
+UNKNOWN = "<unknown>"
+
+
+def since(text: str | None, now: float) -> str:
+    """The time between an RFC 3339 text and now."""
+    if not text:
+        return UNKNOWN
+    try:
+        return duration(now - parse_time(text))
+    except ValueError:
+        return "<invalid>"
+
+
+def age(obj: Obj, now: float) -> str:
+    """The cell of the column AGE."""
+    return since(obj["metadata"].get("creationTimestamp"), now)
+
+
+def containers(obj: Obj, path: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """The containers of a pod at the end of a path."""
+    found: Any = obj
+    for part in path:
+        found = found.get(part) or {}
+    return found.get("containers") or []
+
+
+def pairs(labels: Mapping[str, str]) -> str:
+    """Labels as `a=b,c=d`."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE
+
+
+def selector(obj: Obj, _: float) -> str:
+    """A selector in the syntax of URLs."""
+    found = (obj.get("spec") or {}).get("selector") or {}
+    if "matchLabels" not in found and "matchExpressions" not in found:
+        return pairs(found)
+    texts = [f"{key}={value}" for key, value in (found.get("matchLabels") or {}).items()]
+    for each in found.get("matchExpressions") or ():
+        key, values = each.get("key"), ",".join(sorted(each.get("values") or ()))
+        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        texts.append(forms.get(each.get("operator"), f"!{key}"))
+    return ",".join(sorted(texts)) or NONE
+
+
+def modes(path: str) -> Callable[[Obj, float], str]:
+    """Access modes by their initials."""
+
+    def read(obj: Obj, _: float) -> str:
+        outer, name = path.split(".")
+        modes = set((obj.get(outer) or {}).get(name) or ())
+        short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX"}
+        short["ReadWriteOncePod"] = "RWOP"
+        return ",".join(text for mode, text in short.items() if mode in modes)
+
+    return read
+
+
+def subjects(kind: str) -> Callable[[Obj, float], str]:
+    """The subjects of a binding that are of a kind."""
+
+    def read(obj: Obj, _: float) -> str:
+        found = [each for each in obj.get("subjects") or () if each.get("kind") == kind]
+        if kind == "ServiceAccount":
+            return ", ".join(f"{each.get('namespace', '')}/{each.get('name')}" for each in found)
+        return ", ".join(str(each.get("name")) for each in found)
+
+    return read
+
+
+def listed(texts: Sequence[str], limit: int = 3) -> str:
+    """The first few texts, and how many more there are."""
+    more = f" + {len(texts) - limit} more..." if len(texts) > limit else ""
+    return ",".join(texts[:limit]) + more
+
+
+def slice_ports(obj: Obj, _: float) -> str:
+    """The ports of an EndpointSlice."""
+    ports = [str(each.get("port") or "*") for each in obj.get("ports") or ()]
+    return listed(ports) or "<unset>"
+
+
+def slice_addresses(obj: Obj, _: float) -> str:
+    """The addresses of an EndpointSlice."""
+    found = [text for each in obj.get("endpoints") or () for text in each.get("addresses") or ()]
+    return listed(found) or "<unset>"
+
+
+def hosts(obj: Obj, _: float) -> str:
+    """The hosts of an Ingress."""
+    rules = (obj.get("spec") or {}).get("rules") or ()
+    return listed([each["host"] for each in rules if each.get("host")]) or "*"
+
+
+def balanced(obj: Obj, _: float) -> str:
+    """The addresses of a load balancer."""
+    ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return ",".join(str(each.get("ip") or each.get("hostname") or "") for each in ingress)
+
+
+def external(obj: Obj, _: float) -> str:
+    """Where a Service can be reached from outside."""
+    spec = obj.get("spec") or {}
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName", ""))
+    addresses = ",".join(spec.get("externalIPs") or ())
+    if spec.get("type") == "LoadBalancer":
+        return balanced(obj, 0) or addresses or "<pending>"
+    return addresses or NONE
+
+
+def data(obj: Obj, _: float) -> int:
+    """How many entries a ConfigMap or a Secret has."""
+    return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
+
+
+def pod_ready(obj: Obj, _: float) -> str:
+    """How many containers are ready, of how many."""
+    states = (obj.get("status") or {}).get("containerStatuses") or []
+    total = len((obj.get("spec") or {}).get("containers") or [])
+    return f"{sum(1 for state in states if state.get('ready'))}/{total}"
+
+
+def pod_status(obj: Obj, _: float) -> str:
+    """The phase of a pod, or what keeps it from running."""
+    status = obj.get("status") or {}
+    reason = str(status.get("reason") or status.get("phase") or "")
+    scheduled = find_condition(status.get("conditions"), "PodScheduled")
+    if scheduled.get("reason") == "SchedulingGated":
+        reason = "SchedulingGated"
+    for state in reversed(status.get("containerStatuses") or []):
+        waiting = (state.get("state") or {}).get("waiting") or {}
+        ended = (state.get("state") or {}).get("terminated") or {}
+        if waiting.get("reason"):
+            reason = str(waiting["reason"])
+        elif ended.get("reason"):
+            reason = str(ended["reason"])
+        elif ended:
+            reason = f"ExitCode:{ended.get('exitCode', 0)}"
+    if obj["metadata"].get("deletionTimestamp") and status.get("phase") not in {
+        "Failed",
+        "Succeeded",
+    }:
+        reason = "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    return reason
+
+
+def pod_restarts(obj: Obj, _: float) -> str:
+    """How often the containers were started again."""
+    states = (obj.get("status") or {}).get("containerStatuses") or []
+    return str(sum(state.get("restartCount", 0) for state in states))
+
+
+def gates(obj: Obj, _: float) -> str:
+    """How many readiness gates there are."""
+    found = (obj.get("spec") or {}).get("readinessGates")
+    return str(len(found)) if found else NONE
+
+
+def job_status(obj: Obj, _: float) -> str:
+    """What a Job is doing."""
+    status = obj.get("status") or {}
+    conditions = status.get("conditions")
+    for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
+        if find_condition(conditions, type_).get("status") == "True":
+            return text
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    for type_ in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
+        if find_condition(conditions, type_).get("status") == "True":
+            return type_
+    return "Running"
+
+
+def job_completions(obj: Obj, _: float) -> str:
+    """How many pods of a Job succeeded, of how many."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    done = status.get("succeeded", 0)
+    if spec.get("completions") is not None:
+        return f"{done}/{spec['completions']}"
+    parallelism = spec.get("parallelism") or 0
+    return f"{done}/1 of {parallelism}" if parallelism > 1 else f"{done}/1"
+
+
+def job_duration(obj: Obj, now: float) -> str:
+    """How long a Job has taken."""
+    status = obj.get("status") or {}
+    if not status.get("startTime"):
+        return ""
+    end = status.get("completionTime")
+    until = parse_time(end) if end else now
+    return duration(until - parse_time(status["startTime"]))
+
+
+def node_status(obj: Obj, _: float) -> str:
+    """Whether a node is ready, and cordoned."""
+    conditions = (obj.get("status") or {}).get("conditions")
+    found = find_condition(conditions, "Ready").get("status")
+    text = {"True": "Ready", "False": "NotReady"}.get(str(found), "Unknown")
+    return f"{text},SchedulingDisabled" if (obj.get("spec") or {}).get("unschedulable") else text
+
+
+def node_roles(obj: Obj, _: float) -> str:
+    """The roles of a node, from its labels."""
+    prefix = "node-role.kubernetes.io/"
+    labels = obj["metadata"].get("labels") or {}
+    roles = sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))
+    return ",".join(roles) or NONE
+
+
+def node_address(type_: str) -> Any:
+    """The address of a node that is of a type."""
+
+    def read(obj: Obj, _: float) -> str:
+        for each in (obj.get("status") or {}).get("addresses") or []:
+            if each.get("type") == type_:
+                return str(each.get("address"))
+        return NONE
+
+    return read
+
+
+def count(key: str) -> Any:
+    """How many items a list of the object has."""
+    return lambda obj, _: len(obj.get(key) or ())
+
+
+def event_age(obj: Obj, now: float) -> str:
+    """The time since an event was last seen."""
+    last = obj.get("lastTimestamp") or obj.get("eventTime")
+    series = obj.get("series") or {}
+    if series.get("lastObservedTime"):
+        last = series["lastObservedTime"]
+    return since(last or obj["metadata"].get("creationTimestamp"), now)
+
+
+def event_first(obj: Obj, now: float) -> str:
+    """The time since an event was first seen."""
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
+    return since(first or obj["metadata"].get("creationTimestamp"), now)
+
+
+def event_object(obj: Obj, _: float) -> str:
+    """What an event is about."""
+    ref = obj.get("involvedObject") or {}
+    return f"{str(ref.get('kind', '')).lower()}/{ref.get('name', '')}"
+
+
+def event_source(obj: Obj, _: float) -> str:
+    """Who reported an event."""
+    source = obj.get("source") or {}
+    component = source.get("component") or obj.get("reportingComponent") or ""
+    return f"{component}, {source['host']}" if source.get("host") else str(component)
+
+
+def event_count(obj: Obj, _: float) -> int:
+    """How often an event was seen."""
+    series = obj.get("series") or {}
+    return int(series.get("count") or obj.get("count") or 1)
+
+
+def role_ref(obj: Obj, _: float) -> str:
+    """The role of a binding."""
+    ref = obj.get("roleRef") or {}
+    return f"{ref.get('kind')}/{ref.get('name')}"
+
+
+def ports(obj: Obj, _: float) -> str:
+    """The ports of a Service."""
+    ports = (obj.get("spec") or {}).get("ports") or []
+    return (
+        ",".join(
+            f"{port.get('port')}"
+            + (f":{port['nodePort']}" if port.get("nodePort") else "")
+            + f"/{port.get('protocol', 'TCP')}"
+            for port in ports
+        )
+        or NONE
+    )
+
+
+def created(obj: Obj, _: float) -> str:
+    """The time of creation."""
+    return str(obj["metadata"].get("creationTimestamp"))
+
+
+def replicas_ready(obj: Obj, _: float) -> str:
+    """How many replicas are ready, of how many."""
+    ready = (obj.get("status") or {}).get("readyReplicas", 0)
+    return f"{ready}/{(obj.get('spec') or {}).get('replicas', 1)}"
+
+
+def endpoints(obj: Obj, _: float) -> str:
+    """The first few addresses of Endpoints."""
+    nothing: Sequence[Obj] = ({},)
+    found = [
+        f"{address.get('ip')}:{port.get('port')}"
+        for subset in obj.get("subsets") or ()
+        for address in subset.get("addresses") or ()
+        for port in subset.get("ports") or nothing
+    ]
+    return listed(found) or NONE
+
+
+def quota(*, limits: bool) -> Callable[[Obj, float], str]:
+    """What of a ResourceQuota is used."""
+
+    def read(obj: Obj, _: float) -> str:
+        status = obj.get("status") or {}
+        used = status.get("used") or {}
+        parts = [
+            f"{name}: {used.get(name, '0')}/{hard}"
+            for name, hard in sorted((status.get("hard") or {}).items())
+            if name.startswith("limits.") == limits
+        ]
+        return ", ".join(parts)
+
+    return read
+
+
+def template_labels(obj: Obj, _: float) -> str:
+    """The labels of a PodTemplate."""
+    return pairs(((obj.get("template") or {}).get("metadata") or {}).get("labels") or {})
+
+
+def node_selector(obj: Obj, _: float) -> str:
+    """The node selector of a DaemonSet."""
+    return pairs(obj["spec"]["template"]["spec"].get("nodeSelector") or {})
+
+
+def last_schedule(obj: Obj, now: float) -> str:
+    """The time since a CronJob last made a Job."""
+    last = (obj.get("status") or {}).get("lastScheduleTime")
+    return since(last, now) if last else NONE
+
+
+def claim(obj: Obj, _: float) -> str:
+    """The claim of a volume."""
+    ref = obj["spec"].get("claimRef")
+    return f"{ref.get('namespace', '')}/{ref.get('name', '')}" if ref else ""
+
+
+def backend(obj: Obj, _: float) -> str:
+    """The Service behind an APIService."""
+    service = (obj.get("spec") or {}).get("service")
+    return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
