@@ -104,6 +104,8 @@ class Upserts:
             found = await self._managers.apply(
                 kind, version, live, config, body, target.subresource, options, self._now()
             )
+            if live is None:
+                return found  # a new object is decoded when it is created
             return decode(kind, version, found, options, live if settled else None)
 
         async def create() -> Obj:

@@ -17,8 +17,8 @@ from kueuelib.embedded.builtins.fields import (
     section,
     setdefault,
 )
-from kueuelib.errors import FieldError, InvalidSelector
-from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.embedded.builtins.workloads import label_selector
+from kueuelib.errors import FieldError
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
@@ -44,7 +44,7 @@ class HookRules(KindRules):
             if self._mutating:
                 setdefault(hook, "reinvocationPolicy", "Never")
             service = section(hook, "clientConfig").get("service")
-            if service:
+            if isinstance(service, dict):
                 setdefault(service, "port", 443)
             for rule in listed(hook, "rules"):
                 setdefault(rule, "scope", "*")
@@ -61,6 +61,8 @@ class HookRules(KindRules):
                 errors.append(FieldError(f"{path}.name", "FieldValueDuplicate", text))
             names.add(name)
             errors += _validate_hook(hook, path)
+            versions = listed(hook, "admissionReviewVersions")
+            errors += _validate_versions(versions, f"{path}.admissionReviewVersions")
         return errors
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
@@ -79,41 +81,45 @@ def _validate_hook(hook: Mapping[str, Any], path: str) -> list[FieldError]:
         if name.count(".") < 2:
             text = "should be a domain with at least three segments separated by dots"
             errors.append(invalid(f"{path}.name", name, text))
+    for i, rule in enumerate(listed(hook, "rules")):
+        errors += _validate_rule(rule, f"{path}.rules[{i}]")
     for key, allowed in (
         ("failurePolicy", ("Fail", "Ignore")),
         ("matchPolicy", ("Equivalent", "Exact")),
         ("sideEffects", ("None", "NoneOnDryRun")),
+        ("timeoutSeconds", range(1, 31)),
         ("reinvocationPolicy", ("IfNeeded", "Never")),
     ):
         value = hook.get(key)
         if value is None and key == "sideEffects":
             errors.append(required(f"{path}.{key}", "must specify one of None, NoneOnDryRun"))
         elif value is not None and value not in allowed:
-            errors.append(not_supported(f"{path}.{key}", value, allowed))
-    seconds = hook.get("timeoutSeconds")
-    if seconds is not None and not 1 <= seconds <= 30:
-        text = "the timeout value must be between 1 and 30 seconds"
-        errors.append(invalid(f"{path}.timeoutSeconds", seconds, text))
-    reviews = listed(hook, "admissionReviewVersions")
-    if not reviews:
-        errors.append(
-            required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
-        )
-    elif not {"v1", "v1beta1"} & set(reviews):
-        text = "must include at least one of v1, v1beta1"
-        errors.append(invalid(f"{path}.admissionReviewVersions", list(reviews), text))
+            if isinstance(allowed, range):
+                text = "the timeout value must be between 1 and 30 seconds"
+                errors.append(invalid(f"{path}.{key}", value, text))
+            else:
+                errors.append(not_supported(f"{path}.{key}", value, allowed))
+    for key in ("namespaceSelector", "objectSelector"):
+        errors += label_selector(hook.get(key), f"{path}.{key}")
+    errors += validate_client(section(hook, "clientConfig"), f"{path}.clientConfig")
     if listed(hook, "matchConditions"):
         from kueuelib.embedded.cel.conditions import problems_of
 
         errors += problems_of(listed(hook, "matchConditions"), f"{path}.matchConditions")
-    for key in ("namespaceSelector", "objectSelector"):
-        try:
-            from_label_selector(hook.get(key) or {})
-        except InvalidSelector as error:
-            errors.append(invalid(f"{path}.{key}", hook.get(key), str(error)))
-    errors += validate_client(section(hook, "clientConfig"), f"{path}.clientConfig")
-    for i, rule in enumerate(listed(hook, "rules")):
-        errors += _validate_rule(rule, f"{path}.rules[{i}]")
+    return errors
+
+
+def _validate_versions(reviews: Sequence[str], path: str) -> list[FieldError]:
+    if not reviews:
+        return [required(path, "must specify one of v1, v1beta1")]
+    errors = [
+        invalid(f"{path}[{i}]", text, why)
+        for i, text in enumerate(reviews)
+        for why in (["duplicate version"] if text in reviews[:i] else naming.label_1035(text))
+    ]
+    if not {"v1", "v1beta1"} & set(reviews):
+        text = "must include at least one of v1, v1beta1"
+        errors.append(invalid(path, list(reviews), text))
     return errors
 
 
@@ -131,6 +137,9 @@ def _validate_rule(rule: Mapping[str, Any], path: str) -> list[FieldError]:
         if len(given) > 1 and "*" in given:
             text = f"if '*' is present, must not specify other {words}"
             errors.append(invalid(f"{path}.{key}", given, text))
+        if key == "apiVersions":
+            where = f"{path}.{key}"
+            errors += [required(f"{where}[{i}]") for i, text in enumerate(given) if not text]
     operations = list(listed(rule, "operations"))
     if len(operations) > 1 and "*" in operations:
         text = "if '*' is present, must not specify other operations"

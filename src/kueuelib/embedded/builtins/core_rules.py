@@ -80,6 +80,7 @@ class NamespaceRules(KindRules):
         """A namespace that waits for its content is Terminating."""
         del request
         obj["status"] = {**section(obj, "status"), "phase": "Terminating"}
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)
 
 
 class NodeRules(KindRules):

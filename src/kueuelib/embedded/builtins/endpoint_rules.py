@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import (
+    duplicate,
     invalid,
     listed,
     not_supported,
@@ -15,7 +16,7 @@ from kueuelib.embedded.builtins.fields import (
     section,
     setdefault,
 )
-from kueuelib.embedded.builtins.naming import label, subdomain
+from kueuelib.embedded.builtins.naming import label, label_1035, subdomain
 from kueuelib.errors import FieldError
 
 _NO_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -105,6 +106,16 @@ def check_slice(obj: Obj) -> list[FieldError]:
             errors.append(required(path, "must contain at least 1 address"))
         for j, text in enumerate(listed(each, "addresses")):
             errors += _slice_address(kind, text, f"{path}[{j}]")
+    names: set[str] = set()
+    for i, port in enumerate(listed(obj, "ports")):
+        path, name = f"ports[{i}]", port.get("name") or ""
+        if name:
+            errors += [invalid(f"{path}.name", name, why) for why in label(name)]
+        if name in names:
+            errors.append(duplicate(f"{path}.name", name))
+        names.add(name)
+        if port.get("protocol") not in _PROTOCOLS:
+            errors.append(not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
     return errors
 
 
@@ -128,22 +139,44 @@ def check_ingress(obj: Obj) -> list[FieldError]:
     errors: list[FieldError] = []
     if not listed(spec, "rules") and not spec.get("defaultBackend"):
         text = "either `defaultBackend` or `rules` must be specified"
-        errors.append(invalid("spec", listed(spec, "rules"), text))
-    if (name := spec.get("ingressClassName")) is not None:
-        errors += [invalid("spec.ingressClassName", name, why) for why in subdomain(name)]
+        errors.append(invalid("spec", spec.get("rules"), text))
     if spec.get("defaultBackend"):
         errors += _backend(spec["defaultBackend"], "spec.defaultBackend")
     for i, rule in enumerate(listed(spec, "rules")):
-        for j, path in enumerate(listed(section(rule, "http"), "paths")):
+        errors += _host(rule.get("host"), f"spec.rules[{i}].host")
+        paths = listed(section(rule, "http"), "paths")
+        if rule.get("http") is not None and not paths:
+            errors.append(required(f"spec.rules[{i}].http.paths"))
+        for j, path in enumerate(paths):
             errors += _ingress_path(path, f"spec.rules[{i}].http.paths[{j}]")
+    for i, entry in enumerate(listed(spec, "tls")):
+        for j, host in enumerate(listed(entry, "hosts")):
+            errors += _host(host or None, f"spec.tls[{i}].hosts[{j}]")
+        if name := entry.get("secretName"):
+            errors += [invalid(f"spec.tls[{i}].secretName", name, why) for why in subdomain(name)]
+    if (name := spec.get("ingressClassName")) is not None:
+        errors += [invalid("spec.ingressClassName", name, why) for why in subdomain(name)]
     return errors
+
+
+def _host(host: str | None, path: str) -> Errors:
+    if not host:
+        return
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    else:
+        yield invalid(path, host, "must be a DNS name, not an IP address")
+    yield from (invalid(path, host, why) for why in subdomain(host.removeprefix("*.")))
 
 
 def _ingress_path(path: Mapping[str, Any], where: str) -> Errors:
     type_ = path.get("pathType")
     if not type_:
         yield required(f"{where}.pathType", "pathType must be specified")
-    elif type_ not in _PATH_TYPES:
+        return
+    if type_ not in _PATH_TYPES:
         yield not_supported(f"{where}.pathType", type_, _PATH_TYPES)
     elif type_ != "ImplementationSpecific" and not (path.get("path") or "").startswith("/"):
         yield invalid(f"{where}.path", path.get("path") or "", "must be an absolute path")
@@ -157,10 +190,14 @@ def _backend(backend: Mapping[str, Any], where: str) -> Errors:
             yield invalid(where, "", "cannot set both resource and service backends")
         return
     if service is None:
-        yield required(where, "port name or number is required")
+        yield invalid(where, "", "resource or service backend is required")
         return
     if not service.get("name"):
         yield required(f"{where}.service.name")
+    yield from (
+        invalid(f"{where}.service.name", service["name"], why)
+        for why in (label_1035(service["name"]) if service.get("name") else ())
+    )
     port = section(service, "port")
     name, number = port.get("name") or "", port.get("number") or 0
     if name and number:

@@ -18,7 +18,13 @@ from kueuelib.embedded.builtins.fields import (
     required,
     section,
 )
-from kueuelib.embedded.builtins.resources import is_native, make_canonical
+from kueuelib.embedded.builtins.metadata import validate_labels
+from kueuelib.embedded.builtins.pod_placement import validate_tolerations
+from kueuelib.embedded.builtins.resources import (
+    is_native,
+    make_canonical,
+    validate_resources,
+)
 from kueuelib.errors import FieldError
 
 _COUNTED = frozenset(
@@ -179,14 +185,24 @@ class LeaseRules(KindRules):
 class RuntimeClassRules(KindRules):
     """The strategy of RuntimeClasses."""
 
+    def default(self, obj: Obj) -> None:
+        """Amounts are written in one way."""
+        make_canonical((obj.get("overhead") or {}).get("podFixed"))
+
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """The handler is a label."""
         handler = obj.get("handler") or ""
+        errors = [invalid("handler", handler, text) for text in naming.label(handler)]
         if not handler:
-            return [required("handler")]
-        if "." in handler:
-            return [invalid("handler", handler, "must not contain dots")]
-        return [invalid("handler", handler, text) for text in naming.label(handler)]
+            errors = [required("handler")]
+        elif "." in handler:
+            errors = [invalid("handler", handler, "must not contain dots")]
+        limits = section(obj, "overhead").get("podFixed")
+        errors += validate_resources({"limits": limits}, "overhead")
+        scheduling = section(obj, "scheduling")
+        errors += validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+        tolerations = listed(scheduling, "tolerations")
+        return errors + validate_tolerations(tolerations, "scheduling.tolerations")
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """The handler stays."""

@@ -7,7 +7,9 @@ from hashlib import blake2b
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
+    duplicate,
     invalid,
     listed,
     not_supported,
@@ -92,9 +94,16 @@ class ServiceRules(KindRules):
         if spec["type"] in ("LoadBalancer", "NodePort") and spec.get("clusterIP") == HEADLESS:
             text = f"may not be set to 'None' for {spec['type']} services"
             errors.append(invalid("spec.clusterIPs[0]", HEADLESS, text))
+        names: set[str] = set()
         for i, port in enumerate(ports):
             path = f"spec.ports[{i}]"
-            if len(ports) > 1 and not port.get("name"):
+            name = port.get("name") or ""
+            if name:
+                errors += [invalid(f"{path}.name", name, text) for text in naming.label(name)]
+                if name in names:
+                    errors.append(duplicate(f"{path}.name", name))
+                names.add(name)
+            elif len(ports) > 1:
                 errors.append(required(f"{path}.name"))
             number = port.get("port") or 0
             if not 1 <= number <= _LAST_PORT:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.endpoint_rules import (
     check_endpoints,
@@ -31,6 +32,7 @@ from kueuelib.embedded.builtins.naming import subdomain
 from kueuelib.embedded.builtins.pod_defaults import default_pod_template
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
 from kueuelib.embedded.builtins.workloads import validate_template, validate_workload
+from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
 
 Check = Callable[[Obj], list[FieldError]]
@@ -109,6 +111,8 @@ class StoredRules(KindRules):
             text = f"{', '.join(names[:-1])} and {names[-1]} are forbidden"
             text = f"updates to {obj['kind'].lower()} spec for fields other than {text}"
             errors.append(forbidden("spec", text))
+        if self._finalizer:
+            errors += _changed_volume(obj, old)
         for path in self._fixed:
             *parts, last = path.split(".")
             now, before = section(obj, *parts).get(last), section(old, *parts).get(last)
@@ -229,26 +233,66 @@ def _default_volume(obj: Obj) -> None:
 
 
 def _check_volume(obj: Obj) -> list[FieldError]:
-    spec = obj["spec"]
+    spec, claim = obj["spec"], obj["kind"] == "PersistentVolumeClaim"
     errors = []
     if not listed(spec, "accessModes"):
-        errors.append(required("spec.accessModes", _ONE_MODE))
+        errors.append(required("spec.accessModes", _ONE_MODE if claim else ""))
     errors += [
-        not_supported(f"spec.accessModes[{i}]", mode, _MODES)
-        for i, mode in enumerate(listed(spec, "accessModes"))
+        not_supported("spec.accessModes", mode, _MODES)
+        for mode in listed(spec, "accessModes")
         if mode not in _MODES
     ]
+    if claim:
+        if "storage" not in section(spec, "resources", "requests"):
+            errors.append(required("spec.resources[storage]"))
+    else:
+        errors += _check_storage(spec)
     if name := spec.get("storageClassName"):
         errors += [invalid_value("spec.storageClassName", name, why) for why in subdomain(name)]
-    if obj["kind"] == "PersistentVolume":
-        host = spec.get("hostPath")
-        if isinstance(host, dict) and not host.get("path"):
-            errors.append(required("spec.hostPath.path"))
-        if "storage" not in section(spec, "capacity"):
-            errors.append(required("spec.capacity"))
-    elif "storage" not in section(spec, "resources", "requests"):
-        errors.append(required("spec.resources[storage]"))
+    mode = spec.get("volumeMode")
+    if mode not in ("Block", "Filesystem"):
+        errors.append(not_supported("spec.volumeMode", mode, ("Block", "Filesystem")))
     return errors
+
+
+def _check_storage(spec: Obj) -> list[FieldError]:
+    capacity, policy = spec.get("capacity"), spec.get("persistentVolumeReclaimPolicy")
+    errors = [] if capacity else [required("spec.capacity")]
+    if not capacity or set(capacity) != {"storage"}:
+        errors.append(not_supported("spec.capacity", capacity, ("storage",)))
+    if policy not in ("Delete", "Recycle", "Retain"):
+        known = ("Delete", "Recycle", "Retain")
+        errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, known))
+    sources = internal("PersistentVolumeSource", spec)
+    host = spec.get("hostPath")
+    if isinstance(host, dict) and not host.get("path"):
+        errors.append(required("spec.hostPath.path"))
+    if not any(value is not None for value in sources.values()):
+        errors.append(required("spec", "must specify a volume type"))
+    return errors
+
+
+def _changed_volume(obj: Obj, old: Obj) -> list[FieldError]:
+    """What stays of a volume, and of a claim for one."""
+    spec, before = obj["spec"], section(old, "spec")
+    if obj["kind"] == "PersistentVolume":
+        change = difference("PersistentVolumeSource", before, spec)
+        text = f"spec.persistentvolumesource is immutable after creation\n{change}"
+        errors = [forbidden("spec.persistentvolumesource", text)] if change else []
+    else:
+        named = {**before, "volumeName": before.get("volumeName") or spec.get("volumeName")}
+        change = difference("PersistentVolumeClaimSpec", named, spec)
+        text = f"{_CLAIM_TEXT}\n{change}"
+        errors = [forbidden("spec", text)] if change else []
+        sizes = [
+            section(each, "resources", "requests").get("storage", 0) for each in (spec, before)
+        ]
+        now, then = map(Quantity.parse, sizes)
+        has = Quantity.parse(section(old, "status", "capacity").get("storage", 0))
+        if now < then and now <= has:
+            text = "field can not be less than status.capacity"
+            errors.append(forbidden("spec.resources.requests.storage", text))
+    return errors + immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
 
 
 def _default_template(obj: Obj) -> None:
@@ -265,6 +309,10 @@ def _nothing(_: Obj) -> None:
 
 _CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_CLAIM_TEXT: Final = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+    "bound claims"
+)
 _ONE_MODE: Final = "at least 1 access mode is required"
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _SET_FREE: Final = (

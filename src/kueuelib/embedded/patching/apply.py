@@ -213,7 +213,7 @@ def apply_steps(
         if any(left.values()):
             raise apply_conflict({entry: lost for entry, lost in left.items() if lost})
     fields = owned(applied)
-    changed = not same_json(before, after)
+    changed = not same_json(before, after) or _has_null(config)
     if live is not None and not changed:
         mine = attrs.evolve(mine, time=last.time if last else "")
     entries[mine.identity] = attrs.evolve(mine, fields=fields)
@@ -223,6 +223,13 @@ def apply_steps(
     if live is not None and not changed and raw == live["metadata"].get("managedFields"):
         return live
     return {**after, "metadata": {**after.get("metadata", {}), "managedFields": raw}}
+
+
+def _has_null(value: Any) -> bool:
+    """Whether something is applied as null, which counts as a change every time."""
+    if isinstance(value, dict):
+        return any(map(_has_null, value.values()))
+    return value is None
 
 
 def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
