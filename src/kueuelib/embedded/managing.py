@@ -75,7 +75,7 @@ class Managers:
             _keep(new, old)
             return
         write = FieldWrite(
-            manager_of(options), format_time(now), subresource, has_status=version.status
+            manager_of(options), format_time(now), subresource, version.status, kind.builtin
         )
         before = {"metadata": {}, **(version.schema.zero() if version.schema else {})}
         steps = track_steps(lambda name: self.node(kind, _short(name)), old, new, write, before)
@@ -113,7 +113,7 @@ class Managers:
             ApiError: lists in it have equal items.
         """
         write = FieldWrite(
-            options.field_manager, format_time(now), subresource, has_status=version.status
+            options.field_manager, format_time(now), subresource, version.status, kind.builtin
         )
         steps = apply_steps(
             lambda name: self.node(kind, _short(name)),

@@ -23,6 +23,8 @@ from kueuelib.errors import FieldError
 STATUS = "status"
 LAST_REVISION = 2**64 - 1
 _ANY_FINALIZER = (CRDS.kind, "Event", "RuntimeClass")
+_WITH_STATUS = ("labels", "annotations", "finalizers", "ownerReferences", "generateName")
+"""Metadata that a write of the status of a built-in kind may change."""
 _UNCHANGING = (
     *("EndpointSlice", "Event", "LimitRange"),
     *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
@@ -76,7 +78,7 @@ def keep_other_half(target: Target, new: Obj, old: Obj) -> None:
         meta = new["metadata"]
         given: tuple[str, ...] = ("managedFields",)
         if target.kind.builtin:
-            given = ("managedFields", "labels", "annotations")
+            given = ("managedFields", *_WITH_STATUS)
         kept = {key: value for key, value in old["metadata"].items() if key not in given}
         kept = copy_json(kept)
         for key in given:

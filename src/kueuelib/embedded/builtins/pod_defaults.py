@@ -51,9 +51,6 @@ def default_pod_spec(spec: Obj) -> None:
                     setdefault(port, "hostPort", port.get("containerPort"))
     for volume in listed(spec, "volumes"):
         _default_volume(volume)
-    for spread in listed(spec, "topologySpreadConstraints"):
-        setdefault(spread, "nodeAffinityPolicy", "Honor")
-        setdefault(spread, "nodeTaintsPolicy", "Ignore")
 
 
 def _request_what_is_limited(container: Obj) -> None:

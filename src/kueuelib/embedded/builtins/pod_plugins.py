@@ -41,13 +41,15 @@ class ServiceAccountPlugin(AdmissionPlugin):
 
 
 class TolerationPlugin(AdmissionPlugin):
-    """Lets new pods stay for five minutes on nodes that are lost."""
+    """Lets pods stay for five minutes on nodes that are lost."""
 
     name = "DefaultTolerationSeconds"
 
     def handles(self, request: AdmissionRequest) -> bool:
-        """New pods."""
-        return _is_new_pod(request)
+        """New and replaced pods."""
+        changed = request.operation in (Operation.CREATE, Operation.UPDATE)
+        pods = request.resource.group_kind == PODS.group_kind
+        return pods and changed and not request.subresource
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:
         """Adds the tolerations."""

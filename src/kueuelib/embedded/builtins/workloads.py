@@ -40,7 +40,7 @@ class Workload:
     Attributes:
         before: numbers that are looked at before the selector.
         after: numbers that are looked at after the template.
-        empty: whose name an empty selector is told with; empty: it is allowed.
+        empty: the kind in the message about an empty selector; empty: it is allowed.
         bad: what is said of a selector that cannot be read; None: nothing.
         strategy: the field with the way to update.
         named: the kind in the text about deadlines.

@@ -79,18 +79,21 @@ class FieldWrite:
         time: RFC 3339.
         subresource: through which; empty: the object itself.
         has_status: whether `status` is a subresource, so that writes of the object do not own it.
+        builtin: whether writes of the status own metadata, too.
     """
 
     manager: str
     time: str
     subresource: str = ""
     has_status: bool = False
+    builtin: bool = False
 
     @property
     def ignored(self) -> tuple[Path, ...]:
         """What the write does not change whatever the request says."""
         if self.subresource == "status":
-            return ((field("spec"),), (field("metadata"),))
+            spec = (field("spec"),)
+            return (spec,) if self.builtin else (spec, (field("metadata"),))
         return ((field("status"),),) if self.has_status else ()
 
 
@@ -237,7 +240,8 @@ def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
     if write.subresource == "status":
         meta = config.get("metadata", {})
         kept = {name: value for name, value in config.items() if name in _STATUS_KEEPS}
-        names = {name: meta[name] for name in ("name", "namespace") if name in meta}
+        named = meta if write.builtin else ("name", "namespace")
+        names = {name: meta[name] for name in named if name in meta}
         return {**kept, "metadata": names}
     found: Obj = remove(node, config, frozenset(write.ignored))
     return found

@@ -195,7 +195,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Message", "string", lambda obj, _: str(obj.get("message") or "").strip()),
         Column("First Seen", "string", cells.event_first, priority=1),
         Column("Count", "string", cells.event_count, priority=1),
-        Column("Name", "string", lambda obj, _: obj["metadata"]["name"], priority=1),
+        Column("Name", "string", lambda obj, _: obj["metadata"]["name"], "name", priority=1),
     ),
     "CustomResourceDefinition": _CREATED,
     "MutatingWebhookConfiguration": _WEBHOOKS,

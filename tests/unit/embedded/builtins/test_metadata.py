@@ -10,13 +10,14 @@ from kueuelib.embedded.builtins.metadata import (
     validate_metadata,
     validate_metadata_update,
 )
+from kueuelib.embedded.builtins.naming import name_rule
 
 GOOD = {"name": "n", "namespace": "default"}
 
 
 def errors_of(meta, *, group="", kind="Pod", namespaced=True, builtin=True) -> list[str]:
     obj = {"kind": kind, "metadata": meta}
-    found = validate_metadata(obj, group, namespaced=namespaced)
+    found = validate_metadata(obj, name_rule(group, obj.get("kind", "")), namespaced=namespaced)
     found += validate_finalizers(meta) if builtin else []
     return [str(error) for error in found]
 

@@ -212,7 +212,7 @@ async def test_what_may_change_of_a_gated_pod(writer, name) -> None:
             [{"name": "a"}],
             lambda spec: spec["schedulingGates"].append({"name": "b"}),
             (
-                "spec.schedulingGates: Forbidden: only deletion is allowed, but found new "
+                "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new "
                 "scheduling gate 'b'"
             ),
         ),
