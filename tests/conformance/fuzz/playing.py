@@ -19,6 +19,8 @@ from .making import JSON, SAMPLES, Episode, Request
 HERE = Path(__file__).parent
 DEFINITION = yaml.safe_load((HERE / "widgets.yaml").read_text(encoding="utf-8"))
 RECORDING = HERE / "answers.jsonl.xz"
+HELD_OUT_RECORDING = HERE / "held_out.jsonl.xz"
+"""Answers that nobody looks at when the server is corrected: only how many agree."""
 NAMESPACES = "/api/v1/namespaces"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SETTLED = ("limitranges", "namespaces", "priorityclasses", "runtimeclasses", "resourcequotas")

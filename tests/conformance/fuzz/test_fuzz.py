@@ -16,32 +16,47 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.conformance.fuzz.__main__ import compare, opened
 from tests.conformance.fuzz.making import SAMPLES, episodes
 from tests.conformance.fuzz.normal import differences, normal, read, without_managers
-from tests.conformance.fuzz.playing import Tally, define, played, recorded
+from tests.conformance.fuzz.playing import (
+    HELD_OUT_RECORDING,
+    RECORDING,
+    Tally,
+    define,
+    played,
+    recorded,
+)
 
 from kueuelib.embedded.server import ApiServer
 
-SHARES = {"status": 95.5, "bare": 81.0, "whole": 79.0}
+Shares = dict[str, float]
+MENDED: Shares = {"status": 98.5, "bare": 95.8, "whole": 95.4}
 """At least so many of a hundred answers agree: in status, but for managers of fields, in all."""
+HELD_OUT: Shares = {"status": 98.5, "bare": 91.9, "whole": 91.7}
+"""The same for requests that were not looked at when the server was corrected."""
+FRESH: Shares = {"status": 96.0, "bare": 88.0, "whole": 87.0}
+"""The same for a few new requests, of which one kind or another may have more than its part."""
 FRESH_SEED = 1_000
 FRESH_EPISODES = 12
 
 
-def assert_agrees(tally: Tally) -> None:
-    found = {name: 100 * getattr(tally, name) / tally.count for name in SHARES}
-    assert all(found[name] >= least for name, least in SHARES.items()), f"{found}\n{tally}"
+def assert_agrees(tally: Tally, shares: Shares) -> None:
+    found = {name: 100 * getattr(tally, name) / tally.count for name in shares}
+    assert all(found[name] >= least for name, least in shares.items()), f"{found}\n{tally}"
 
 
-async def test_recorded_answers_of_kube_apiserver_are_given_here_too():
+@pytest.mark.parametrize(
+    ("recording", "shares"), [(RECORDING, MENDED), (HELD_OUT_RECORDING, HELD_OUT)]
+)
+async def test_recorded_answers_of_kube_apiserver_are_given_here_too(recording, shares):
     tally = Tally()
     async with ApiServer() as server, opened(server) as client:
         await define(client)
-        for episode, pairs in recorded():
+        for episode, pairs in recorded(recording):
             asked = [request for request, _ in pairs]
             here = [answer async for _, answer in played(client, episode, asked)]
             for (request, there), answer in zip(pairs, here, strict=True):
                 tally.add(request, answer, there)
     assert tally.count >= 900
-    assert_agrees(tally)
+    assert_agrees(tally, shares)
 
 
 def test_kube_apiserver_itself_gives_such_answers(request):
@@ -51,7 +66,7 @@ def test_kube_apiserver_itself_gives_such_answers(request):
         pytest.skip("$KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
     real = request.getfixturevalue("real_server")
     real.clean()
-    assert_agrees(asyncio.run(compare(real, FRESH_SEED, FRESH_EPISODES, None)))
+    assert_agrees(asyncio.run(compare(real, FRESH_SEED, FRESH_EPISODES, None)), FRESH)
 
 
 def test_a_seed_gives_the_same_requests_about_every_kind():

@@ -238,7 +238,7 @@ async def test_what_may_change_of_a_gated_pod(writer, name) -> None:
         ),
         (
             [],
-            lambda spec: spec["tolerations"].pop(),
+            lambda spec: spec["tolerations"][0].update(operator="Equal", value="x"),
             "existing toleration can not be modified except its tolerationSeconds",
         ),
         (
