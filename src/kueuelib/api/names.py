@@ -71,7 +71,8 @@ TERMINATION_TARGET: Final = "TerminationTarget"
 # ---- conditions of everything else
 ACTIVE: Final = "Active"
 
-# ---- reasons of workload conditions
+# ---- reasons of workload conditions: the step that writes one is in workload/next_step or
+# transitions, its short form in workload/short_reasons
 REASON_PENDING: Final = "Pending"
 REASON_WAITING: Final = "Waiting"
 REASON_INADMISSIBLE: Final = "Inadmissible"

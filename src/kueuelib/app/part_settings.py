@@ -28,9 +28,11 @@ def job_settings(configuration: Configuration) -> JobSettings:
         external_kinds=configuration.integrations.external_kinds,
         labels_to_copy=configuration.integrations.label_keys_to_copy,
         pods=PodSettings(
-            excluded if options.namespace_selector is None else options.namespace_selector,
-            options.pod_selector,
-            options.pod_group_shape_policy,
+            namespace_selector=(
+                excluded if options.namespace_selector is None else options.namespace_selector
+            ),
+            pod_selector=options.pod_selector,
+            shape_policy=options.pod_group_shape_policy,
         ),
         delete_deactivated_after=retention.after_deactivated_by_kueue,
         wait_for_pods_ready=waiting is not None,

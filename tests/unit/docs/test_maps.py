@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src/kueuelib"
-PACKAGES = ("embedded", "jobs", "scheduler", "workload")
+PACKAGES = ("controllers", "embedded", "jobs", "machinery", "runtime", "scheduler", "workload")
 
 _NAME = re.compile(r"`([a-z_]+)(/?)`")
 _ROW = re.compile(r"^\| (`.*?) \| (.*) \|$", re.MULTILINE)
@@ -20,7 +20,7 @@ def _rows(package: str) -> Iterator[tuple[list[tuple[str, str]], list[tuple[str,
     """The rooms of each row, and what its text names in them; a folder has a slash."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     section = re.search(
-        rf"^### The rooms of `{package}`$(.*?)^###? ", text, re.MULTILINE | re.DOTALL
+        rf"^####? The rooms of `{package}`$(.*?)^##+ ", text, re.MULTILINE | re.DOTALL
     )
     assert section is not None, package
     for rooms, about in _ROW.findall(section[1]):
