@@ -32,7 +32,7 @@ class Replica:
     async def shows(self) -> None:
         """Print the metric, as Prometheus reads it."""
         page = await asyncio.to_thread(urlopen, f"http://127.0.0.1:{self.port}/metrics")
-        print(*(line for line in page.read().decode().splitlines() if line.startswith("leader")))
+        print(*(line for line in page.read().decode().splitlines() if "_master_status{" in line))
 
 
 async def main() -> None:

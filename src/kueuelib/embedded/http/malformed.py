@@ -75,6 +75,15 @@ class Site(web.SockSite):
         assert server is not None
         assert context is not None
         loop = asyncio.get_running_loop()
+        if not isinstance(loop, asyncio.SelectorEventLoop):  # other loops have a TLS of their own
+            self._server = await loop.create_server(
+                server,
+                sock=self._sock,
+                ssl=context,
+                backlog=self._backlog,
+                ssl_handshake_timeout=SILENT_SECONDS,
+            )
+            return
 
         def connection() -> _Tls:
             return _Tls(

@@ -46,7 +46,9 @@ def internal(struct: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
     if struct == "PodSpec":
         host = {name: given.pop(name) for name in _HOST if name in given}
         if given.get("securityContext") is not None or host:
-            given["securityContext"] = {**(given.get("securityContext") or {}), **host}
+            security = given.get("securityContext") or {}
+            if isinstance(security, Mapping):
+                given["securityContext"] = {**security, **host}
     lowered = {name.lower(): each for name, each in given.items()}
     found: dict[str, Any] = {}
     for name, type_ in _structs()[struct]:
@@ -58,18 +60,20 @@ def internal(struct: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _value(type_: str, value: Any) -> Any:
+    """A value as that type; one of another JSON type, which validation refuses, as it is."""
     if type_[0] in "*+%":
-        if value is None:
-            return None
-        if type_[0] == "+":
+        if type_[0] == "+" and isinstance(value, list):
             return [_value(type_[1:], each) for each in value]
-        if type_[0] == "%":
+        if type_[0] == "%" and isinstance(value, Mapping):
             return {name: _value(type_[1:], value[name]) for name in sorted(value)}
-        return _value(type_[1:], value)
-    if type_ == "r":
-        return {name: value[name] for name in ("matchLabels", "matchExpressions") if name in value}
+        return _value(type_[1:], value) if type_[0] == "*" and value is not None else value
     if type_ in _ZEROS:
         return _ZEROS[type_] if value is None else value
+    if value is not None and not isinstance(value, Mapping):
+        return value
+    if type_ == "r":
+        names = ("matchLabels", "matchExpressions")
+        return {name: value[name] for name in names if name in (value or {})}
     return internal(type_, value)
 
 
