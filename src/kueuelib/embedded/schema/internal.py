@@ -73,7 +73,8 @@ def _value(type_: str, value: Any) -> Any:
         return value
     if type_ == "r":
         names = ("matchLabels", "matchExpressions")
-        return {name: value[name] for name in names if name in (value or {})}
+        selector = value or {}
+        return {name: selector[name] for name in names if name in selector}
     return internal(type_, value)
 
 
