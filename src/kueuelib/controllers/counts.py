@@ -5,10 +5,12 @@ ClusterQueues and LocalQueues have the same metrics under different prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+
+from kueuelib.controllers.queue_metrics import OwnedSeries
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -52,15 +54,19 @@ _TIMES: Final = (
 class Tally:
     """The series of one queue and one priority class, by the names above."""
 
-    _series: Mapping[str, Any]
+    _series: OwnedSeries
+    _metrics: Mapping[str, Any]
+    _owner: Hashable
+    _labels: tuple[str, ...]
 
     def count(self, name: str) -> None:
         """One more."""
-        self._series[name].inc()
+        self._series.one(self._owner, self._metrics[name], self._labels).inc()
 
     def observe(self, name: str, seconds: float) -> None:
         """A time; clocks that disagree make none shorter than zero."""
-        self._series[name].observe(max(seconds, 0.0))
+        series = self._series.one(self._owner, self._metrics[name], self._labels)
+        series.observe(max(seconds, 0.0))
 
 
 class Counts:
@@ -70,17 +76,21 @@ class Counts:
         telemetry: where to.
         prefix: in front of the names above.
         queue: the labels of a queue.
+        series: those of all queues of that kind.
     """
 
-    def __init__(self, telemetry: Telemetry, prefix: str, queue: Sequence[str]) -> None:
+    def __init__(
+        self, telemetry: Telemetry, prefix: str, queue: Sequence[str], series: OwnedSeries
+    ) -> None:
         labels = (*queue, PRIORITY_CLASS)
-        self.metrics: dict[str, Any] = {
+        self._series = series
+        self._metrics: dict[str, Any] = {
             name: telemetry.counter(f"{prefix}{name}", text, labels) for name, text in _COUNTERS
         } | {
             name: telemetry.histogram(f"{prefix}{name}", text, labels, buckets)
             for name, text, buckets in _TIMES
         }
 
-    def tally(self, *labels: str) -> Tally:
-        """The series of a queue and a priority class."""
-        return Tally({name: metric.labels(*labels) for name, metric in self.metrics.items()})
+    def tally(self, owner: Hashable, *labels: str) -> Tally:
+        """The series of a queue and a priority class, which go with the queue."""
+        return Tally(self._series, self._metrics, owner, labels)

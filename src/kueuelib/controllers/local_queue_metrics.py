@@ -84,7 +84,6 @@ class LocalQueueMetrics:
         self._inadmissible = inadmissible
         self._series = OwnedSeries()
         self._shown: dict[ObjectKey, _Shown] = {}
-        self._counted: dict[ObjectKey, dict[str, Tally]] = {}
         self._by_usage = False
         prefix = "kueue_local_queue"
         by_flavor = (*_QUEUE, "flavor", "resource")
@@ -111,7 +110,7 @@ class LocalQueueMetrics:
         self._resource_usage = telemetry.gauge(
             f"{prefix}_resource_usage", "Quota that admitted workloads use.", by_flavor
         )
-        self._counts = Counts(telemetry, f"{prefix}_", _QUEUE)
+        self._counts = Counts(telemetry, f"{prefix}_", _QUEUE, self._series)
         self._evicted = telemetry.counter(
             f"{prefix}_evicted_workloads_total",
             "Workloads that lost quota.",
@@ -136,18 +135,18 @@ class LocalQueueMetrics:
             self._begin(key)
         if numbers is None:
             return
-        names, owner = (key.name, key.namespace), str(key)
+        names = (key.name, key.namespace)
         if self._by_usage or numbers.past is not None:
             self._by_usage = True
             past = numbers.past
             usage: Values = {} if past is None else {(*names, cluster_queue): past.usage}
-            self._series.replace(owner, self._usage, usage)
+            self._series.replace(key, self._usage, usage)
         if self._with_resources:
             for gauge, rows in (
                 (self._reservation, numbers.reservation),
                 (self._resource_usage, numbers.usage),
             ):
-                self._series.replace(owner, gauge, _amounts(names, rows))
+                self._series.replace(key, gauge, _amounts(names, rows))
 
     def _begin(self, key: ObjectKey) -> None:
         """Gauges that are read at a scrape, from what was shown last."""
@@ -160,8 +159,7 @@ class LocalQueueMetrics:
         ]
         for gauge, rest, read in gauges:
             labels = (key.name, key.namespace, *rest)
-            self._series.own(str(key), gauge, labels)
-            gauge.labels(*labels).set_function(read)
+            self._series.one(key, gauge, labels).set_function(read)
 
     def _pending_in(self, key: ObjectKey) -> int:
         return self._shown[key].pending
@@ -177,8 +175,7 @@ class LocalQueueMetrics:
         key = where.local_queue
         if self.reports(key):
             labels = (key.name, key.namespace, reason, cause, where.priority_class)
-            self._series.own(str(key), self._evicted, labels)
-            self._evicted.labels(*labels).inc()
+            self._series.one(key, self._evicted, labels).inc()
 
     def reports(self, key: ObjectKey) -> bool:
         """Whether a queue exists and is reported."""
@@ -188,22 +185,14 @@ class LocalQueueMetrics:
     def forget(self, key: ObjectKey) -> None:
         """Drops all series of a queue."""
         self._shown.pop(key, None)
-        self._counted.pop(key, None)
-        self._series.forget(str(key))
+        self._series.forget(key)
 
     def tally(self, where: Counted) -> Tally | None:
         """The series of a LocalQueue and a priority class; None when it is not reported."""
         key = where.local_queue
-        known = self._counted.get(key)
-        found = None if known is None else known.get(where.priority_class)
-        if found is not None or not self.reports(key):
-            return found
-        labels = (key.name, key.namespace, where.priority_class)
-        for metric in self._counts.metrics.values():
-            self._series.own(str(key), metric, labels)
-        found = self._counts.tally(*labels)
-        self._counted.setdefault(key, {})[where.priority_class] = found
-        return found
+        if not self.reports(key):
+            return None
+        return self._counts.tally(key, key.name, key.namespace, where.priority_class)
 
 
 def _amounts(names: tuple[str, str], rows: tuple[LocalFlavorUsage, ...]) -> Values:

@@ -25,6 +25,7 @@ from kueuelib.controllers.counts import (
     exponential,
 )
 from kueuelib.controllers.local_queue_metrics import EVICTION, Counted, LocalQueueMetrics
+from kueuelib.controllers.queue_metrics import OwnedSeries
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -39,6 +40,7 @@ class SchedulerMetrics:
         telemetry: where to.
         cohorts: the cohorts above a ClusterQueue.
         local_queues: where the same is counted by LocalQueue; None: nowhere.
+        series: those of all ClusterQueues, whoever reports them.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class SchedulerMetrics:
         telemetry: Telemetry,
         cohorts: Callable[[str], tuple[str, ...]] = lambda _: (),
         local_queues: LocalQueueMetrics | None = None,
+        series: OwnedSeries | None = None,
     ) -> None:
         queue = ("cluster_queue",)
+        self._series = OwnedSeries() if series is None else series
         self._local_queues = local_queues
         self._cohorts = cohorts
         attempts = telemetry.counter(
@@ -60,8 +64,7 @@ class SchedulerMetrics:
         )
         self._attempts = {result: attempts.labels(result) for result in RESULTS}
         self._seconds = {result: seconds.labels(result) for result in RESULTS}
-        self._counts = Counts(telemetry, "kueue_", queue)
-        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._counts = Counts(telemetry, "kueue_", queue, self._series)
         self._admitted_below = telemetry.counter(
             "kueue_cohort_subtree_admitted_workloads_total",
             "Workloads that were admitted in all ClusterQueues below the cohort.",
@@ -148,28 +151,28 @@ class SchedulerMetrics:
     def evicted(self, where: Counted, reason: str, cause: str = "") -> None:
         """A workload was evicted, for a reason that may have another cause."""
         labels = (where.cluster_queue, reason, cause, where.priority_class)
-        self._evicted.labels(*labels).inc()
+        self._series.one(where.cluster_queue, self._evicted, labels).inc()
         if self._local_queues is not None:
             self._local_queues.evicted(where, reason, cause)
 
     def released(self, where: Counted, reason: str, seconds: float) -> None:
         """An evicted workload gave its quota back, `seconds` after the eviction."""
-        self._eviction_seconds.labels(where.cluster_queue, reason).observe(max(seconds, 0.0))
+        owner = where.cluster_queue
+        series = self._series.one(owner, self._eviction_seconds, (owner, reason))
+        series.observe(max(seconds, 0.0))
 
     def _of(self, where: Counted) -> Iterator[Tally]:
         """The series of its ClusterQueue, and of its LocalQueue if that is reported."""
-        key = (where.cluster_queue, where.priority_class)
-        found = self._tallies.get(key)
-        if found is None:
-            found = self._tallies[key] = self._counts.tally(*key)
-        yield found
+        owner = where.cluster_queue
+        yield self._counts.tally(owner, owner, where.priority_class)
         own = None if self._local_queues is None else self._local_queues.tally(where)
         if own is not None:
             yield own
 
     def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
         """A workload was preempted by one of another ClusterQueue, or of its own."""
-        self._preempted.labels(preempting_cluster_queue, reason).inc()
+        owner = preempting_cluster_queue
+        self._series.one(owner, self._preempted, (owner, reason)).inc()
 
     def policy_failed(self, policy: str) -> None:
         """The preemption policy raised, or gave an answer that is not one."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -18,59 +18,62 @@ Values = Mapping[tuple[str, ...], float]
 """The values of one gauge by labels."""
 
 
-class _Removable(Protocol):
+class _Metric(Protocol):
+    def labels(self, *values: str) -> Any: ...
+
     def remove(self, *values: str) -> None: ...
-
-
-class _Series(_Removable, Protocol):
-    def labels(self, *values: str) -> _Series: ...
-
-    def set(self, value: float) -> None: ...
 
 
 class OwnedSeries:
     """Series of metrics by the object that they describe; they go with it."""
 
     def __init__(self) -> None:
-        self._series: dict[str, set[tuple[_Removable, tuple[str, ...]]]] = {}
+        self._series: dict[Hashable, dict[tuple[_Metric, tuple[str, ...]], Any]] = {}
 
-    def own(self, owner: str, metric: _Removable, labels: tuple[str, ...]) -> None:
-        """One series belongs to an object from now on."""
-        self._series.setdefault(owner, set()).add((metric, labels))
+    def one(self, owner: Hashable, metric: _Metric, labels: tuple[str, ...]) -> Any:
+        """One series, which belongs to an object from now on."""
+        own = self._series.setdefault(owner, {})
+        found = own.get((metric, labels))
+        if found is None:
+            found = own[metric, labels] = metric.labels(*labels)
+        return found
 
-    def set(self, owner: str, gauge: _Series, labels: tuple[str, ...], value: float) -> None:
+    def set(self, owner: Hashable, gauge: _Metric, labels: tuple[str, ...], value: float) -> None:
         """Sets one series of an object."""
-        gauge.labels(*labels).set(value)
-        self.own(owner, gauge, labels)
+        self.one(owner, gauge, labels).set(value)
 
-    def replace(self, owner: str, gauge: _Series, values: Values) -> None:
+    def replace(self, owner: Hashable, gauge: _Metric, values: Values) -> None:
         """Sets the series of one gauge by their labels, and drops those of others.
 
         The gauge must not be used for another object with the same labels.
         """
         for series, labels in tuple(self._series.get(owner, ())):
             if series is gauge and labels not in values:
-                self._drop(owner, series, labels)
+                del self._series[owner][series, labels]
+                series.remove(*labels)
         for labels, value in values.items():
             self.set(owner, gauge, labels, value)
 
-    def forget(self, owner: str) -> None:
+    def forget(self, owner: Hashable) -> None:
         """Drops all series of an object."""
-        for series, labels in tuple(self._series.get(owner, ())):
-            self._drop(owner, series, labels)
-        self._series.pop(owner, None)
-
-    def _drop(self, owner: str, series: _Removable, labels: tuple[str, ...]) -> None:
-        series.remove(*labels)
-        self._series[owner].discard((series, labels))
+        for series, labels in self._series.pop(owner, {}):
+            series.remove(*labels)
 
 
 class QueueMetrics:
-    """Gauges of ClusterQueues; a queue's series go with the queue."""
+    """Gauges of ClusterQueues; a queue's series go with the queue.
 
-    def __init__(self, telemetry: Telemetry, *, resources: bool = False) -> None:
+    Args:
+        telemetry: where to.
+        series: those of all ClusterQueues, whoever reports them.
+        resources: whether quota is reported by flavor and resource.
+    """
+
+    def __init__(
+        self, telemetry: Telemetry, series: OwnedSeries | None = None, *, resources: bool = False
+    ) -> None:
         queue = ("cluster_queue",)
-        self._series = OwnedSeries()
+        self._series = OwnedSeries() if series is None else series
         self._pending = telemetry.gauge(
             "kueue_pending_workloads", "Workloads that wait.", (*queue, "status")
         )
@@ -93,7 +96,7 @@ class QueueMetrics:
             "The share of borrowed quota; NaN for a queue that borrows with weight 0.",
             (*queue, "cohort"),
         )
-        self._resources: dict[str, _Series] = {}
+        self._resources: dict[str, _Metric] = {}
         if resources:
             labels = ("cohort", "cluster_queue", "flavor", "resource")
             for name, text in (

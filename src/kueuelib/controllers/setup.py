@@ -23,7 +23,7 @@ from kueuelib.controllers.local_queue import LocalQueueReconciler
 from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.order_writer import OrderWriter
-from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.controllers.queue_metrics import CohortMetrics, OwnedSeries, QueueMetrics
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
@@ -150,7 +150,8 @@ def setup(
         resources=settings.resource_metrics,
         inadmissible=engine.inadmissible_in,
     )
-    metrics = SchedulerMetrics(telemetry, engine.cohorts, local_queue_metrics)
+    series = OwnedSeries()
+    metrics = SchedulerMetrics(telemetry, engine.cohorts, local_queue_metrics, series)
     feed = Feed(engine, recorder, clock=clock)
     cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
     telemetry.more_labels = SeriesLabels(
@@ -213,7 +214,7 @@ def setup(
         now=clock.now,
     )
     informers.workloads.add_handler(follower.seen)
-    queue_metrics = QueueMetrics(telemetry, resources=settings.resource_metrics)
+    queue_metrics = QueueMetrics(telemetry, series, resources=settings.resource_metrics)
     cluster_queue = controller(
         kinds.CLUSTER_QUEUES,
         ClusterQueueReconciler(

@@ -167,6 +167,8 @@ class QueueCore(Generic[K]):
                 continue
             record = self._records.pop(key)
             self._count(record.priority, -1)
+            if not self._depth:
+                self._oldest.clear()
             self._processing[key] = now
             return Item(key, record.priority, max(0.0, now - record.since))
         return None
