@@ -17,7 +17,7 @@ class Training(rt.KubeObject):
     """A job with a controller that does not know about queues."""
 
     spec: Mapping[str, Any]
-    status: Mapping[str, Any] = rt.field(factory=dict)
+    status: Mapping[str, Any] = rt.field(factory=dict[str, Any])
 
 
 TRAININGS = declare(
