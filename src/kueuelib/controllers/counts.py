@@ -5,12 +5,10 @@ ClusterQueues and LocalQueues have the same metrics under different prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-
-from kueuelib.controllers.queue_metrics import OwnedSeries
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -54,36 +52,28 @@ _TIMES: Final = (
 class Tally:
     """The series of one queue and one priority class, by the names above."""
 
-    _series: OwnedSeries
-    _metrics: Mapping[str, Any]
-    _owner: Hashable
-    _labels: tuple[str, ...]
+    _series: Mapping[str, Any]
 
     def count(self, name: str) -> None:
         """One more."""
-        self._series.one(self._owner, self._metrics[name], self._labels).inc()
+        self._series[name].inc()
 
     def observe(self, name: str, seconds: float) -> None:
         """A time; clocks that disagree make none shorter than zero."""
-        series = self._series.one(self._owner, self._metrics[name], self._labels)
-        series.observe(max(seconds, 0.0))
+        self._series[name].observe(max(seconds, 0.0))
 
 
 class Counts:
-    """Counters and times by queue and priority class.
+    """Counters and times by queue and priority class, owned together like one metric.
 
     Args:
         telemetry: where to.
         prefix: in front of the names above.
         queue: the labels of a queue.
-        series: those of all queues of that kind.
     """
 
-    def __init__(
-        self, telemetry: Telemetry, prefix: str, queue: Sequence[str], series: OwnedSeries
-    ) -> None:
+    def __init__(self, telemetry: Telemetry, prefix: str, queue: Sequence[str]) -> None:
         labels = (*queue, PRIORITY_CLASS)
-        self._series = series
         self._metrics: dict[str, Any] = {
             name: telemetry.counter(f"{prefix}{name}", text, labels) for name, text in _COUNTERS
         } | {
@@ -91,6 +81,11 @@ class Counts:
             for name, text, buckets in _TIMES
         }
 
-    def tally(self, owner: Hashable, *labels: str) -> Tally:
-        """The series of a queue and a priority class, which go with the queue."""
-        return Tally(self._series, self._metrics, owner, labels)
+    def labels(self, *values: str) -> Tally:
+        """The series of a queue and a priority class."""
+        return Tally({name: metric.labels(*values) for name, metric in self._metrics.items()})
+
+    def remove(self, *values: str) -> None:
+        """Drops the series of a queue and a priority class."""
+        for metric in self._metrics.values():
+            metric.remove(*values)

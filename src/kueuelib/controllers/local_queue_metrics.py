@@ -110,7 +110,7 @@ class LocalQueueMetrics:
         self._resource_usage = telemetry.gauge(
             f"{prefix}_resource_usage", "Quota that admitted workloads use.", by_flavor
         )
-        self._counts = Counts(telemetry, f"{prefix}_", _QUEUE, self._series)
+        self._counts = Counts(telemetry, f"{prefix}_", _QUEUE)
         self._evicted = telemetry.counter(
             f"{prefix}_evicted_workloads_total",
             "Workloads that lost quota.",
@@ -192,7 +192,9 @@ class LocalQueueMetrics:
         key = where.local_queue
         if not self.reports(key):
             return None
-        return self._counts.tally(key, key.name, key.namespace, where.priority_class)
+        labels = (key.name, key.namespace, where.priority_class)
+        found: Tally = self._series.one(key, self._counts, labels)
+        return found
 
 
 def _amounts(names: tuple[str, str], rows: tuple[LocalFlavorUsage, ...]) -> Values:

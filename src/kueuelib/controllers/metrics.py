@@ -40,7 +40,7 @@ class SchedulerMetrics:
         telemetry: where to.
         cohorts: the cohorts above a ClusterQueue.
         local_queues: where the same is counted by LocalQueue; None: nowhere.
-        series: those of all ClusterQueues, whoever reports them.
+        series: those of all ClusterQueues, shared by all that report them.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SchedulerMetrics:
         )
         self._attempts = {result: attempts.labels(result) for result in RESULTS}
         self._seconds = {result: seconds.labels(result) for result in RESULTS}
-        self._counts = Counts(telemetry, "kueue_", queue, self._series)
+        self._counts = Counts(telemetry, "kueue_", queue)
         self._admitted_below = telemetry.counter(
             "kueue_cohort_subtree_admitted_workloads_total",
             "Workloads that were admitted in all ClusterQueues below the cohort.",
@@ -164,7 +164,7 @@ class SchedulerMetrics:
     def _of(self, where: Counted) -> Iterator[Tally]:
         """The series of its ClusterQueue, and of its LocalQueue if that is reported."""
         owner = where.cluster_queue
-        yield self._counts.tally(owner, owner, where.priority_class)
+        yield self._series.one(owner, self._counts, (owner, where.priority_class))
         own = None if self._local_queues is None else self._local_queues.tally(where)
         if own is not None:
             yield own

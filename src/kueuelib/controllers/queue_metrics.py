@@ -65,7 +65,7 @@ class QueueMetrics:
 
     Args:
         telemetry: where to.
-        series: those of all ClusterQueues, whoever reports them.
+        series: those of all ClusterQueues, shared by all that report them.
         resources: whether quota is reported by flavor and resource.
     """
 
