@@ -158,8 +158,7 @@ class QueueCore(Generic[K]):
         """Hand out the next key, or None when none is ready."""
         if self._mode is _Mode.OPEN:
             self._advance(now)
-        overdue = bool(self._oldest) and now - self._oldest[0][0] >= self._patience
-        by_age = overdue and not self._overdue_before and self._is_overdue(now)
+        by_age = not self._overdue_before and self._is_overdue(now)
         self._overdue_before = by_age
         while self._ready:
             _, counter, key = heappop(self._oldest) if by_age else heappop(self._ready)

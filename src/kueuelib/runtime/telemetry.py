@@ -294,22 +294,17 @@ def _few(depth: Mapping[int, int]) -> dict[str, int]:
     return found
 
 
+@attrs.frozen(eq=False)
 class _Sampled:
     """One gauge that is read at the moment of the scrape."""
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labels: Sequence[str],
-        read: Callable[[], Mapping[tuple[str, ...], float]],
-    ) -> None:
-        self._about = (name, documentation)
-        self._labels = tuple(labels)
-        self._read = read
+    _name: str
+    _documentation: str
+    _labels: Sequence[str]
+    _read: Callable[[], Mapping[tuple[str, ...], float]]
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(*self._about, labels=self._labels)
+        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
         for labels, value in self._read().items():
             family.add_metric(labels, value)
         yield family

@@ -20,13 +20,12 @@ from kueuelib.embedded.builtins.fields import (
     setdefault,
     subobject,
 )
-from kueuelib.embedded.builtins.pod_placement import TAINT_EFFECTS
+from kueuelib.embedded.builtins.pod_placement import NOT_READY, TAINT_EFFECTS
 from kueuelib.embedded.builtins.resources import make_canonical
 from kueuelib.errors import FieldError
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 NAMESPACE_FINALIZER = "kubernetes"
-NOT_READY = "node.kubernetes.io/not-ready"
 
 
 class NamespaceRules(KindRules):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import drop_nulls, listed, setdefault, subobject
+from kueuelib.embedded.builtins.pod_placement import NOT_READY, UNREACHABLE
 from kueuelib.embedded.builtins.resources import make_canonical
 
 _FILE_MODE = 0o644
@@ -134,11 +135,10 @@ def _default_volume(volume: Obj) -> None:
 
 def tolerate_unready_nodes(spec: Obj, seconds: int = 300) -> None:
     """The tolerations every pod gets at creation, unless it has its own for these taints."""
-    names = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
     present = listed(spec, "tolerations")
     added = [
         {"key": name, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
-        for name in names
+        for name in (NOT_READY, UNREACHABLE)
         if not _mentions(present, name)
     ]
     if added:

@@ -217,8 +217,7 @@ def _deployment_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
     if strategy.get("type") != "RollingUpdate":
         given = {"Type": strategy.get("type"), "RollingUpdate": _rolling(rolling)}
         return [not_supported("spec.strategy", given, ("Recreate", "RollingUpdate"))]
-    most, surge = section(strategy, "rollingUpdate").get("maxUnavailable"), None
-    surge = section(strategy, "rollingUpdate").get("maxSurge")
+    most, surge = ((rolling or {}).get(name) for name in ("maxUnavailable", "maxSurge"))
     errors = _int_or_percent(most, f"{path}.maxUnavailable")
     errors += _int_or_percent(surge, f"{path}.maxSurge")
     if not _amount(most) and not _amount(surge):

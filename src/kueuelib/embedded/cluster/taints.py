@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
-from kueuelib.embedded.builtins.core_rules import NOT_READY
 from kueuelib.embedded.builtins.fields import listed, section
+from kueuelib.embedded.builtins.pod_placement import NOT_READY, UNREACHABLE
 
 _PREFIX: Final = "node.kubernetes.io"
 UNSCHEDULABLE: Final = f"{_PREFIX}/unschedulable"
-UNREACHABLE: Final = f"{_PREFIX}/unreachable"
 _BY_CONDITION: Final[Mapping[str, str]] = {
     "MemoryPressure": f"{_PREFIX}/memory-pressure",
     "DiskPressure": f"{_PREFIX}/disk-pressure",
