@@ -16,7 +16,7 @@ YAML = "application/yaml"
 @pytest.mark.parametrize("unit", [b"[", b"{a: ", b"- ", b"? "])
 @pytest.mark.parametrize("count", [1_001, 200_000])
 def test_deep_nesting_is_refused_before_anything_recursive(unit: bytes, count: int) -> None:
-    with pytest.raises(BadRequest, match="error parsing YAML"):
+    with pytest.raises(BadRequest, match="^(error parsing YAML|yaml): "):
         yaml_bodies.parse_yaml(unit * count)
     with pytest.raises(BadRequest, match="error parsing YAML"):
         yaml_bodies.parse_yaml_stream(unit * count)
