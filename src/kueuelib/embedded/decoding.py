@@ -6,8 +6,8 @@ fields and all defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -18,7 +18,7 @@ from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.schema.messages import exists, message_name
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.verbs import FieldValidation, WriteOptions
-from kueuelib.errors import BadRequest, FieldError
+from kueuelib.errors import BadRequest
 
 _META_TEXTS = (
     "name",
@@ -45,28 +45,6 @@ _ENTRY_KNOWN: Mapping[str, type] = {
     "fieldsV1": dict,
 }
 _GO_NAMES: Mapping[type, str] = {str: "string", dict: "v1.FieldsV1"}
-
-
-class Schema(Protocol):
-    """What a structural schema does to an object, in place."""
-
-    def prune(self, obj: Obj) -> Sequence[str]:
-        """Removes unknown fields and gives their paths."""
-
-    def embedded(self, obj: Obj) -> Iterable[tuple[str, Obj]]:
-        """The objects embedded in it, with their paths."""
-
-    def default(self, obj: Obj) -> None:
-        """Fills in the defaults of the schema."""
-
-    def fill(self, obj: Obj) -> None:
-        """Makes a defaulted object what Go writes: with zeros, without what is empty."""
-
-    def zero(self) -> Obj:
-        """An object to which nothing was written."""
-
-    def validate(self, obj: Obj, old: Obj | None) -> Sequence[FieldError]:
-        """The broken rules; `old` is the state before a change."""
 
 
 def settle(version: Version, obj: Obj) -> None:

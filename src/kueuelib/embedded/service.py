@@ -1,7 +1,7 @@
 """The API server without transport: every verb on every kind.
 
-`ApiService` implements `kueuelib.embedded.verbs.Verbs`. The HTTP face uses `reads`, `writes`,
-`deletes` and `stream` directly, because it wants JSON bytes rather than decoded objects.
+Objects that are returned belong to the caller. Failures are `kueuelib.errors.ApiError`s. The HTTP
+face uses `reads`, `writes`, `deletes` and `stream` directly, because it wants JSON bytes.
 """
 
 from __future__ import annotations
@@ -61,6 +61,9 @@ BINDING = "binding"
 
 class ApiService:
     """One API server's objects and kinds.
+
+    `resource` names the kind *and* the version in which objects are given and returned. For
+    namespaced kinds the namespace of a new object is its own or else the `namespace` given.
 
     Attributes:
         registry: the kinds that are served.

@@ -1,18 +1,16 @@
-"""The verbs of the API without any transport: what the HTTP face and the simulated cluster call.
+"""What the verbs of the API take and give, without any transport.
 
-`Verbs` is the whole of it; `kueuelib.embedded.service.ApiService` is the implementation. Objects
-that are returned belong to the caller. Failures are `kueuelib.errors.ApiError`s.
+The verbs are those of `kueuelib.embedded.service.ApiService`, which the HTTP face and the simulated
+cluster call.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol, Self
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import SYSTEM, Caller
 
 
@@ -165,96 +163,3 @@ class WatchEvent:
 
     type: str
     object: Obj
-
-
-class Watch(Protocol):
-    """A stream of changes; ends by itself at its timeout, or after an ERROR event."""
-
-    def __aiter__(self) -> AsyncIterator[WatchEvent]:
-        """The events, in the order of their resource versions."""
-
-    async def __aenter__(self) -> Self:
-        """Nothing is held before the first event is asked for."""
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Closes the stream."""
-
-    def close(self) -> None:
-        """Ends the stream; a reader that waits is woken."""
-
-
-class Verbs(Protocol):
-    """What can be done with the objects of one API server.
-
-    `resource` names the kind *and* the version in which objects are given and returned. For
-    namespaced kinds the namespace of a new object is its own or else the `namespace` given.
-    """
-
-    async def get(self, resource: Resource, key: ObjectKey) -> Obj:
-        """The object. Raises NotFound."""
-
-    async def list(
-        self, resource: Resource, namespace: str = "", options: ListOptions = ALL
-    ) -> ObjectList:
-        """The objects of one namespace, or of all."""
-
-    async def create(
-        self,
-        resource: Resource,
-        obj: Mapping[str, Any],
-        *,
-        namespace: str = "",
-        options: WriteOptions | None = None,
-    ) -> Obj:
-        """Stores a new object. Raises AlreadyExists, Invalid, Forbidden."""
-
-    async def update(
-        self,
-        resource: Resource,
-        obj: Mapping[str, Any],
-        *,
-        subresource: str = "",
-        options: WriteOptions | None = None,
-    ) -> Obj:
-        """Replaces an object or its status; a `resourceVersion` in it must be the stored one."""
-
-    async def update_status(
-        self, resource: Resource, obj: Mapping[str, Any], *, options: WriteOptions | None = None
-    ) -> Obj:
-        """`update` of the subresource `status`."""
-
-    async def patch(
-        self,
-        resource: Resource,
-        key: ObjectKey,
-        body: Any,
-        type: PatchType = PatchType.MERGE,
-        *,
-        subresource: str = "",
-        options: WriteOptions | None = None,
-    ) -> Obj:
-        """Changes an object; an apply patch creates it when it is not there."""
-
-    async def bind(
-        self, key: ObjectKey, node: str, *, uid: str = "", options: WriteOptions | None = None
-    ) -> None:
-        """Puts a pod on a node, as a scheduler does. Raises Conflict when it cannot be bound."""
-
-    async def delete(
-        self, resource: Resource, key: ObjectKey, options: DeleteOptions = DELETE
-    ) -> Obj:
-        """Deletes, or begins to: the last state of the object, which may wait for finalizers."""
-
-    async def delete_collection(
-        self,
-        resource: Resource,
-        namespace: str = "",
-        selection: ListOptions = ALL,
-        options: DeleteOptions = DELETE,
-    ) -> Sequence[Obj]:
-        """Deletes every selected object; what `delete` returned for each."""
-
-    def watch(
-        self, resource: Resource, namespace: str = "", options: WatchOptions = FROM_NOW
-    ) -> Watch:
-        """Changes from now on, or from a resource version on."""

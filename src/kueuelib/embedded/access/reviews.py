@@ -23,6 +23,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "subjectaccessreviews": ("authorization.k8s.io", "SubjectAccessReview"),
 }
 """Group and kind by plural."""
+GROUPS = tuple(dict.fromkeys(group for group, _ in KINDS.values()))
 
 EXACTLY_ONE = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 

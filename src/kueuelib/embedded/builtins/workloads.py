@@ -19,7 +19,7 @@ from kueuelib.embedded.builtins.fields import (
     section,
 )
 from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
-from kueuelib.embedded.builtins.naming import label, label_value, qualified_name
+from kueuelib.embedded.builtins.naming import label_value, qualified_name
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
@@ -42,7 +42,6 @@ class Workload:
         after: numbers that are looked at after the template.
         empty: the kind in the message about an empty selector; empty: it is allowed.
         bad: what is said of a selector that cannot be read; None: nothing.
-        strategy: the field with the way to update.
         named: the kind in the text about deadlines.
     """
 
@@ -50,7 +49,6 @@ class Workload:
     after: tuple[str, ...] = ()
     empty: str = ""
     bad: str | None = "invalid label selector"
-    strategy: str = ""
     named: str = "ReplicaSet"
 
 
@@ -59,16 +57,11 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         ("replicas",),
         ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
         "deployment",
-        strategy="strategy",
     ),
     "ReplicaSet": Workload(("replicas", "minReadySeconds"), (), "deployment"),
-    "ReplicationController": Workload(("minReadySeconds", "replicas"), named="ReplicaSet"),
-    "StatefulSet": Workload(
-        ("replicas", "minReadySeconds"), (), "statefulset", "", "updateStrategy", "StatefulSet"
-    ),
-    "DaemonSet": Workload(
-        (), ("minReadySeconds",), "daemonset", None, "updateStrategy", "DaemonSet"
-    ),
+    "ReplicationController": Workload(("minReadySeconds", "replicas")),
+    "StatefulSet": Workload(("replicas", "minReadySeconds"), (), "statefulset", "", "StatefulSet"),
+    "DaemonSet": Workload((), ("minReadySeconds",), "daemonset", None, "DaemonSet"),
 }
 
 
@@ -283,9 +276,3 @@ def _stateful(spec: Mapping[str, Any]) -> list[FieldError]:
             where = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
             errors.append(not_supported(where, value, ("Delete", "Retain")))
     return errors
-
-
-def validate_service_name(spec: Mapping[str, Any]) -> list[FieldError]:
-    """The Service of a new StatefulSet; that of an old one stays anyway."""
-    name = spec.get("serviceName") or ""
-    return [invalid("spec.serviceName", name, text) for text in label(name)] if name else []

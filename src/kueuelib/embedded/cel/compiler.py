@@ -297,7 +297,7 @@ class Compiler:
                 return self._mistake(node, problem)
         if len(fitting) == 1 and _certain(fitting[0], types):
             return Code(result, invoked(fitting[0], runs), cost)
-        return Code(result, dispatched(name, fitting, runs), cost)
+        return Code(result, dispatched(fitting, runs), cost)
 
     def _condition(self, node: Call) -> Code:
         test, yes, no = (self.compile(each) for each in node.args)

@@ -122,9 +122,8 @@ def invoked(overload: Overload, runs: Sequence[Run]) -> Run:
     return run
 
 
-def dispatched(name: str, overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
+def dispatched(overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
     """A call whose overload depends on the values."""
-    del name
 
     def run(env: Env) -> Any:
         args = [each(env) for each in runs]

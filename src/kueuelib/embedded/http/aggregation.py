@@ -93,7 +93,6 @@ class Aggregation:
     def __init__(self, reader: Reader, services: Services, proxy: FrontProxy) -> None:
         self._reader = reader
         self._services = services
-        self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
         self._contexts = Contexts(proxy.load)
 

@@ -7,6 +7,8 @@ import hashlib
 from typing import Any
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.access.reviews import GROUPS
+from kueuelib.embedded.access.reviews import KINDS as REVIEWS
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.registry.kind import Kind, Version
@@ -28,47 +30,23 @@ FIRST_GROUPS = (
     "node.k8s.io",
     "discovery.k8s.io",
 )
-REVIEWS: dict[str, tuple[tuple[str, str, bool], ...]] = {
-    "authentication.k8s.io": (
-        ("selfsubjectreviews", "SelfSubjectReview", False),
-        ("tokenreviews", "TokenReview", False),
-    ),
-    "authorization.k8s.io": (
-        ("localsubjectaccessreviews", "LocalSubjectAccessReview", True),
-        ("selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
-        ("selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
-        ("subjectaccessreviews", "SubjectAccessReview", False),
-    ),
-}
-"""Kinds that are only ever created, and never stored: plural, kind, namespaced."""
-
-EXTRA_SUBRESOURCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
+_ON_OBJECT = ["get", "patch", "update"]
+_EXTRA: dict[str, tuple[tuple[str, str, str, list[str]], ...]] = {
     "pods": (
-        ("attach", "", "", "PodAttachOptions"),
-        ("binding", "", "v1", "Binding"),
-        ("ephemeralcontainers", "", "", "Pod"),
-        ("eviction", "policy", "v1", "Eviction"),
-        ("exec", "", "", "PodExecOptions"),
-        ("log", "", "", "Pod"),
-        ("portforward", "", "", "PodPortForwardOptions"),
-        ("proxy", "", "", "PodProxyOptions"),
-        ("resize", "", "", "Pod"),
+        ("attach", "", "PodAttachOptions", ["create", "get"]),
+        ("binding", "v1", "Binding", ["create"]),
+        ("ephemeralcontainers", "", "Pod", _ON_OBJECT),
+        ("eviction", "policy/v1", "Eviction", ["create"]),
+        ("exec", "", "PodExecOptions", ["create", "get"]),
+        ("log", "", "Pod", ["get"]),
+        ("portforward", "", "PodPortForwardOptions", ["create", "get"]),
+        ("proxy", "", "PodProxyOptions", ["create", "delete", "get", "patch", "update"]),
+        ("resize", "", "Pod", _ON_OBJECT),
     ),
-    "namespaces": (("finalize", "", "", "Namespace"),),
-    "serviceaccounts": (("token", "authentication.k8s.io", "v1", "TokenRequest"),),
+    "namespaces": (("finalize", "", "Namespace", ["update"]),),
+    "serviceaccounts": (("token", "authentication.k8s.io/v1", "TokenRequest", ["create"]),),
 }
-
-
-_VERBS: dict[str, list[str]] = {
-    "attach": ["create", "get"],
-    "ephemeralcontainers": ["get", "patch", "update"],
-    "exec": ["create", "get"],
-    "finalize": ["update"],
-    "log": ["get"],
-    "portforward": ["create", "get"],
-    "proxy": ["create", "delete", "get", "patch", "update"],
-    "resize": ["get", "patch", "update"],
-}
+"""Name, apiVersion where it is another one, kind and verbs of what core kinds have besides."""
 
 
 class Discovery:
@@ -95,14 +73,14 @@ class Discovery:
 
     def groups(self) -> list[str]:
         """Every group but the core one."""
-        known = list(dict.fromkeys([*self._registry.groups(), *REVIEWS]))
+        known = list(dict.fromkeys([*self._registry.groups(), *GROUPS]))
         order = {name: place for place, name in enumerate(FIRST_GROUPS)}
         return sorted(known, key=lambda name: (order.get(name, len(order)), name))
 
     def versions(self, group: str) -> list[str]:
         """The versions of a group, the preferred one first."""
         found = set(self._registry.group_versions(group))
-        if group in REVIEWS:
+        if group in GROUPS:
             found.add("v1")
         return sorted(found, key=version_rank, reverse=True)
 
@@ -157,7 +135,7 @@ class Discovery:
             resources = await self._aggregation.resources(group, version, caller)
         except Unavailable:
             return {"version": version, "freshness": "Stale"}
-        shown = _aggregated_others(group, version, resources)
+        shown = _aggregated(group, version, resources)
         return {"version": version, "resources": shown, "freshness": "Current"}
 
     def resource_list(self, group: str, version: str) -> Obj | None:
@@ -169,16 +147,10 @@ class Discovery:
             resources: list[Obj] = []
             for kind, found in self._registry.kinds_of(group, version):
                 resources += _resources(kind, found)
-            for plural, name, namespaced in REVIEWS.get(group, ()):
-                resources.append(
-                    {
-                        "name": plural,
-                        "singularName": name.lower(),
-                        "namespaced": namespaced,
-                        "kind": name,
-                        "verbs": ["create"],
-                    }
-                )
+            for plural, (of, name) in REVIEWS.items():
+                if of == group:
+                    namespaced = plural.startswith("local")
+                    resources.append(_entry(plural, name.lower(), name, ["create"], namespaced))
             return {
                 "kind": "APIResourceList",
                 **({"apiVersion": "v1"} if group else {}),
@@ -207,21 +179,10 @@ class Discovery:
     def _aggregated_group(self, group: str) -> Obj:
         versions = []
         for version in self.versions(group):
-            resources = [
-                _aggregated_resource(kind, found)
-                for kind, found in self._registry.kinds_of(group, version)
-            ]
-            for plural, name, namespaced in REVIEWS.get(group, ()):
-                resources.append(
-                    {
-                        "resource": plural,
-                        "responseKind": {"group": group, "version": version, "kind": name},
-                        "scope": "Namespaced" if namespaced else "Cluster",
-                        "singularResource": name.lower(),
-                        "verbs": ["create"],
-                    }
-                )
-            versions.append({"version": version, "resources": resources, "freshness": "Current"})
+            found = self.resource_list(group, version)
+            assert found is not None, "it is one of the versions of the group"
+            shown = _aggregated(group, version, found["resources"])
+            versions.append({"version": version, "resources": shown, "freshness": "Current"})
         meta: Obj = {"creationTimestamp": None}
         if group:
             meta["name"] = group
@@ -233,104 +194,60 @@ def _group(name: str, names: list[str]) -> Obj:
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _aggregated_others(group: str, version: str, resources: list[Obj]) -> list[Obj]:
+def _aggregated(group: str, version: str, resources: list[Obj]) -> list[Obj]:
     """The classic form of resources as the aggregated one."""
     found: dict[str, Obj] = {}
     for one in resources:
         name, _, subresource = one["name"].partition("/")
-        kind = {
-            "group": one.get("group") or group,
-            "version": one.get("version") or version,
-            "kind": one["kind"],
+        about = {
+            "responseKind": {
+                "group": one.get("group") or group,
+                "version": one.get("version") or version,
+                "kind": one["kind"],
+            },
+            "verbs": one.get("verbs") or [],
         }
         if not subresource:
-            found[name] = {
-                "resource": name,
-                "responseKind": kind,
-                "scope": "Namespaced" if one.get("namespaced") else "Cluster",
-                "singularResource": one.get("singularName") or "",
-                "verbs": one.get("verbs") or [],
-            }
+            scope = "Namespaced" if one.get("namespaced") else "Cluster"
+            singular = one.get("singularName") or ""
+            found[name] = {"resource": name, "scope": scope, "singularResource": singular, **about}
+            found[name] |= {key: one[key] for key in ("shortNames", "categories") if key in one}
         elif name in found:
-            entry = {
-                "subresource": subresource,
-                "responseKind": kind,
-                "verbs": one.get("verbs") or [],
-            }
+            entry = {"subresource": subresource, **about}
             found[name].setdefault("subresources", []).append(entry)
     return list(found.values())
 
 
-def _subresources(kind: Kind, version: Version) -> list[tuple[str, str, str, str, list[str]]]:
-    """name, group, version, kind and verbs of each."""
-    found = []
-    if version.status:
-        found.append(("status", "", "", kind.kind, ["get", "patch", "update"]))
-    if version.scale:
-        found.append(("scale", "autoscaling", "v1", "Scale", ["get", "patch", "update"]))
-    if not kind.group:
-        for name, group, at, response in EXTRA_SUBRESOURCES.get(kind.plural, ()):
-            verbs = _VERBS.get(name, ["create"])
-            found.append((name, group, at, response, verbs))
-    return sorted(found)
+def _entry(name: str, singular: str, kind: str, verbs: list[str], namespaced: bool) -> Obj:
+    return {
+        "name": name,
+        "singularName": singular,
+        "namespaced": namespaced,
+        "kind": kind,
+        "verbs": verbs,
+    }
 
 
 def _resources(kind: Kind, version: Version) -> list[Obj]:
-    entry: Obj = {
-        "name": kind.plural,
-        "singularName": kind.singular,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": list(kind.verbs),
-    }
+    """A kind and its subresources in the classic form."""
+    entry = _entry(kind.plural, kind.singular, kind.kind, list(kind.verbs), kind.namespaced)
     if kind.short_names:
         entry["shortNames"] = list(kind.short_names)
     if kind.categories:
         entry["categories"] = list(kind.categories)
     entry["storageVersionHash"] = _hash(kind)
+    parts = [] if kind.group else list(_EXTRA.get(kind.plural, ()))
+    if version.status:
+        parts.append(("status", "", kind.kind, _ON_OBJECT))
+    if version.scale:
+        parts.append(("scale", "autoscaling/v1", "Scale", _ON_OBJECT))
     found = [entry]
-    for name, group, at, response, verbs in _subresources(kind, version):
-        sub: Obj = {
-            "name": f"{kind.plural}/{name}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "kind": response,
-            "verbs": verbs,
-        }
-        if at:
-            sub["group"] = group
-            sub["version"] = at
+    for name, api_version, response, verbs in sorted(parts):
+        sub = _entry(f"{kind.plural}/{name}", "", response, verbs, kind.namespaced)
+        if api_version:
+            sub["group"], _, sub["version"] = api_version.rpartition("/")
         found.append(sub)
     return found
-
-
-def _aggregated_resource(kind: Kind, version: Version) -> Obj:
-    entry: Obj = {
-        "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": version.name, "kind": kind.kind},
-        "scope": "Namespaced" if kind.namespaced else "Cluster",
-        "singularResource": kind.singular,
-        "verbs": list(kind.verbs),
-    }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
-    subresources = [
-        {
-            "subresource": name,
-            "responseKind": {
-                "group": group if at else kind.group,
-                "version": at or version.name,
-                "kind": response,
-            },
-            "verbs": verbs,
-        }
-        for name, group, at, response, verbs in _subresources(kind, version)
-    ]
-    if subresources:
-        entry["subresources"] = subresources
-    return entry
 
 
 def _hash(kind: Kind) -> str:

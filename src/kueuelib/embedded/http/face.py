@@ -12,14 +12,13 @@ from aiohttp import web
 from kueuelib.embedded import failures, release
 from kueuelib.embedded.access.attributes import Authorizer, refusal
 from kueuelib.embedded.access.impersonation import impersonated
-from kueuelib.embedded.access.reviews import KINDS as REVIEW_KINDS
-from kueuelib.embedded.access.reviews import Reviews
+from kueuelib.embedded.access.reviews import GROUPS, KINDS, Reviews
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.http.answers import answer, failure
 from kueuelib.embedded.http.authentication import ANONYMOUS, Authenticator, is_open
-from kueuelib.embedded.http.discovery import REVIEWS, Discovery
+from kueuelib.embedded.http.discovery import Discovery
 from kueuelib.embedded.http.malformed import body_of
 from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, PLAIN, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
@@ -120,7 +119,7 @@ class Face:
             return await self._aggregation.forward(request, caller, elsewhere)
         if route is None or not route.plural:
             return await self._document(request, path, caller)
-        if route.group in REVIEWS and route.plural in REVIEW_KINDS:
+        if route.group in GROUPS and route.plural in KINDS:
             return await self._review(request, route, caller)
         if self._service.registry.served(route.group, route.version, route.plural) is None:
             raise self._unrouted(route)
@@ -129,7 +128,7 @@ class Face:
     def _unrouted(self, route: Route | None) -> NotFound:
         """What is said where nothing is: the groups of the server itself answer as an API does."""
         if route is not None and (
-            not route.group or route.group in REVIEWS or self._service.registry.brings(route.group)
+            not route.group or route.group in GROUPS or self._service.registry.brings(route.group)
         ):
             return failures.unknown_resource()
         return failures.no_page()
@@ -142,7 +141,7 @@ class Face:
         if path in HEALTH or path.startswith(tuple(f"{each}/" for each in HEALTH)):
             return _health(path, verbose="verbose" in request.query)
         if path.startswith("/openapi/"):
-            return self._openapi.answer(path, accept, request.query.get("hash", ""))
+            return self._openapi.answer(path, accept)
         parts = path.strip("/").split("/")
         if path in ("/api", "/apis"):
             wanted = negotiate(accept, DISCOVERY_VIEWS)
@@ -185,7 +184,7 @@ class Face:
         return [*found, *HEALTH, "/openapi/v2", "/openapi/v3", "/version"]
 
     async def _review(self, request: web.BaseRequest, route: Route, caller: Caller) -> web.Response:
-        if REVIEW_KINDS[route.plural][0] != route.group or route.name:
+        if KINDS[route.plural][0] != route.group or route.name:
             raise failures.unknown_resource()
         if request.method != "POST":
             raise failures.wrong_method()

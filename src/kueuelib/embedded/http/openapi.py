@@ -22,7 +22,6 @@ from kueuelib.embedded.schema.messages import message_name
 META = definition_name("meta.ObjectMeta")
 GVK = "x-kubernetes-group-version-kind"
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2"
-PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3"
 
 _PATCH_TYPES = (
     "application/apply-patch+yaml",
@@ -41,13 +40,12 @@ class OpenApi:
         self._revision = -1
         self._cache: dict[str, bytes] = {}
 
-    def answer(self, path: str, accept: str, asked_hash: str) -> web.Response:
+    def answer(self, path: str, accept: str) -> web.Response:
         """A document.
 
         Raises:
             NotFound: there is none of that path.
         """
-        del asked_hash
         if self._revision != self._registry.revision:
             self._revision = self._registry.revision
             self._cache.clear()

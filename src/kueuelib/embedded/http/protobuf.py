@@ -233,5 +233,4 @@ _SPECIAL: dict[str, Any] = {
     "o": _int_or_string,
     "r": _raw,
     "F": _raw,
-    "d": lambda parts: parts.get(1, 0),
 }

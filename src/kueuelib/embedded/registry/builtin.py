@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
@@ -14,49 +15,135 @@ from kueuelib.machinery.fields import field_of
 
 Rules = Mapping[tuple[str, str], KindRules]
 
-_SELECTABLE: Mapping[str, tuple[str, ...]] = {
+_KINDS: Final = """
+core
+    ConfigMap               configmaps              cm      -
+    Event                   events                  ev      upserts
+    LimitRange              limitranges             limits  upserts
+    Namespace               namespaces              ns      cluster status
+    Node                    nodes                   no      cluster status
+    Pod                     pods                    po      all status generation returned
+    PodTemplate             podtemplates            -       generation returned
+    ResourceQuota           resourcequotas          quota   status returned
+    Secret                  secrets                 -       -
+    Service                 services                svc     all status returned upserts
+    ServiceAccount          serviceaccounts         sa      returned
+    Endpoints               endpoints               ep      upserts
+    PersistentVolumeClaim   persistentvolumeclaims  pvc     status returned
+    PersistentVolume        persistentvolumes       pv      cluster status returned
+    ReplicationController   replicationcontrollers  rc      all status generation scale orphans
+apps
+    Deployment   deployments   deploy  all status generation scale
+    DaemonSet    daemonsets    ds      all status generation
+    ReplicaSet   replicasets   rs      all status generation scale
+    StatefulSet  statefulsets  sts     all status generation scale
+batch
+    Job      jobs      -   all status generation orphans
+    CronJob  cronjobs  cj  all status generation
+apiextensions.k8s.io extension cluster conditional
+    CustomResourceDefinition  customresourcedefinitions  crd,crds  status generation
+apiregistration.k8s.io extension cluster conditional
+    APIService  apiservices  -  status
+admissionregistration.k8s.io extension cluster conditional
+    MutatingWebhookConfiguration    mutatingwebhookconfigurations    -  generation
+    ValidatingWebhookConfiguration  validatingwebhookconfigurations  -  generation
+coordination.k8s.io
+    Lease  leases  -  conditional upserts
+node.k8s.io
+    RuntimeClass  runtimeclasses  -  cluster upserts
+scheduling.k8s.io
+    PriorityClass  priorityclasses  pc  cluster generation
+rbac.authorization.k8s.io upserts
+    ClusterRole         clusterroles         -  cluster
+    ClusterRoleBinding  clusterrolebindings  -  cluster
+    Role                roles                -  -
+    RoleBinding         rolebindings         -  -
+networking.k8s.io
+    Ingress  ingresses  ing  status generation
+discovery.k8s.io
+    EndpointSlice  endpointslices  -  generation
+"""
+"""Groups with the traits of all their kinds; below: kind, plural, short names, traits."""
+
+_SELECTABLE: Final[Mapping[str, str]] = {
     "Pod": (
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
+        "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName "
+        "spec.hostNetwork status.phase status.podIP status.nominatedNodeName"
     ),
     "Event": (
-        "involvedObject.kind",
-        "involvedObject.namespace",
-        "involvedObject.name",
-        "involvedObject.uid",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
-        "reason",
-        "reportingComponent",
-        "source",
-        "type",
+        "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid "
+        "involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath "
+        "reason reportingComponent source type"
     ),
-    "Node": ("spec.unschedulable",),
-    "Namespace": ("status.phase",),
-    "Secret": ("type",),
-    "Job": ("status.successful",),
-    "Service": ("spec.clusterIP", "spec.type"),
+    "Node": "spec.unschedulable",
+    "Namespace": "status.phase",
+    "Secret": "type",
+    "Job": "status.successful",
+    "Service": "spec.clusterIP spec.type",
 }
+_ALWAYS_SAID: Final = {"spec.hostNetwork": "false", "spec.unschedulable": "false"}
+_SUBRESOURCES: Final = {"Namespace": ("finalize",), "Pod": ("ephemeralcontainers", "resize")}
+_DEPRECATIONS: Final = {
+    "Endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+}
+_REPLICAS: Final = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".spec.selector",
+}
+_NOT_SERVED: Final = (("Namespace", "deletecollection"),)
+_CATEGORIES: Final = {"all": "all", "extension": "api-extensions"}
 
-_UPSERTS = frozenset(
-    (
-        *("ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange"),
-        *("Role", "RoleBinding", "RuntimeClass", "Service"),
+
+def builtin_kinds(rules: Rules) -> list[Kind]:
+    """Every built-in kind, with the given rules by group and kind."""
+    kinds: list[Kind] = []
+    group, shared = "", list[str]()
+    for row in _KINDS.strip().splitlines():
+        if row.startswith(" "):
+            kinds.append(_kind(group, [*row.split(), *shared], rules))
+        else:
+            group, *shared = row.removeprefix("core").split(" ")
+    event = next(kind for kind in kinds if kind.kind == "Event")
+    return [*kinds, event_twin(event)]
+
+
+def _kind(group: str, row: list[str], rules: Rules) -> Kind:
+    name, plural, short, *traits = row
+    version = Version(
+        "v1",
+        schema=TypedSchema.of(group, name),
+        columns=COLUMNS.get(name),
+        status="status" in traits,
+        scale=_REPLICAS if "scale" in traits else None,
+        deprecation=_DEPRECATIONS.get(name, ""),
     )
-)
-_ALWAYS_SAID = {"spec.hostNetwork": "false", "spec.unschedulable": "false"}
+    paths = tuple(_SELECTABLE.get(name, "").split())
+    return Kind(
+        group=group,
+        kind=name,
+        plural=plural,
+        singular=name.lower(),
+        namespaced="cluster" not in traits,
+        versions={"v1": version},
+        storage="v1",
+        list_kind=f"{name}List",
+        short_names=() if short == "-" else tuple(short.split(",")),
+        categories=tuple(_CATEGORIES[each] for each in traits if each in _CATEGORIES),
+        rules=rules.get((group, name)) or KindRules(),
+        fields=_describe(name, paths) if paths else lambda _: {},
+        field_names=frozenset(paths),
+        generation="generation" in traits,
+        propagation="Orphan" if "orphans" in traits else None,
+        subresources=frozenset(_SUBRESOURCES.get(name, ())),
+        unconditional="conditional" not in traits,
+        upserts="upserts" in traits,
+        returned="returned" in traits,
+        verbs=tuple(each for each in ALL_VERBS if (name, each) not in _NOT_SERVED),
+    )
 
 
-def _describe(kind: str) -> Callable[[Obj], Mapping[str, str]]:
-    paths = _SELECTABLE.get(kind, ())
-
+def _describe(kind: str, paths: tuple[str, ...]) -> Callable[[Obj], Mapping[str, str]]:
     def describe(obj: Obj) -> Mapping[str, str]:
         found = {path: field_of(obj, path) or _ALWAYS_SAID.get(path, "") for path in paths}
         if kind == "Event":
@@ -67,259 +154,3 @@ def _describe(kind: str) -> Callable[[Obj], Mapping[str, str]]:
         return {path: value for path, value in found.items() if value}
 
     return describe
-
-
-def _kind(
-    group: str,
-    kind: str,
-    plural: str,
-    rules: Rules,
-    *,
-    namespaced: bool = True,
-    short: tuple[str, ...] = (),
-    categories: tuple[str, ...] = (),
-    status: bool = False,
-    generation: bool = False,
-    subresources: tuple[str, ...] = (),
-    propagation: str | None = None,
-    scale: Mapping[str, str] | None = None,
-    unconditional: bool = True,
-    returned: bool = False,
-    verbs: tuple[str, ...] = ALL_VERBS,
-    deprecation: str = "",
-) -> Kind:
-    version = Version(
-        "v1",
-        schema=TypedSchema.of(group, kind),
-        columns=COLUMNS.get(kind),
-        status=status,
-        scale=scale,
-        deprecation=deprecation,
-    )
-    paths = _SELECTABLE.get(kind, ())
-    return Kind(
-        group=group,
-        kind=kind,
-        plural=plural,
-        singular=kind.lower(),
-        namespaced=namespaced,
-        versions={"v1": version},
-        storage="v1",
-        list_kind=f"{kind}List",
-        short_names=short,
-        categories=categories,
-        rules=rules.get((group, kind)) or KindRules(),
-        fields=_describe(kind) if paths else lambda _: {},
-        field_names=frozenset(paths),
-        generation=generation,
-        propagation=propagation,
-        subresources=frozenset(subresources),
-        unconditional=unconditional,
-        upserts=kind in _UPSERTS,
-        returned=returned,
-        verbs=verbs,
-    )
-
-
-_REPLICAS = {
-    "specReplicasPath": ".spec.replicas",
-    "statusReplicasPath": ".status.replicas",
-    "labelSelectorPath": ".spec.selector",
-}
-
-
-_ENDPOINTS = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-
-
-def _stored_kinds(rules: Rules) -> list[Kind]:
-    """Kinds on which nothing acts: they are for manifests, and for `kubectl apply --prune`."""
-    core, apps, all_ = "", "apps", ("all",)
-
-    def workload(
-        group: str, kind: str, plural: str, short: tuple[str, ...], *, scale: bool = False
-    ) -> Kind:
-        return _kind(
-            group,
-            kind,
-            plural,
-            rules,
-            short=short,
-            categories=all_,
-            status=True,
-            generation=True,
-            scale=_REPLICAS if scale else None,
-            propagation="Orphan" if kind == "ReplicationController" else None,
-        )
-
-    def volume(kind: str, plural: str, short: str, *, namespaced: bool) -> Kind:
-        return _kind(
-            core,
-            kind,
-            plural,
-            rules,
-            namespaced=namespaced,
-            short=(short,),
-            status=True,
-            returned=True,
-        )
-
-    return [
-        _kind(core, "Endpoints", "endpoints", rules, short=("ep",), deprecation=_ENDPOINTS),
-        volume("PersistentVolumeClaim", "persistentvolumeclaims", "pvc", namespaced=True),
-        volume("PersistentVolume", "persistentvolumes", "pv", namespaced=False),
-        workload(core, "ReplicationController", "replicationcontrollers", ("rc",), scale=True),
-        workload(apps, "DaemonSet", "daemonsets", ("ds",)),
-        workload(apps, "ReplicaSet", "replicasets", ("rs",), scale=True),
-        workload(apps, "StatefulSet", "statefulsets", ("sts",), scale=True),
-        workload("batch", "CronJob", "cronjobs", ("cj",)),
-        _kind(
-            "networking.k8s.io",
-            "Ingress",
-            "ingresses",
-            rules,
-            short=("ing",),
-            status=True,
-            generation=True,
-        ),
-        _kind("discovery.k8s.io", "EndpointSlice", "endpointslices", rules, generation=True),
-    ]
-
-
-def builtin_kinds(rules: Rules) -> list[Kind]:
-    """Every built-in kind, with the given rules by group and kind."""
-    core, batch, apps = "", "batch", "apps"
-    rbac = "rbac.authorization.k8s.io"
-    webhooks = "admissionregistration.k8s.io"
-    all_ = ("all",)
-    kinds = [
-        _kind(core, "ConfigMap", "configmaps", rules, short=("cm",)),
-        _kind(core, "Event", "events", rules, short=("ev",)),
-        _kind(core, "LimitRange", "limitranges", rules, short=("limits",)),
-        _kind(
-            core,
-            "Namespace",
-            "namespaces",
-            rules,
-            namespaced=False,
-            short=("ns",),
-            status=True,
-            subresources=("finalize",),
-            verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
-        ),
-        _kind(core, "Node", "nodes", rules, namespaced=False, short=("no",), status=True),
-        _kind(
-            core,
-            "Pod",
-            "pods",
-            rules,
-            short=("po",),
-            categories=all_,
-            status=True,
-            generation=True,
-            subresources=("ephemeralcontainers", "resize"),
-            returned=True,
-        ),
-        _kind(core, "PodTemplate", "podtemplates", rules, generation=True, returned=True),
-        _kind(
-            core,
-            "ResourceQuota",
-            "resourcequotas",
-            rules,
-            short=("quota",),
-            status=True,
-            returned=True,
-        ),
-        _kind(core, "Secret", "secrets", rules),
-        _kind(
-            core,
-            "Service",
-            "services",
-            rules,
-            short=("svc",),
-            categories=all_,
-            status=True,
-            returned=True,
-        ),
-        _kind(core, "ServiceAccount", "serviceaccounts", rules, short=("sa",), returned=True),
-        _kind(
-            apps,
-            "Deployment",
-            "deployments",
-            rules,
-            short=("deploy",),
-            categories=all_,
-            status=True,
-            generation=True,
-            scale=_REPLICAS,
-        ),
-        _kind(
-            batch,
-            "Job",
-            "jobs",
-            rules,
-            categories=all_,
-            status=True,
-            generation=True,
-            propagation="Orphan",
-        ),
-        _kind(
-            "apiextensions.k8s.io",
-            "CustomResourceDefinition",
-            "customresourcedefinitions",
-            rules,
-            namespaced=False,
-            short=("crd", "crds"),
-            categories=("api-extensions",),
-            status=True,
-            generation=True,
-            unconditional=False,
-        ),
-        _kind(
-            "apiregistration.k8s.io",
-            "APIService",
-            "apiservices",
-            rules,
-            namespaced=False,
-            categories=("api-extensions",),
-            status=True,
-            unconditional=False,
-        ),
-        _kind(
-            webhooks,
-            "MutatingWebhookConfiguration",
-            "mutatingwebhookconfigurations",
-            rules,
-            namespaced=False,
-            categories=("api-extensions",),
-            generation=True,
-            unconditional=False,
-        ),
-        _kind(
-            webhooks,
-            "ValidatingWebhookConfiguration",
-            "validatingwebhookconfigurations",
-            rules,
-            namespaced=False,
-            categories=("api-extensions",),
-            generation=True,
-            unconditional=False,
-        ),
-        _kind("coordination.k8s.io", "Lease", "leases", rules, unconditional=False),
-        _kind("node.k8s.io", "RuntimeClass", "runtimeclasses", rules, namespaced=False),
-        _kind(
-            "scheduling.k8s.io",
-            "PriorityClass",
-            "priorityclasses",
-            rules,
-            namespaced=False,
-            short=("pc",),
-            generation=True,
-        ),
-        _kind(rbac, "ClusterRole", "clusterroles", rules, namespaced=False),
-        _kind(rbac, "ClusterRoleBinding", "clusterrolebindings", rules, namespaced=False),
-        _kind(rbac, "Role", "roles", rules),
-        _kind(rbac, "RoleBinding", "rolebindings", rules),
-    ]
-    kinds += _stored_kinds(rules)
-    event = next(kind for kind in kinds if kind.kind == "Event")
-    return [*kinds, event_twin(event)]

@@ -20,8 +20,6 @@ from kueuelib.embedded.registry.registry import Registry
 from kueuelib.errors import FieldError
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-SCOPES = ("Cluster", "Namespaced")
 
 
 class CrdRules(KindRules):

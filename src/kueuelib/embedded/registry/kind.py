@@ -12,16 +12,7 @@ from kueuelib.embedded.admission.plugin import KindRules
 
 NO_FIELDS: Mapping[str, str] = {}
 
-ALL_VERBS = (
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-)
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 @attrs.frozen
@@ -53,7 +44,7 @@ class Version:
         name: for example `v1beta2`.
         served: whether requests may use it.
         openapi: the schema as OpenAPI v3, None when the kind has none of its own.
-        schema: what prunes, defaults and validates, None without schema.
+        schema: a `TypedSchema` or `StructuralSchema`, which prunes, defaults and validates.
         columns: for tables, after NAME.
         status: whether `status` is a subresource.
         scale: the paths of the scale subresource, or None.
@@ -164,11 +155,6 @@ class Kind:
     def qualified_plural(self) -> str:
         """As in messages: `pods`, `jobs.batch`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def qualified_kind(self) -> str:
-        """As in messages: `Pod`, `Job.batch`."""
-        return f"{self.kind}.{self.group}" if self.group else self.kind
 
     def api_version(self, version: str) -> str:
         """`group/version`, or `version` for the core group."""
