@@ -144,7 +144,7 @@ def _inner(value: int | memoryview) -> memoryview:
 
 
 def _items(type_: str, value: int | memoryview, depth: int) -> list[Any]:
-    if type_ in ("i", "b") and not isinstance(value, int):
+    if type_ in ("i", "l", "b") and not isinstance(value, int):
         packed, at = [], 0
         while at < len(value):
             each, at = _varint(value, at)
@@ -167,7 +167,7 @@ def _entry(type_: str, value: int | memoryview, depth: int) -> tuple[str, Any]:
 def _value(type_: str, value: int | memoryview, depth: int) -> Any:
     if type_ == "s":
         return _text(value)
-    if type_ in ("i", "b"):
+    if type_ in ("i", "l", "b"):
         if not isinstance(value, int):
             raise BadRequest("malformed protobuf: a number is expected")
         return bool(value) if type_ == "b" else value - 2**64 if value >= 2**63 else value

@@ -30,46 +30,6 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
     "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
 }
-_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
-    "apiregistration.APIServiceCondition": ("type", "status"),
-    "apiregistration.APIServiceSpec": ("groupPriorityMinimum", "versionPriority"),
-    "batch.JobCondition": ("type", "status"),
-    "batch.JobSpec": ("template",),
-    "apps.DeploymentSpec": ("selector", "template"),
-    "core.Container": ("name",),
-    "core.ContainerPort": ("containerPort",),
-    "core.EnvVar": ("name",),
-    "core.HTTPGetAction": ("port",),
-    "core.LimitRangeItem": ("type",),
-    "core.LimitRangeSpec": ("limits",),
-    "core.NodeSelector": ("nodeSelectorTerms",),
-    "core.NodeSelectorRequirement": ("key", "operator"),
-    "core.PodAffinityTerm": ("topologyKey",),
-    "core.PodCondition": ("type", "status"),
-    "core.PodReadinessGate": ("conditionType",),
-    "core.PodResourceClaim": ("name",),
-    "core.PodSchedulingGate": ("name",),
-    "core.PodSpec": ("containers",),
-    "core.PreferredSchedulingTerm": ("weight", "preference"),
-    "core.ResourceClaim": ("name",),
-    "core.ServicePort": ("port",),
-    "core.Taint": ("key", "effect"),
-    "core.TopologySpreadConstraint": ("maxSkew", "topologyKey", "whenUnsatisfiable"),
-    "core.Volume": ("name",),
-    "core.VolumeDevice": ("name", "devicePath"),
-    "core.VolumeMount": ("name", "mountPath"),
-    "core.WeightedPodAffinityTerm": ("weight", "podAffinityTerm"),
-    "meta.Condition": ("type", "status", "lastTransitionTime", "reason", "message"),
-    "meta.LabelSelectorRequirement": ("key", "operator"),
-    "meta.OwnerReference": ("apiVersion", "kind", "name", "uid"),
-    "node.RuntimeClass": ("handler",),
-    "rbac.ClusterRoleBinding": ("roleRef",),
-    "rbac.PolicyRule": ("verbs",),
-    "rbac.RoleBinding": ("roleRef",),
-    "rbac.RoleRef": ("apiGroup", "kind", "name"),
-    "rbac.Subject": ("kind", "name"),
-    "scheduling.PriorityClass": ("value",),
-}
 
 
 def definition_name(message: str) -> str:
@@ -112,15 +72,16 @@ def _definition(
     result: dict[str, Any] = {"type": "object"}
     if node.atomic_map:
         result["x-kubernetes-map-type"] = "atomic"
-    if message in _REQUIRED:
-        result["required"] = list(_REQUIRED[message])
+    required = [field.name for field in json_fields(message) if "required" in field.facts]
+    if required:
+        result["required"] = required
     if properties:
         result["properties"] = properties
     return result
 
 
 def _type(field: Field, prefix: str, found: dict[str, Any]) -> dict[str, Any]:
-    if field.type == "i":
+    if field.type in ("i", "l"):
         return {"type": "integer", "format": f"int{field.bits}"}
     if field.type in _SCALARS:
         return dict(_SCALARS[field.type])

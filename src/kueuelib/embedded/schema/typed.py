@@ -27,7 +27,7 @@ _OTHERWISE: Final = ("apiextensions.", "apiregistration.")
 """Their objects are as their own rules leave them."""
 SCHEMA_PROPS: Final = "apiextensions.JSONSchemaProps"
 _HEAD: Final = ("apiVersion", "kind", "metadata")
-_ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "b": False, "B": "", "q": "0", "n": 0}
+_ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "l": 0, "b": False, "B": "", "q": "0", "n": 0}
 
 _BASE64: Final = frozenset(f"{string.ascii_letters}{string.digits}+/=\r\n")
 
@@ -210,7 +210,7 @@ def _visit(field: Field) -> Visit:
 
 
 def _value(field: Field) -> Visit:
-    if field.type == "i":
+    if field.type in ("i", "l"):
         return _integer(field.bits)
     if field.type == "s":
         return _text(field.named or "string")
@@ -225,7 +225,8 @@ def _value(field: Field) -> Visit:
 def _go_type(field: Field) -> str:
     names = {
         "s": field.named or "string",
-        "i": f"int{field.bits}",
+        "i": "int32",
+        "l": "int64",
         "b": "bool",
         "q": "resource.Quantity",
     }

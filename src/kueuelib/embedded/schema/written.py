@@ -13,7 +13,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.schema.messages import Field, json_fields
 
 _HEAD: Final = ("apiVersion", "kind", "metadata")
-_ZEROS: Final = {"s": "", "i": 0, "b": False, "B": "", "q": "0", "o": 0, "n": 0}
+_ZEROS: Final = {"s": "", "i": 0, "l": 0, "b": False, "B": "", "q": "0", "o": 0, "n": 0}
 _LEFT_ALONE: Final = ("r", "F", "S", "t", "u", "o", "q")
 _META: Final = "meta.ObjectMeta"
 
