@@ -68,6 +68,12 @@ def pyright(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation site, in docs/_build; needs the extra `docs`. A warning is an error."""
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "docs", "docs/_build")
+
+
+@nox.session
 def scenarios(session: nox.Session) -> None:
     """All recorded scenarios, also in the simulator; takes minutes."""
     env = {"SIMULATED_SAMPLE": "1"}

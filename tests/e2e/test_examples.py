@@ -1,4 +1,4 @@
-"""The programs of docs/controllers.md, run as a reader runs them."""
+"""The programs of docs/controller-parts.md, run as a reader runs them."""
 
 from __future__ import annotations
 

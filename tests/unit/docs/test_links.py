@@ -77,7 +77,7 @@ def test_the_documented_options_of_a_command_are_its_options(command: str) -> No
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_shown_call_uses_options_that_exist(page: Path) -> None:
-    for command, rest in _CALL.findall(page.read_text()):
+    for command, rest in _CALL.findall("\n".join(_FENCE.findall(page.read_text()))):
         assert command in app.commands, f"{page.name} shows kueuelib {command}"
         own = rest.split("|")[0]
         unknown = set(_OPTION.findall(own)) - _options(command) - {"--help"}
