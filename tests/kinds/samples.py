@@ -109,18 +109,23 @@ class Sample:
         return [*found, self._crd(given["kind"], "Cluster", given["schema"])] if given else found
 
     def _crd(self, kind: str, scope: str, parts: Obj) -> Obj:
-        group, plural = self.resource.group, f"{kind.lower()}s"
-        version = {
-            "name": self.resource.version,
-            "served": True,
-            "storage": True,
-            "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": _schema(parts)},
-        }
-        names = {"plural": plural, "kind": kind, "singular": kind.lower()}
-        spec = {"group": group, "names": names, "scope": scope, "versions": [version]}
-        head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-        return {**head, "metadata": {"name": f"{plural}.{group}"}, "spec": spec}
+        return definition(self.resource, kind, scope, parts)
+
+
+def definition(resource: Resource, kind: str, scope: str, parts: Obj) -> Obj:
+    """A CRD of a kind in the group and version of `resource`, with fields in short form."""
+    group, plural = resource.group, f"{kind.lower()}s"
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": _schema(parts)},
+    }
+    names = {"plural": plural, "kind": kind, "singular": kind.lower()}
+    spec = {"group": group, "names": names, "scope": scope, "versions": [version]}
+    head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    return {**head, "metadata": {"name": f"{plural}.{group}"}, "spec": spec}
 
 
 def _condition(type_: str) -> Obj:

@@ -28,7 +28,6 @@ KNOWN_FRAMEWORKS = frozenset(builtin_registry().names())
 UPSTREAM_FRAMEWORKS = frozenset(
     {
         "kubeflow.org/mxjob",
-        "leaderworkerset.x-k8s.io/leaderworkerset",
         "ray.io/rayservice",
         "sparkoperator.k8s.io/sparkapplication",
     }

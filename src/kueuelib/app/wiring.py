@@ -210,6 +210,8 @@ async def assemble_manager(
         manager.add(Group.OTHERS, follower, f"{follower.name} kind")
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
+    for informer in wired.informers:
+        manager.add(Group.CACHES, informer, informer.resource.plural)
     namespace = configuration.manager_namespace
     add_checks(manager, cache, leading, recorder, version, telemetry, namespace)
     manager.add(Group.CACHES, cache, "caches")

@@ -51,6 +51,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import Controller, Reconciler
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.telemetry import Telemetry
 
 
@@ -62,11 +63,13 @@ class Jobs:
         controllers: for the leader.
         followers: one for each kind that a CRD defines; they run on every replica.
         webhooks: one per enabled kind, also when the API server does not serve it yet.
+        informers: what is read of kinds that may be missing.
     """
 
     controllers: tuple[Controller | KindController, ...]
     followers: tuple[KindFollower, ...]
     webhooks: tuple[Webhook, ...]
+    informers: tuple[OptionalInformer, ...] = ()
 
 
 def setup(
@@ -163,6 +166,7 @@ def setup(
     controllers: list[Controller | KindController] = []
     followers: list[KindFollower] = []
     hooks: list[Webhook] = []
+    optional: list[OptionalInformer] = []
     for found in enabled:
         if isinstance(found, SelfWired):
             parts = Parts(
@@ -184,6 +188,7 @@ def setup(
             wired = found.wire(parts)
             hooks.append(wired.webhook)
             controllers += wired.controllers
+            optional += wired.informers
         elif found in lasting:
             hooks.append(JobWebhook(found, settings, stores, owners, kind_metrics))
             jobs = informers[found.name]
@@ -193,7 +198,7 @@ def setup(
             hooks.append(JobWebhook(found, settings, stores, owners, kind_metrics, follower))
             followers.append(follower)
             controllers.append(KindController(follower, controller_of, recorder))
-    return Jobs(tuple(controllers), tuple(followers), tuple(hooks))
+    return Jobs(tuple(controllers), tuple(followers), tuple(hooks), tuple(optional))
 
 
 def _interested(

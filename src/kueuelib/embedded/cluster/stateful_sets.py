@@ -94,7 +94,8 @@ def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Step:
     ordered = spec.get("podManagementPolicy") != "Parallel"
     create: list[int] = []
     delete: list[Obj] = []
-    for ordinal in range(_replicas(found)):
+    ordinals = _ordinals(found)
+    for ordinal in ordinals:
         pod = pods.get(ordinal)
         if pod is None:
             create.append(ordinal)
@@ -104,7 +105,7 @@ def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Step:
             continue
         if ordered:
             return Step(tuple(create), tuple(delete))
-    surplus = sorted((each for each in pods if each >= _replicas(found)), reverse=True)
+    surplus = sorted((each for each in pods if each not in ordinals), reverse=True)
     condemned = [pods[each] for each in surplus][: 1 if ordered else None]
     delete += [pod for pod in condemned if not _is_deleted(pod)]
     if create or delete or condemned:
@@ -156,9 +157,11 @@ def new_pod(found: Mapping[str, Any], ordinal: int) -> Obj:
     return pod
 
 
-def _replicas(found: Mapping[str, Any]) -> int:
-    count = found["spec"].get("replicas")
-    return 1 if count is None else int(count)
+def _ordinals(found: Mapping[str, Any]) -> range:
+    spec = found["spec"]
+    first = int((spec.get("ordinals") or {}).get("start") or 0)
+    count = spec.get("replicas")
+    return range(first, first + (1 if count is None else int(count)))
 
 
 def _is_deleted(pod: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
+from kueuelib.jobs.pods.leaderworkerset import LEADERWORKERSET
 from kueuelib.jobs.pods.statefulset import STATEFULSET
 from kueuelib.runtime.webhook.reviews import shape_with
 
@@ -38,5 +39,5 @@ None of them needs its CRD to be installed.
 
 def builtin_registry() -> Registry:
     """A registry of what comes with kueuelib."""
-    found = (BATCH_JOB, POD, DEPLOYMENT, STATEFULSET, *DECLARED)
+    found = (BATCH_JOB, POD, DEPLOYMENT, STATEFULSET, LEADERWORKERSET, *DECLARED)
     return functools.reduce(Registry.register, found, Registry())

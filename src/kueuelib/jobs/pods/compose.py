@@ -8,10 +8,16 @@ import attrs
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj
-from kueuelib.api.names import GROUP_SETS_DIGEST, GROUP_TOTAL_COUNT, IS_GROUP_WORKLOAD
+from kueuelib.api.names import (
+    COMPONENT_INDEX,
+    GROUP_SETS_DIGEST,
+    GROUP_TOTAL_COUNT,
+    IS_GROUP_WORKLOAD,
+)
 from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.declaration import GroupDeclaration
+from kueuelib.jobs.pods.parents import Parent
 from kueuelib.jobs.pods.reading import (
     Stage,
     declaration_of,
@@ -62,14 +68,14 @@ class Composition:
 
 
 def compose(
-    pods: Sequence[Obj], owners: Container[str] = (), wanted: int | None = None
+    pods: Sequence[Obj], owners: Container[str] = (), parent: Parent | None = None
 ) -> Composition:
     """What the pods of one group make; those that failed or are going do not count.
 
     Args:
         pods: the raw pods.
         owners: the UIDs of those that a Workload of the group counts already.
-        wanted: how many pods the group has; when None or 0, their annotations say so.
+        parent: says how many pods the group has, or which; otherwise their annotations say so.
     """
     members = tuple(each for each in members_of(pods, role_by_shape, owners) if each.fills)
     if not members:
@@ -82,10 +88,12 @@ def compose(
                 f'group in "{queue_of(first.pod)}"'
             )
             return Composition(problem=Problem(each.pod, text))
+    if parent is not None and parent.pod_sets:
+        return Composition(parent.pod_sets, _annotations_by(parent), members)
     declaring = any(declaration_of(each.pod) is not None for each in members)
     if declaring or any(role_label_of(each.pod) for each in members):
         return _declared(members)
-    return _counted(members, wanted)
+    return _counted(members, None if parent is None else parent.replicas)
 
 
 def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
@@ -131,6 +139,15 @@ def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
         for role, found in sorted(roles.items())
     )
     return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)
+
+
+def _annotations_by(parent: Parent) -> dict[str, str]:
+    return {
+        IS_GROUP_WORKLOAD: "true",
+        GROUP_SETS_DIGEST: parent.digest,
+        INITIAL_ROLES: ",".join(each.name for each in parent.pod_sets),
+        COMPONENT_INDEX: parent.index,
+    }
 
 
 def _pattern(members: Sequence[Member]) -> Obj:

@@ -40,6 +40,11 @@ def with_labels(obj: Obj) -> Obj:
 
 def validate_deployment(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
     """Every broken rule; a queue or priority class that changes replaces the pods."""
+    return queueing_errors(new, old)
+
+
+def queueing_errors(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
+    """What is wrong with queue and priority class of a parent that runs while pods are ready."""
     labels, before = labels_of(new), {} if old is None else labels_of(old)
     queue, path = labels.get(QUEUE_LABEL, ""), label_path(QUEUE_LABEL)
     errors = []

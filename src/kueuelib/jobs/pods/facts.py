@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import PODS, STATEFUL_SETS
+from kueuelib.api.kinds import LEADER_WORKER_SETS, PODS, STATEFUL_SETS
 from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import IS_GROUP_WORKLOAD
 from kueuelib.jobs.pods.parents import Parent
@@ -17,7 +17,9 @@ from kueuelib.jobs.reconcile.priority import PriorityClasses
 
 ENFORCE = "Enforce"
 WARN = "Warn"
-_OWNERS = frozenset((kind.api_version, kind.kind) for kind in (PODS, STATEFUL_SETS))
+_OWNERS = frozenset(
+    (kind.api_version, kind.kind) for kind in (PODS, STATEFUL_SETS, LEADER_WORKER_SETS)
+)
 
 
 @attrs.frozen

@@ -223,7 +223,7 @@ class PodGroup(
         facts = self.facts
         if facts.wanted == 0:
             return ()
-        made = compose(facts.counted, (), facts.wanted)
+        made = compose(facts.counted, (), facts.parent)
         if facts.name_is_taken:
             text = (
                 f"A Workload named {facts.name} exists and is not of this group; give the group "
@@ -310,11 +310,13 @@ class PodGroup(
     @property
     def missing(self) -> str:
         """What the group lacks before it may be admitted, for people; empty for nothing."""
+        if self.facts.wanted:
+            return ""
         if self.roles.declared:
             initial = [each for each in self.roster.kept if each.role in self.roles.initial]
             lacks = not any(each.fills for each in initial)
             return "The group waits for a new pod that declares it" if lacks else ""
-        count = 0 if self.facts.wanted else self.roster.missing(self.roles.counts)
+        count = self.roster.missing(self.roles.counts)
         if any(is_fast(each.pod) and each.fills for each in self.roster.kept):
             count = 0
         noun = "pod" if count == 1 else "pods"

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 
 import attrs
 
-from kueuelib.api.kinds import LIMIT_RANGES, PODS, RUNTIME_CLASSES, STATEFUL_SETS
+from kueuelib.api.kinds import (
+    LEADER_WORKER_SETS,
+    LIMIT_RANGES,
+    PODS,
+    RUNTIME_CLASSES,
+    STATEFUL_SETS,
+)
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import (
     GROUP_LABEL,
@@ -25,7 +31,14 @@ from kueuelib.jobs.lookups.stores import ByName
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import MissedPods
-from kueuelib.jobs.pods.parents import STATEFUL_SET, group_name
+from kueuelib.jobs.pods.parents import (
+    LEADER_WORKER_SET,
+    STATEFUL_SET,
+    Parents,
+    group_name,
+    groups_of,
+    replica_group_name,
+)
 from kueuelib.jobs.pods.pod_requests import PodRequests, pod_requests_of
 from kueuelib.jobs.pods.reading import group_key, work_key
 from kueuelib.jobs.pods.reconciler import BY_GROUP, PodReconciler, group_index
@@ -39,6 +52,7 @@ from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, webhook_pat
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.webhook.conditions import condition, new_or_changed
 from kueuelib.runtime.webhook.reviews import shape_with
 
@@ -82,12 +96,19 @@ def wire(parts: Parts) -> Wired:
         return found
 
     workers = parts.settings.workers.get(PODS.kind, 1)
-    parents = _stateful_sets(parts)
-    sets = None if parents is None else parents.store
-    reconciler = PodReconciler(parts, executor, requests, sets)
+    stateful_sets, replicated = _stateful_sets(parts), _leader_worker_sets(parts)
+    parents = Parents(
+        None if stateful_sets is None else stateful_sets.store,
+        None if replicated is None else (lambda: replicated.store),
+    )
+    reconciler = PodReconciler(parts, executor, requests, parents)
     main = Controller(NAME, reconciler, workers, clock=parts.clock, telemetry=parts.telemetry)
-    if parents is not None:
-        main.watches(parents, lambda it: [group_key(it.key.namespace, group_name(it.key.name))])
+    if stateful_sets is not None:
+        main.watches(
+            stateful_sets, lambda it: [group_key(it.key.namespace, group_name(it.key.name))]
+        )
+    if replicated is not None:
+        main.watches(replicated, lambda delta: _replicas(parts, delta))
     main.watches(pods, keys_of_pod)
     main.watches(parts.workloads, keys_of_workload)
     missed = parts.cache.informer(PODS, label_selector=MISSED_PODS, transform=trim_missed)
@@ -101,7 +122,8 @@ def wire(parts: Parts) -> Wired:
     for informer in (*parts.others, parts.namespaces, limit_ranges, runtime_classes):
         main.watches(informer, lambda _: ())
         finder.watches(informer, lambda _: ())
-    return Wired((main, finder), PodWebhook(parts, metrics))
+    informers = () if replicated is None else (replicated,)
+    return Wired((main, finder), PodWebhook(parts, metrics), informers)
 
 
 def _stateful_sets(parts: Parts) -> Informer | None:
@@ -109,6 +131,27 @@ def _stateful_sets(parts: Parts) -> Informer | None:
     if STATEFUL_SET not in parts.settings.frameworks:
         return None
     return parts.cache.informer(STATEFUL_SETS, label_selector=QUEUE_LABEL)
+
+
+def _leader_worker_sets(parts: Parts) -> OptionalInformer | None:
+    """What follows LeaderWorkerSets; None when they are not an enabled kind."""
+    if LEADER_WORKER_SET not in parts.settings.frameworks:
+        return None
+    return OptionalInformer(parts.client, parts.cache, LEADER_WORKER_SETS, clock=parts.clock)
+
+
+def _replicas(parts: Parts, delta: Delta[Obj]) -> Iterable[ObjectKey]:
+    """The groups of a LeaderWorkerSet: those that it has, and those that have a Workload."""
+    namespace, name = delta.key
+    found = {
+        replica_group_name(name, index): None
+        for obj in (delta.old, delta.new)
+        if obj is not None
+        for index in groups_of(obj)
+    }
+    workloads = parts.stores.workloads_of(delta.last["metadata"]["uid"])
+    found |= {each["metadata"]["name"]: None for each in workloads}
+    return [group_key(namespace, group) for group in found]
 
 
 def entries(settings: JobSettings) -> tuple[WebhookEntry, ...]:

@@ -49,15 +49,20 @@ def judge(facts: GroupFacts, workload: Obj) -> Judgement:
     roles = roles_of(workload)
     free = not states.has_quota(workload) and not states.is_finished(workload)
     if roles.declared:
-        return _by_declaration(facts, workload, roles, free=free)
-    found = _by_shape(facts, roles, free=free)
+        found = _by_declaration(facts, workload, roles, free=free)
+    else:
+        found = _by_shape(facts, roles, free=free)
     return _waiting(found) if facts.serving else found
 
 
 def _waiting(found: Judgement) -> Judgement:
     """A deleted pod of a serving group comes again, so a pod that must not run waits instead."""
     rejected = found.roster.rejected
-    kept = (*found.roster.kept, *(each.member for each in rejected))
+    unfit = [
+        attrs.evolve(each.member, role="") if each.reason == SHAPE_MISMATCH else each.member
+        for each in rejected
+    ]
+    kept = (*found.roster.kept, *unfit)
     roster = attrs.evolve(found.roster, kept=kept, rejected=())
     return attrs.evolve(found, roster=roster, left_waiting=rejected)
 
@@ -65,7 +70,7 @@ def _waiting(found: Judgement) -> Judgement:
 def _by_shape(facts: GroupFacts, roles: Roles, *, free: bool) -> Judgement:
     members = members_of(facts.counted, role_by_shape, facts.owners)
     if free:
-        made = compose(facts.counted, facts.owners, facts.wanted)
+        made = compose(facts.counted, facts.owners, facts.parent)
         counts = {entry.name: entry.count for entry in made.pod_sets}
         declared = GROUP_SETS_DIGEST in made.annotations
         if counts and (declared or counts != roles.counts):
@@ -80,7 +85,13 @@ def _by_shape(facts: GroupFacts, roles: Roles, *, free: bool) -> Judgement:
 
 
 def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:
-    members = members_of(facts.pods, role_by_name, facts.owners)
+    members = members_of(facts.counted, role_by_name, facts.owners)
+    parent = facts.parent
+    if free and parent is not None and parent.pod_sets and parent.digest != roles.digest:
+        made = compose(facts.counted, facts.owners, parent)
+        counts = {entry.name: entry.count for entry in made.pod_sets}
+        if counts:
+            return Judgement(roles, sort_out(members, counts), rewrite=made)
     alive = [each for each in members if each.is_alive]
     others, agree = [], False
     for each in alive:

@@ -9,6 +9,8 @@ from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, annotations_of, format_time, labels_of
 from kueuelib.api.names import (
     ADMISSION_GATE,
+    GROUP_LABEL,
+    GROUP_TOTAL_COUNT,
     MANAGED,
     POD_FINALIZER,
     POD_MANAGER,
@@ -19,6 +21,12 @@ from kueuelib.api.names import (
 from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.commands import Command, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.pods.parents import (
+    REPLICA_SIZE,
+    is_of_leader_worker_set,
+    replica_group_name,
+    replica_of,
+)
 from kueuelib.jobs.pods.reading import (
     Stage,
     declaration_of,
@@ -52,14 +60,28 @@ def marked_as_ours(pod: Obj) -> Obj:
     """The pod with our label and finalizer, and the name of its shape when it is of a group.
 
     The name of the shape is computed whatever the user wrote, for quota hangs on it. Where a
-    declaration says the roles, shapes have no names.
+    declaration or a LeaderWorkerSet says the roles, shapes have no names.
     """
+    pod = _in_replica(pod)
     meta = dict(pod["metadata"])
     meta["labels"] = {**labels_of(pod), MANAGED: "true"}
     if not has_finalizer(pod):
         meta = with_finalizer({"metadata": meta})["metadata"]
-    if group_of(pod) and declaration_of(pod) is None and not role_label_of(pod):
+    named = role_label_of(pod) or is_of_leader_worker_set(pod)
+    if group_of(pod) and declaration_of(pod) is None and not named:
         meta["annotations"] = {**annotations_of(pod), ROLE_HASH: role_hash(pod["spec"])}
+    return {**pod, "metadata": meta}
+
+
+def _in_replica(pod: Obj) -> Obj:
+    """The pod with its group, if it is of a LeaderWorkerSet: a template cannot name the group."""
+    found = replica_of(pod) if is_of_leader_worker_set(pod) else None
+    if found is None:
+        return pod
+    notes = annotations_of(pod)
+    labels = {**labels_of(pod), GROUP_LABEL: replica_group_name(*found)}
+    size = {GROUP_TOTAL_COUNT: notes[REPLICA_SIZE]} if REPLICA_SIZE in notes else {}
+    meta = {**pod["metadata"], "labels": labels, "annotations": {**notes, **size}}
     return {**pod, "metadata": meta}
 
 

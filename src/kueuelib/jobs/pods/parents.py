@@ -1,23 +1,39 @@
-"""What makes the pods of a group again when they are gone: a StatefulSet.
+"""What makes the pods of a group again when they are gone: a StatefulSet or a LeaderWorkerSet.
 
 The parent owns the Workload of the group instead of its pods, so the Workload outlives them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import orjson
 
-from kueuelib.api.kinds import STATEFUL_SETS
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of
-from kueuelib.api.names import SUSPENDING_PARENT, workload_name
+from kueuelib.api.kinds import LEADER_WORKER_SETS, STATEFUL_SETS
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
+from kueuelib.api.names import COMPONENT_INDEX, SUSPENDING_PARENT, workload_name
 from kueuelib.api.patterns import LABEL_LIMIT
+from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, PodSet
+from kueuelib.jobs.pods.role_hash import role_hash
 from kueuelib.machinery.store import Store
 
 STATEFUL_SET = "statefulset"
 """The name of the integration, and what pods say about their parent."""
+LEADER_WORKER_SET = "leaderworkerset.x-k8s.io/leaderworkerset"
+"""The same for a LeaderWorkerSet."""
+
+LEADER, WORKER = "leader", "worker"
+SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+"""A label of its pods: the name of the LeaderWorkerSet."""
+REPLICA_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
+"""A label of its pods: the number of their replica."""
+REPLICA_SIZE = "leaderworkerset.sigs.k8s.io/size"
+"""An annotation of its pods: how many pods a replica has."""
+
+_DIGITS = 16
 
 
 def group_name(name: str) -> str:
@@ -26,27 +42,94 @@ def group_name(name: str) -> str:
     return workload_name(kind.kind, kind.group, name, "", LABEL_LIMIT - 1)
 
 
+def replica_group_name(name: str, index: int | str) -> str:
+    """The group of one replica of a LeaderWorkerSet, given the name of the set."""
+    kind = LEADER_WORKER_SETS
+    return workload_name(kind.kind, kind.group, f"{name}-{index}", "", LABEL_LIMIT - 1)
+
+
 @attrs.frozen
 class Parent:
     """The parent of a group.
 
     Attributes:
-        ref: an owner reference to it, not as the controller.
-        replicas: how many pods it makes.
+        ref: an owner reference to it, not as the controller; empty while it is not known.
+        replicas: how many pods it makes for the group.
+        pod_sets: what the group consists of; empty if its pods say so.
+        index: which of its groups this is; empty if it has one.
     """
 
     ref: Obj
     replicas: int
+    pod_sets: tuple[PodSet, ...] = ()
+    index: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What tells pod sets apart that need different quota or flavors."""
+        sets = [(each.name, each.count, role_hash(each.template["spec"])) for each in self.pod_sets]
+        return hashlib.sha256(orjson.dumps(sets)).hexdigest()[:_DIGITS]
+
+
+@attrs.frozen
+class Parents:
+    """Where parents are found; None for a kind that is not enabled.
+
+    Attributes:
+        stateful_sets: the queued StatefulSets.
+        leader_worker_sets: gives the queued LeaderWorkerSets, which come and go with their CRD.
+    """
+
+    stateful_sets: Store[Obj] | None = None
+    leader_worker_sets: Callable[[], Store[Obj]] | None = None
+
+
+NO_PARENTS = Parents()
 
 
 def replicas_of(obj: Mapping[str, Any]) -> int:
-    """How many pods a raw parent makes."""
+    """How many pods a raw StatefulSet makes, or how many groups a raw LeaderWorkerSet."""
     found = obj["spec"].get("replicas")
     return 1 if found is None else int(found)
 
 
+def is_of_leader_worker_set(pod: Mapping[str, Any]) -> bool:
+    """Whether the template of a LeaderWorkerSet that is queued made a raw pod."""
+    return annotations_of(pod).get(SUSPENDING_PARENT) == LEADER_WORKER_SET
+
+
+def replica_of(pod: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The LeaderWorkerSet of a raw pod and the number of its replica; None if it does not say.
+
+    The set's own webhook labels a leader with the number, perhaps after ours was called. The name
+    of a leader ends with it.
+    """
+    labels = labels_of(pod)
+    name = labels.get(SET_NAME)
+    if not name:
+        return None
+    index = labels.get(REPLICA_INDEX) or pod["metadata"].get("name", "").removeprefix(f"{name}-")
+    return (name, index) if index.isascii() and index.isdigit() else None
+
+
+def groups_of(obj: Mapping[str, Any]) -> range:
+    """The numbers of the replicas that a raw LeaderWorkerSet has, or has for a while more."""
+    return range(max(replicas_of(obj), int((obj.get("status") or {}).get("replicas") or 0)))
+
+
+def pod_sets_of(obj: Mapping[str, Any]) -> tuple[PodSet, ...]:
+    """The pod sets of every replica of a raw LeaderWorkerSet."""
+    template = obj["spec"]["leaderWorkerTemplate"]
+    size, leader = int(template.get("size") or 1), template.get("leaderTemplate")
+    workers: Obj = {"spec": template["workerTemplate"].get("spec") or {}}
+    if leader is None:
+        return (PodSet(DEFAULT_POD_SET, size, workers),)
+    first = PodSet(LEADER, 1, {"spec": leader.get("spec") or {}})
+    return (first, PodSet(WORKER, size - 1, workers)) if size > 1 else (first,)
+
+
 def parent_of(
-    pods: Iterable[Obj], workload: Obj | None, namespace: str, parents: Store[Obj] | None
+    pods: Sequence[Obj], workload: Obj | None, namespace: str, parents: Parents
 ) -> Parent | None:
     """The parent of a group, None for a group without one; a missing parent makes 0 pods.
 
@@ -54,22 +137,61 @@ def parent_of(
         pods: the raw pods of the group.
         workload: its raw Workload.
         namespace: where it is.
-        parents: the queued StatefulSets; None when they are not an enabled kind.
+        parents: where parents are found.
     """
-    if parents is None:
+    refs = () if workload is None else workload["metadata"].get("ownerReferences") or ()
+    if parents.leader_worker_sets is not None:
+        notes = {} if workload is None else annotations_of(workload)
+        found = _leader_worker_set(
+            pods, refs, notes.get(COMPONENT_INDEX, ""), namespace, parents.leader_worker_sets()
+        )
+        if found is not None:
+            return found
+    if parents.stateful_sets is None:
         return None
+    return _stateful_set(pods, refs, namespace, parents.stateful_sets)
+
+
+def _stateful_set(
+    pods: Iterable[Obj], owners: Iterable[Obj], namespace: str, store: Store[Obj]
+) -> Parent | None:
     refs = [
         ref
         for pod in pods
         if annotations_of(pod).get(SUSPENDING_PARENT) == STATEFUL_SET
         and (ref := controller_of(pod)) is not None
     ]
-    refs += () if workload is None else workload["metadata"].get("ownerReferences") or ()
-    for ref in refs:
+    for ref in (*refs, *owners):
         if (ref["apiVersion"], ref["kind"]) == (STATEFUL_SETS.api_version, STATEFUL_SETS.kind):
             kept = {key: ref[key] for key in ("apiVersion", "kind", "name", "uid")}
-            found = parents.get(ObjectKey(namespace, ref["name"]))
+            found = store.get(ObjectKey(namespace, ref["name"]))
             if found is None or found["metadata"]["uid"] != ref["uid"]:
                 return Parent(kept, 0)
             return Parent(kept, replicas_of(found))
     return None
+
+
+def _leader_worker_set(
+    pods: Iterable[Obj], owners: Iterable[Obj], noted: str, namespace: str, store: Store[Obj]
+) -> Parent | None:
+    named = next(
+        (found for pod in pods if is_of_leader_worker_set(pod) and (found := replica_of(pod))), None
+    )
+    owner = next((ref for ref in owners if ref["kind"] == LEADER_WORKER_SETS.kind), None)
+    if named is None and owner is None:
+        return None
+    name, index = named or (owner["name"], noted) if owner else (named or ("", ""))
+    obj = store.get(ObjectKey(namespace, name))
+    if obj is None or (named is None and owner and obj["metadata"]["uid"] != owner["uid"]):
+        return Parent(dict(owner or {}), 0, index=index)
+    meta = obj["metadata"]
+    ref = {
+        "apiVersion": LEADER_WORKER_SETS.api_version,
+        "kind": LEADER_WORKER_SETS.kind,
+        "name": name,
+        "uid": meta["uid"],
+    }
+    if not index.isdigit() or int(index) not in groups_of(obj):
+        return Parent(ref, 0, index=index)
+    sets = pod_sets_of(obj)
+    return Parent(ref, sum(each.count for each in sets), sets, index)

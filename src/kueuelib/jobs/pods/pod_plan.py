@@ -94,17 +94,20 @@ def plan_until_pods_come(facts: GroupFacts) -> Commands:
     workload = facts.own
     if workload is None or states.is_finished(workload) or states.is_deleted(workload):
         return plan_without_pods(workload)
-    if _has_other_size(facts, workload):
+    if _reserves_other_pods(facts, workload):
         return (Delete(WORKLOADS, workload), *release(workload))
     if states.phase_of(workload) is not Phase.EVICTING:
         return ()
     return reports.status_commands(workload, states.release(workload, facts.now))
 
 
-def _has_other_size(facts: GroupFacts, workload: Obj) -> bool:
-    """Whether quota is reserved for another number of pods than the parent makes."""
-    wanted = facts.wanted
-    return bool(wanted) and states.has_quota(workload) and roles_of(workload).total != wanted
+def _reserves_other_pods(facts: GroupFacts, workload: Obj) -> bool:
+    """Whether quota is reserved for other pods than the parent makes."""
+    parent, roles = facts.parent, roles_of(workload)
+    if parent is None or not parent.replicas or not states.has_quota(workload):
+        return False
+    others = bool(parent.pod_sets) and roles.declared and roles.digest != parent.digest
+    return others or roles.total != parent.replicas
 
 
 def plan_group(situation: Situation, group: PodGroup) -> Commands:
@@ -119,7 +122,7 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
         gone = () if workload is None else (Delete(WORKLOADS, workload), *release(workload))
         return (*group.finalize(), *gone)
     going_on = group.roster.any(Stage.STARTED, Stage.LEAVING)
-    if workload is not None and not going_on and _has_other_size(group.facts, workload):
+    if workload is not None and not going_on and _reserves_other_pods(group.facts, workload):
         return (*dropped, Delete(WORKLOADS, workload))
     strays = _strays(situation, group)
     if strays:
@@ -174,7 +177,7 @@ def _strays(situation: Situation, group: PodGroup) -> Commands:
 
 def _before(group: PodGroup) -> Commands:
     """What has to happen to the pods of a group that has no Workload."""
-    made = compose(group.facts.counted, (), group.facts.wanted)
+    made = compose(group.facts.counted, (), group.facts.parent)
     failed = [each.pod for each in group.roster.kept if each.stage is Stage.FAILED]
     out = {each.member.uid for each in made.rejected}
     waiting = [each.pod for each in group.roster.kept if each.uid not in out]

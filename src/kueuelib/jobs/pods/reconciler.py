@@ -11,7 +11,7 @@ from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.lookups.stores import ByName
 from kueuelib.jobs.pods.facts import GroupFacts, stands_for_group
 from kueuelib.jobs.pods.group import PodGroup
-from kueuelib.jobs.pods.parents import parent_of
+from kueuelib.jobs.pods.parents import NO_PARENTS, Parents, parent_of
 from kueuelib.jobs.pods.pod_plan import (
     plan_group,
     plan_pod,
@@ -31,7 +31,6 @@ from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import Commands
 from kueuelib.jobs.reconcile.vanished import Again, Vanished
-from kueuelib.machinery.store import Store
 from kueuelib.runtime.controller import DONE, Result
 
 BY_GROUP = "pods/group"
@@ -53,7 +52,7 @@ class PodReconciler:
         parts: the caches and the configuration.
         executor: does what is planned.
         requests: tells what pods ask for, given their namespace.
-        parents: the queued StatefulSets; None when they are not an enabled kind.
+        parents: where the parents of groups are found.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class PodReconciler:
         parts: Parts,
         executor: Executor,
         requests: Callable[[str], PodRequests],
-        parents: Store[Obj] | None = None,
+        parents: Parents = NO_PARENTS,
     ) -> None:
         self._parts = parts
         self._parents = parents

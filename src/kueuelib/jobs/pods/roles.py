@@ -15,8 +15,9 @@ import attrs
 
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import annotations_of
-from kueuelib.api.names import GROUP_SETS_DIGEST
+from kueuelib.api.names import GROUP_SETS_DIGEST, ROLE_HASH
 from kueuelib.jobs.pods.declaration import GroupDeclaration, Unreadable, parse
+from kueuelib.jobs.pods.parents import is_of_leader_worker_set
 from kueuelib.jobs.pods.reading import declaration_of, role_label_of
 from kueuelib.jobs.pods.role_hash import role_of as shape_of
 
@@ -72,6 +73,8 @@ def role_by_name(pod: Mapping[str, Any]) -> str:
     label = role_label_of(pod)
     if label:
         return label
+    if is_of_leader_worker_set(pod):
+        return annotations_of(pod).get(ROLE_HASH, "")
     declared = declared_by(pod)
     return "" if declared is None else declared.role_of("")
 

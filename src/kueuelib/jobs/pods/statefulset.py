@@ -13,7 +13,7 @@ import copy
 from typing import ClassVar
 
 from kueuelib.api.kinds import STATEFUL_SETS
-from kueuelib.api.meta import Obj, Resource, labels_of
+from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
 from kueuelib.api.names import (
     GROUP_FAST,
     GROUP_LABEL,
@@ -55,7 +55,7 @@ def with_group(obj: Obj) -> Obj:
     The number of pods is written once: another one would replace the pods that run.
     """
     found = labels_of(obj)
-    if not found.get(QUEUE_LABEL):
+    if not found.get(QUEUE_LABEL) or _is_of_another(obj):
         return obj
     changed = copy.deepcopy(obj)
     template = changed["spec"]["template"]
@@ -74,6 +74,8 @@ def with_group(obj: Obj) -> Obj:
 
 def validate_stateful_set(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
     """Every broken rule; while there are pods, the source of the Workload must not change."""
+    if _is_of_another(new):
+        return ()
     labels = labels_of(new)
     queue, path = labels.get(QUEUE_LABEL, ""), label_path(QUEUE_LABEL)
     errors = []
@@ -100,6 +102,14 @@ def validate_stateful_set(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
         text = "pods from before still exist; wait until they are gone"
         errors.append(forbidden("spec.replicas", text))
     return tuple(errors)
+
+
+def _is_of_another(obj: Obj) -> bool:
+    """Whether a LeaderWorkerSet made it, whose labels it has, and which is queued itself."""
+    return annotations_of(obj["spec"]["template"]).get(SUSPENDING_PARENT, "") not in (
+        "",
+        STATEFUL_SET,
+    )
 
 
 def _pod_spec(obj: Obj) -> Obj:

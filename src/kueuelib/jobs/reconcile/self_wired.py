@@ -17,6 +17,7 @@ from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.server import WebhookServer
 
@@ -65,10 +66,12 @@ class Wired:
     Attributes:
         controllers: its controllers.
         webhook: answers about its objects.
+        informers: what it reads of kinds that may be missing; to be run with the caches.
     """
 
     controllers: tuple[Controller, ...]
     webhook: Webhook
+    informers: tuple[OptionalInformer, ...] = ()
 
 
 class Webhook(Protocol):
@@ -93,7 +96,7 @@ class Webhook(Protocol):
 class SelfWired(Integration):
     """An integration for which the controller and the webhook of every kind do not do.
 
-    Only for kinds that every API server serves: these do not come and go.
+    Its webhooks are there whether or not the API server serves its kind.
 
     Attributes:
         wire: builds its controllers and its webhook.

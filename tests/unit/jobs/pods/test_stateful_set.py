@@ -12,7 +12,7 @@ from kueuelib.api.names import is_label_value
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.pods.parents import Parent, group_name, parent_of
+from kueuelib.jobs.pods.parents import Parent, Parents, group_name, parent_of
 from kueuelib.jobs.pods.pod_plan import plan_until_pods_come
 from kueuelib.jobs.pods.statefulset import STATEFULSET, validate_stateful_set, with_group
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
@@ -211,9 +211,9 @@ def test_the_parent_is_found_by_the_pods_or_by_the_workload(pods: Any) -> None:
     store: Store[Obj] = Store()
     store.put(ObjectKey("ns", "s"), stateful_set(4, queue="q"))
     first, found = pod(pods, 0), workload(pods)
-    assert parent_of([first], None, "ns", store) == Parent(dict(REF), 4)
-    assert parent_of([], found, "ns", store) == Parent(dict(REF), 4)
-    assert parent_of([first], found, "ns", Store()) == Parent(dict(REF), 0)
-    assert parent_of([first], found, "ns", None) is None
+    assert parent_of([first], None, "ns", Parents(store)) == Parent(dict(REF), 4)
+    assert parent_of([], found, "ns", Parents(store)) == Parent(dict(REF), 4)
+    assert parent_of([first], found, "ns", Parents(Store())) == Parent(dict(REF), 0)
+    assert parent_of([first], found, "ns", Parents()) is None
     plain = pods.waiting("a", group="group", total=1)
-    assert parent_of([plain], None, "ns", store) is None
+    assert parent_of([plain], None, "ns", Parents(store)) is None

@@ -1,0 +1,109 @@
+"""The integration of LeaderWorkerSets: the pods of each replica are one group.
+
+The webhook marks the pod templates. The pod webhook then names the group of each pod, because all
+replicas have the same templates. A replica has a Workload of its own, which the LeaderWorkerSet
+owns: leader and workers are admitted together, also if the workers are made later.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import ClassVar
+
+from kueuelib.api.kinds import LEADER_WORKER_SETS, PODS
+from kueuelib.api.meta import Obj, Resource, labels_of
+from kueuelib.api.names import GROUP_SERVING, QUEUE_LABEL, ROLE_HASH, SUSPENDING_PARENT
+from kueuelib.api.pods import PodTemplateSpec
+from kueuelib.api.schema import struct_schema
+from kueuelib.errors import FieldError
+from kueuelib.jobs.contract.field_rules import IMMUTABLE, forbidden
+from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob
+from kueuelib.jobs.contract.paths import value
+from kueuelib.jobs.pods.deployment import queueing_errors
+from kueuelib.jobs.pods.integration import POD
+from kueuelib.jobs.pods.parents import (
+    LEADER,
+    LEADER_WORKER_SET,
+    WORKER,
+    groups_of,
+    pod_sets_of,
+)
+from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.templates import COPIED, TemplateWebhook, mark, template_entries
+from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
+from kueuelib.jobs.webhooks.manifests import READ
+from kueuelib.runtime.webhook.reviews import shape_with
+
+_PATH = "spec.leaderWorkerTemplate"
+_FIELDS = {LEADER: "leaderTemplate", WORKER: "workerTemplate", DEFAULT_POD_SET: "workerTemplate"}
+
+
+class LeaderWorkerSet(GenericJob):
+    """Names the kind; none of its objects is ever treated as a job."""
+
+    resource: ClassVar[Resource] = LEADER_WORKER_SETS
+
+
+def with_roles(obj: Obj) -> Obj:
+    """The LeaderWorkerSet with templates that make its pods ours; the same without a queue."""
+    found = labels_of(obj)
+    if not found.get(QUEUE_LABEL):
+        return obj
+    changed = copy.deepcopy(obj)
+    templates = changed["spec"]["leaderWorkerTemplate"]
+    labels = {key: found[key] for key in COPIED if found.get(key)}
+    leads = templates.get("leaderTemplate") is not None
+    for role in (LEADER, WORKER) if leads else (DEFAULT_POD_SET,):
+        notes = {SUSPENDING_PARENT: LEADER_WORKER_SET, GROUP_SERVING: "true", ROLE_HASH: role}
+        mark(templates[_FIELDS[role]], labels, notes)
+    return changed
+
+
+def validate_leader_worker_set(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
+    """Every broken rule; while there are replicas, what a replica asks for must not change."""
+    errors = queueing_errors(new, old)
+    if old is None or not labels_of(old).get(QUEUE_LABEL) or not groups_of(old):
+        return errors
+    text = f"{IMMUTABLE}: scale the LeaderWorkerSet to 0 first, and wait until its pods are gone"
+    if value(old, f"{_PATH}.size") != value(new, f"{_PATH}.size"):
+        return (*errors, forbidden(f"{_PATH}.size", text))
+    before, after = ({each.name: each for each in pod_sets_of(obj)} for obj in (old, new))
+    if before.keys() != after.keys():
+        return (*errors, forbidden(f"{_PATH}.leaderTemplate", text))
+    text = f"the requests and placement of a replica: {text}"
+    return (
+        *errors,
+        *(
+            forbidden(f"{_PATH}.{_FIELDS[role]}.spec", text)
+            for role, found in before.items()
+            if role_hash(found.template["spec"]) != role_hash(after[role].template["spec"])
+        ),
+    )
+
+
+LEADERWORKERSET = SelfWired(
+    LEADER_WORKER_SET,
+    LeaderWorkerSet,  # type: ignore[type-abstract]  # none is made
+    makes_pods=False,
+    watches=False,
+    shape=shape_with(
+        {
+            f"{_PATH}.workerTemplate": struct_schema(PodTemplateSpec),
+            f"{_PATH}.leaderTemplate": struct_schema(PodTemplateSpec),
+            f"{_PATH}.size": {"type": "integer"},
+            "spec.replicas": {"type": "integer"},
+        },
+        required=f"{_PATH}.workerTemplate",
+    ),
+    implies=(POD.name,),
+    wire=lambda parts: Wired((), TemplateWebhook(parts, with_roles, validate_leader_worker_set)),
+    entries=lambda settings: template_entries(LEADER_WORKER_SETS, settings, _PATH),
+    rules=lambda: (
+        {
+            "apiGroups": [LEADER_WORKER_SETS.group],
+            "resources": [LEADER_WORKER_SETS.plural],
+            "verbs": list(READ),
+        },
+        {"apiGroups": [PODS.group], "resources": [PODS.plural], "verbs": ["get"]},
+    ),
+)
