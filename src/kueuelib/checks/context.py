@@ -18,7 +18,7 @@ class Context:
     """The surroundings of one call of a check.
 
     Attributes:
-        check: the name of the AdmissionCheck.
+        check: the name of the AdmissionCheck; empty in a release function.
         workload: the raw Workload, in the version that the server speaks.
         client: speaks to the API server.
         passed: the other workloads that this AdmissionCheck said Ready to and that still hold

@@ -17,6 +17,8 @@ from kueuelib.errors import ConfigError
 
 CheckFunction = Callable[[Workload, Any], Awaitable[Verdict] | Verdict]
 """`(workload, parameters) -> verdict`; a function that is not async runs in a thread."""
+ReleaseFunction = Callable[[Workload], Awaitable[None] | None]
+"""`(workload) -> None`; a function that is not async runs in a thread."""
 
 TIMEOUT = 30.0
 INTERVAL = 30.0
@@ -43,6 +45,8 @@ class Check:
         evict_on_failure: whether a failing call takes back an earlier Ready. By default what was
             admitted goes on, and the check is asked again with growing pauses.
         owned: objects that the check makes for workloads; a change of one asks again.
+        release: called when a Workload that the function was called about lost its quota, finished
+            or is being deleted, at least once.
     """
 
     controller_name: str
@@ -55,12 +59,7 @@ class Check:
     serialize: Callable[[Workload], Hashable] | None = None
     evict_on_failure: bool = False
     owned: OwnedObjects | None = None
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the function can be awaited."""
-        call = getattr(self.function, "__call__", None)  # noqa: B004 - an object may be async
-        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
+    release: ReleaseFunction | None = None
 
     def __call__(self, workload: Workload, parameters: Any) -> Any:
         """Call the function, for example in a test; the result of an async one is awaited."""
@@ -83,6 +82,7 @@ def check(
     serialize: Callable[[Workload], Hashable] | None = None,
     evict_on_failure: bool = False,
     owned: OwnedObjects | None = None,
+    release: ReleaseFunction | None = None,
 ) -> Callable[[CheckFunction], Check]:
     """Makes a check of a function `(workload, parameters) -> Ready | Retry | Rejected | Pending`.
 
@@ -121,9 +121,11 @@ def check(
         _expect(subject, "parameters", parameters, Resource, "a Resource, or leave it out")
     if serialize is not None and not callable(serialize):
         raise ConfigError(subject, "serialize cannot be called", "give a function of a workload")
+    if release is not None:
+        _expect_arguments(subject, release, "workload")
 
     def made(function: CheckFunction) -> Check:
-        _expect_two_arguments(subject, function)
+        _expect_arguments(subject, function, "workload", "parameters")
         return Check(
             controller_name,
             function,
@@ -135,6 +137,7 @@ def check(
             serialize,
             evict_on_failure,
             owned,
+            release,
         )
 
     return made
@@ -147,19 +150,25 @@ def _expect(
         raise ConfigError(subject, f"{name} is of type {type(value).__name__}", f"give {fix}")
 
 
-def _expect_two_arguments(subject: str, function: object) -> None:
+def is_async(function: object) -> bool:
+    """Whether a function, or an object that can be called, can be awaited."""
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _expect_arguments(subject: str, function: object, *arguments: str) -> None:
     if not callable(function):
-        raise ConfigError(subject, f"decorates {function!r}", "decorate a function")
+        raise ConfigError(subject, f"is given {function!r}", "give it a function")
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
-        return  # some that are not written in Python tell nothing
+        return  # some that are not written in Python have no signature
     try:
-        signature.bind(None, None)
+        signature.bind(*arguments)
     except TypeError as error:
         name = getattr(function, "__name__", "the function")
         raise ConfigError(
             subject,
             f"{name}{signature} cannot be called: {error}",
-            "give it two arguments: workload, parameters",
+            f"give it {len(arguments)} argument{'s'[: len(arguments) - 1]}: {', '.join(arguments)}",
         ) from error

@@ -12,7 +12,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj
 from kueuelib.checks.containment import Call, CheckFailed, Threads, describe, started
 from kueuelib.checks.context import Context, enter
-from kueuelib.checks.definition import Check
+from kueuelib.checks.definition import Check, is_async
 from kueuelib.checks.turns import Group, Turns
 from kueuelib.checks.verdicts import Verdict, verified
 
@@ -43,6 +43,18 @@ class Evaluator:
             CheckFailed: there is none.
         """
         return await self._guarded(self._call(wl, parameters, context))
+
+    async def release(self, wl: Obj, context: Context) -> None:
+        """Call the release function of the check.
+
+        Args:
+            wl: the raw Workload.
+            context: what the function may ask for.
+
+        Raises:
+            CheckFailed: it raised, or took too long.
+        """
+        await self._guarded(self._run(self._check.release, (decode(Workload, wl),), context))
 
     async def group(self, wl: Obj, turns: Turns) -> Group:
         """The group of a workload by what `serialize` says about it.
@@ -78,16 +90,15 @@ class Evaluator:
         return task.result()
 
     async def _call(self, wl: Obj, parameters: Obj | None, context: Context) -> Verdict:
+        arguments = (decode(Workload, wl), parameters)
+        return verified(await self._run(self._check.function, arguments, context))
+
+    async def _run(self, function: Any, arguments: tuple[Any, ...], context: Context) -> Any:
         enter(context)
-        workload = decode(Workload, wl)
-        function: Any = self._check.function
-        if self._check.is_async:
-            found = await function(workload, parameters)
-        else:
-            found = await self._threads.run(lambda: function(workload, parameters))
-            if inspect.isawaitable(found):
-                found = await found
-        return verified(found)
+        if is_async(function):
+            return await function(*arguments)
+        answer = await self._threads.run(lambda: function(*arguments))
+        return await answer if inspect.isawaitable(answer) else answer
 
     def _abandon(self, task: asyncio.Task[Any], call: Call) -> None:
         """Cancels without waiting: a function may ignore that for as long as it likes."""

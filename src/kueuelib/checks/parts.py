@@ -11,7 +11,9 @@ from kueuelib.checks.activity import ActivityReconciler
 from kueuelib.checks.definition import Check
 from kueuelib.checks.parameters import ParameterSource
 from kueuelib.checks.reconciler import BY_CHECK, CheckReconciler, entry_key
+from kueuelib.checks.release import FIRST_PAUSE, LAST_PAUSE, ReleaseReconciler
 from kueuelib.errors import ConfigError
+from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
@@ -136,6 +138,28 @@ def _add(
         check.owned.attach(client, workloads, reconciler.mine, owner_changed, clock=clock)
         admission_checks.add_handler(check.owned.heard)
         manager.add(Group.ELECTED, check.owned, f"objects of check {check.controller_name}")
+    if check.release is not None:
+        releasing = Controller(
+            f"release-{check.controller_name}",
+            ReleaseReconciler(
+                check,
+                client,
+                workloads,
+                reconciler.entries,
+                reconciler.called,
+                reconciler.evaluator,
+                recorder,
+            ),
+            check.concurrency,
+            limiter=ItemExponential(FIRST_PAUSE, LAST_PAUSE),
+            clock=clock,
+            telemetry=telemetry,
+        ).for_(workloads)
+        releasing.watches(
+            admission_checks,
+            lambda delta: workloads.store.keys_by_index(BY_CHECK, delta.key.name),
+        )
+        manager.add(Group.ELECTED, releasing, f"release of check {check.controller_name}")
     parameters.subscribe(changed)
     name = check.controller_name
     manager.add(Group.ELECTED, parameters, f"parameters of check {name}")

@@ -18,6 +18,7 @@ from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
 from kueuelib.checks.moves import Ask, Asked, Reservation, Reset, Rest, reservation_of
 from kueuelib.checks.parameters import ParameterSource, Problem, content
+from kueuelib.checks.release import is_promised
 from kueuelib.checks.turns import Turns
 from kueuelib.checks.verdicts import Pending, Retry, Verdict, readable
 from kueuelib.checks.writing import EntryWriter
@@ -78,7 +79,7 @@ class CheckReconciler:
         self._parameters = parameters
         self._recorder = recorder
         self._clock = clock
-        self._evaluator = Evaluator(check)
+        self.evaluator = Evaluator(check)
         self._writer = EntryWriter(
             check, client, workloads, lambda: frozenset(self.mine()), recorder
         )
@@ -129,6 +130,10 @@ class CheckReconciler:
             if entry and entry.get("state") == CHECK_READY and reservation_of(wl) is not None:
                 found.append(decode(Workload, wl))
         return tuple(found)
+
+    def called(self, key: ObjectKey) -> bool:
+        """Whether a call about a Workload has not ended."""
+        return any(workload == key for workload, _ in self._running)
 
     def ask_again(self, key: ObjectKey) -> None:
         """Something that answers about a workload depend on has changed."""
@@ -193,6 +198,8 @@ class CheckReconciler:
                 )
                 return None
             case Ask():
+                if not self._promised(wl):
+                    return None  # the finalizer that promises a release comes first
                 nudges = self._nudges.get(key)
                 again = await self._ask(wl, name, found)
                 if nudges != self._nudges.get(key):  # what it depends on changed under way
@@ -209,7 +216,7 @@ class CheckReconciler:
         if self._check.serialize is None:
             return await self._decide(wl, name, reservation, parameters)
         try:
-            group = await self._evaluator.group(wl, self._turns)
+            group = await self.evaluator.group(wl, self._turns)
         except CheckFailed as error:
             return await self._decide(wl, name, reservation, parameters, str(error))
         if not self._turns.take(group, entry_key(key_of(wl), name)):
@@ -259,7 +266,7 @@ class CheckReconciler:
         """The verdict, or what went wrong; neither when nobody wants to know any more."""
         key, uid = key_of(wl), wl["metadata"]["uid"]
         newest = self._workloads.store.get(key)
-        if newest is None or reservation_of(newest) != reservation:
+        if newest is None or reservation_of(newest) != reservation or not self._promised(newest):
             return None, None
         source = self._check.controller_name
 
@@ -274,7 +281,7 @@ class CheckReconciler:
             on_loop(lambda namespace: self.passed(name, namespace, uid)),
             on_loop(event),
         )
-        task = asyncio.create_task(self._evaluator.ask(newest, parameters, context))
+        task = asyncio.create_task(self.evaluator.ask(newest, parameters, context))
         self._running[key, name] = (reservation, task)
         try:
             done, _ = await asyncio.wait({task})
@@ -293,6 +300,10 @@ class CheckReconciler:
         if error is not None:
             raise error
         return task.result(), None
+
+    def _promised(self, wl: Obj) -> bool:
+        """Whether a check with a release function may be called."""
+        return self._check.release is None or is_promised(wl, self._check.controller_name)
 
     def _after_failure(self, wl: Obj, name: str, problem: str, failures: int) -> Verdict:
         """What a call means that gave no answer: try again later, with growing pauses."""

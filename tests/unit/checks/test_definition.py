@@ -49,8 +49,10 @@ wrong: Any = check
         (lambda: wrong(NAME, concurrency=2.5), "concurrency is of type float"),
         (lambda: wrong(NAME, parameters="budgets"), "parameters is of type str; give a Resource"),
         (lambda: wrong(NAME, serialize="namespace"), "serialize cannot be called"),
-        (lambda: wrong(NAME)(one_argument), "give it two arguments: workload, parameters"),
-        (lambda: wrong(NAME)(5), "decorates 5; decorate a function"),
+        (lambda: wrong(NAME)(one_argument), "give it 2 arguments: workload, parameters"),
+        (lambda: wrong(NAME)(5), "is given 5; give it a function"),
+        (lambda: wrong(NAME, release=5), "is given 5; give it a function"),
+        (lambda: wrong(NAME, release=fine), "give it 1 argument: workload"),
     ],
 )
 def test_a_mistake_in_the_decorator_is_told_at_once(make: Callable[[], Any], told: str) -> None:

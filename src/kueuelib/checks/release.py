@@ -1,0 +1,177 @@
+"""Calls the release function of a check when a Workload no longer holds the quota it decided about.
+
+A finalizer on the Workload keeps the promise: it is written before the check is first called, names
+the reservation, and is removed after the release function returned. So a crash, a restart or the
+deletion of the Workload cannot lose a release, but may repeat it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.checks.containment import CheckFailed, on_loop
+from kueuelib.checks.context import Context
+from kueuelib.checks.definition import Check
+from kueuelib.checks.evaluation import Evaluator
+from kueuelib.checks.moves import Reservation, reservation_of
+from kueuelib.errors import Conflict, NotFound
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.informer import Informer
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.events import EventRecorder
+
+NAME_LIMIT = 63
+"""Characters of a finalizer behind its domain."""
+MARK = 10
+"""Hexadecimal digits that tell reservations apart."""
+CALL_PAUSE = 0.1
+"""Seconds until a release is tried again that a cancelled call of the check delays."""
+
+FIRST_PAUSE, LAST_PAUSE = 1.0, 600.0
+"""Seconds until a release that failed is tried again: at first, and at most."""
+
+
+def finalizer_of(controller_name: str, reservation: Reservation) -> str:
+    """The finalizer that promises the release of a reservation.
+
+    It changes with the second of the reservation and the assigned flavors, but not with fields of
+    the admission that a manager updates while the job runs.
+    """
+    assigned = reservation.admission
+    flavors = [
+        (one.get("name", ""), sorted((one.get("flavors") or {}).items()))
+        for one in assigned.get("podSetAssignments") or ()
+    ]
+    content = repr((reservation.since, assigned.get("clusterQueue", ""), flavors))
+    return _prefix(controller_name) + hashlib.sha256(content.encode()).hexdigest()[:MARK]
+
+
+def held_by(wl: Mapping[str, Any], controller_name: str) -> str | None:
+    """The finalizer of a check on a Workload, or None."""
+    prefix = _prefix(controller_name)
+    for finalizer in wl["metadata"].get("finalizers") or ():
+        if finalizer.startswith(prefix) and len(finalizer) == len(prefix) + MARK:
+            return str(finalizer)
+    return None
+
+
+def is_promised(wl: Mapping[str, Any], controller_name: str) -> bool:
+    """Whether the finalizer on a Workload is that of its present reservation."""
+    reservation = reservation_of(wl)
+    return reservation is not None and held_by(wl, controller_name) == finalizer_of(
+        controller_name, reservation
+    )
+
+
+def _prefix(controller_name: str) -> str:
+    domain, _, path = controller_name.partition("/")
+    name = re.sub(r"[^A-Za-z0-9_.-]", ".", path)
+    if len(name) > NAME_LIMIT - MARK - 1:  # cut names stay unique
+        digest = hashlib.sha256(path.encode()).hexdigest()[:MARK]
+        name = f"{name[: NAME_LIMIT - 2 * (MARK + 1)]}.{digest}"
+    return f"{domain}/{name}."
+
+
+class ReleaseReconciler:
+    """Looks at one Workload for one `Check` with a release function.
+
+    Args:
+        check: what to call.
+        client: writes the finalizer, and is handed to the function.
+        workloads: the informer of Workloads.
+        entries: the keys of the entries in a Workload that the check decides.
+        called: whether a call of the check about a Workload has not ended.
+        evaluator: calls the function.
+        recorder: for events about Workloads.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        client: Client,
+        workloads: Informer,
+        entries: Callable[[Obj], Iterable[ObjectKey]],
+        called: Callable[[ObjectKey], bool],
+        evaluator: Evaluator,
+        recorder: EventRecorder,
+    ) -> None:
+        self._check = check
+        self._client = client
+        self._workloads = workloads
+        self._entries = entries
+        self._called = called
+        self._evaluator = evaluator
+        self._recorder = recorder
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Release what is no longer needed, then promise the release of what is.
+
+        Raises:
+            ApiError: the finalizer could not be written.
+            TransportError: the same.
+        """
+        wl = self._workloads.store.get(key)
+        if wl is None:
+            return DONE
+        name = self._check.controller_name
+        reservation = reservation_of(wl) if any(self._entries(wl)) else None
+        needed = None if reservation is None else finalizer_of(name, reservation)
+        held = held_by(wl, name)
+        if held == needed:
+            return DONE
+        if held is not None:
+            if self._called(key):
+                return Result(requeue_after=CALL_PAUSE)
+            if not await self._released(wl):
+                return Result(rate_limited=True)
+        await self._promise(wl, needed)
+        return DONE
+
+    async def _released(self, wl: Obj) -> bool:
+        """Call the function; whether it returned."""
+        source = self._check.controller_name
+
+        def event(type: str, reason: str, message: str) -> None:
+            self._recorder.event(wl, type, reason, message[:1000], component=source)
+
+        context = Context("", wl, self._client, lambda _: (), on_loop(event))
+        try:
+            await self._evaluator.release(wl, context)
+        except CheckFailed as error:
+            text = f"Release of check {source} failed, and is retried: {error}"
+            event("Warning", "AdmissionCheckReleaseFailed", text)
+            return False
+        return True
+
+    async def _promise(self, wl: Obj, finalizer: str | None) -> None:
+        """Make this the only finalizer of the check; none, for None."""
+        meta = wl["metadata"]
+        body = {
+            "apiVersion": wl["apiVersion"],
+            "kind": wl["kind"],
+            "metadata": {field: meta[field] for field in ("name", "namespace", "uid")},
+        }
+        if finalizer is not None:
+            body["metadata"]["finalizers"] = [finalizer]
+        try:
+            answer = await self._client.patch(
+                self._workloads.resource,
+                key_of(wl),
+                body,
+                PatchType.APPLY,
+                field_manager=self._check.field_manager,
+                force=True,
+            )
+        except (NotFound, Conflict):  # gone, or another one of this name
+            await self._workloads.refresh(key_of(wl))
+            return
+        if finalizer is None and meta.get("deletionTimestamp"):
+            await self._workloads.refresh(key_of(wl))  # the answer may be the last state of it
+            return
+        self._workloads.learn(answer)
