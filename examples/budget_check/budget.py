@@ -2,9 +2,8 @@
 
 import aiohttp
 
-from kueuelib.api.conditions import is_true
-from kueuelib.api.meta import Obj, Resource
 from kueuelib.checks import Ready, Rejected, Retry, Verdict, Workload, check, current, usage_of
+from kueuelib.runtime import Obj, Resource, is_true
 
 BUDGETS = Resource("finance.example.com", "v1", "budgets", "Budget", namespaced=True)
 
@@ -33,7 +32,7 @@ async def budget(workload: Workload, parameters: Obj) -> Verdict:
     if not spent >= 0:  # NaN is neither below nor above anything: keep waiting
         raise ValueError(f"Prometheus says that {spent:g} was spent")
     others = sum(cost(other, spec["prices"]) for other in current().passed(workload.namespace))
-    planned = 0 if is_true(workload.status.conditions, "Admitted") else others + mine
+    planned = 0 if is_true(workload, "Admitted") else others + mine
     if spent + planned > limit:
         return Retry(f"{spent:g} of {limit:g} spent, {others:g} under way, {mine:g} needed")
     return Ready(f"costs {mine:g}, {limit - spent - planned:g} left this week")

@@ -26,12 +26,6 @@ def find(conditions: Iterable[Condition], type: str) -> Condition | None:
     return None
 
 
-def is_true(conditions: Iterable[Condition], type: str) -> bool:
-    """Whether there is a condition of that type with status True."""
-    found = find(conditions, type)
-    return found is not None and found.status == "True"
-
-
 def is_false(conditions: Iterable[Condition], type: str) -> bool:
     """Whether there is a condition of that type with status False."""
     found = find(conditions, type)

@@ -179,8 +179,11 @@ def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) ->
     return {}
 
 
-def is_true(obj: Mapping[str, Any], type: str) -> bool:
-    """Whether a raw object has the condition with status True."""
+def is_true(obj: Mapping[str, Any] | KubeObject, type: str) -> bool:
+    """Whether an object, raw or typed, has the condition with status True."""
+    if isinstance(obj, KubeObject):
+        status: Any = getattr(obj, "status", None)
+        return any(each.type == type and each.is_true for each in getattr(status, "conditions", ()))
     conditions = (obj.get("status") or {}).get("conditions")
     return bool(find_condition(conditions, type).get("status") == "True")
 

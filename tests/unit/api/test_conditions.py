@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import attrs
 
+from kueuelib.api.codec import encode
 from kueuelib.api.conditions import (
     find,
     is_false,
-    is_true,
     truncate_message,
     with_condition,
     without_condition,
 )
-from kueuelib.api.meta import Condition
+from kueuelib.api.kueue import Workload, WorkloadStatus
+from kueuelib.api.meta import Condition, KubeObject, is_true
 
 A = Condition("A", "True", "R", "m", 5.0)
 B = Condition("B", "False", "R", "m", 6.0)
@@ -19,10 +20,15 @@ B = Condition("B", "False", "R", "m", 6.0)
 def test_conditions_are_found_by_type():
     assert find((A, B), "B") is B
     assert find((A, B), "C") is None
-    assert is_true((A, B), "A")
-    assert not is_true((A, B), "B")
     assert is_false((A, B), "B")
     assert not is_false((A, B), "C")
+
+
+def test_conditions_of_raw_and_typed_objects_are_judged_alike():
+    workload = Workload(status=WorkloadStatus(conditions=(A, B)))
+    for obj in (workload, encode(workload)):
+        assert [is_true(obj, name) for name in "ABC"] == [True, False, False]
+    assert not any(is_true(obj, "A") for obj in (KubeObject(), {}, {"status": None}))
 
 
 def test_a_new_condition_comes_last_and_starts_now():

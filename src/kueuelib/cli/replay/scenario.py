@@ -12,7 +12,7 @@ from typing import Any
 from kueuelib.api import conditions, kueue
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
-from kueuelib.api.meta import Obj, ObjectKey, format_micro_time
+from kueuelib.api.meta import Obj, ObjectKey, format_micro_time, is_true
 from kueuelib.api.names import ADMITTED, EVICTED, QUOTA_RESERVED
 from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.scheduler.explain.world import World
@@ -232,9 +232,9 @@ class _Writer:
                     one["assigned"] = given.count
             sets.append(one)
         found |= {"t": _at(reserved.last_transition_time, self._at), "podsets": sets}
-        if not conditions.is_true(workload.status.conditions, ADMITTED):
+        if not is_true(workload, ADMITTED):
             found["reserved_only"] = True
-        if conditions.is_true(workload.status.conditions, EVICTED):
+        if is_true(workload, EVICTED):
             found["evicted"] = True
         return found
 

@@ -13,9 +13,9 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-from kueuelib.api import conditions, kueue, names
+from kueuelib.api import kueue, names
 from kueuelib.api.kueue import ClusterQueue, PodSet
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, is_true
 from kueuelib.scheduler.explain.budget import MOST_STEPS, OutOfStepsError
 from kueuelib.scheduler.explain.changes import (
     Change,
@@ -259,7 +259,7 @@ class Search:
                 yield from self._check(CreateFlavor(name))
         for name in sorted({check.name for check in spec.checks}):
             found = self._world.checks.get(name)
-            if found is None or not conditions.is_true(found.status.conditions, names.ACTIVE):
+            if found is None or not is_true(found, names.ACTIVE):
                 yield from self._check(ServeCheck(name, exists=found is not None))
         labels = self._world.namespaces.get(self._key.namespace)
         if labels is not None and not spec.selector.matches(labels):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kueuelib.api import conditions, names
+from kueuelib.api import names
 from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND
+from kueuelib.api.meta import is_true
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.events import Effects, Event
@@ -141,7 +142,7 @@ class Facts:
         self._review(self.state.cache.remove_flavor(event.name), now)
 
     def _check_set(self, event: events.CheckSet, now: float) -> None:
-        active = conditions.is_true(event.check.status.conditions, names.ACTIVE)
+        active = is_true(event.check, names.ACTIVE)
         late = event.check.spec.preemption_policy == AFTER_CHECK_PASSED_OR_ON_DEMAND
         self._review(self.state.cache.set_check(event.check.name, active=active, late=late), now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Admission, PodSet, PodSetAssignment, Workload
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, is_true
 from kueuelib.api.quantity import amount_of
 from kueuelib.scheduler.ordering import EVICTION
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, order_of, reclaimable_of
@@ -56,10 +56,10 @@ def holder_of(
         timestamp: the setting `requeuingStrategy.timestamp`.
         by_age: whether age alone decides between the heads of a cohort.
     """
-    found = workload.status.conditions
-    reserved = None if assumed else conditions.find(found, names.QUOTA_RESERVED)
+    stated = workload.status.conditions
+    reserved = None if assumed else conditions.find(stated, names.QUOTA_RESERVED)
     confirmed = reserved is not None and reserved.is_true
-    said = conditions.find(found, names.ADMITTED) if confirmed else None
+    said = conditions.find(stated, names.ADMITTED) if confirmed else None
     return Holder(
         key=workload.key,
         uid=workload.metadata.uid,
@@ -71,8 +71,8 @@ def holder_of(
         reserved_at=reserved.last_transition_time if reserved and confirmed else None,
         admitted=said is not None and said.is_true,
         assumed=assumed,
-        evicted=not assumed and conditions.is_true(found, names.EVICTED),
-        pods_ready=conditions.is_true(found, names.PODS_READY),
+        evicted=not assumed and is_true(workload, names.EVICTED),
+        pods_ready=is_true(workload, names.PODS_READY),
         admitted_at=said.last_transition_time if said and said.is_true else None,
         labels=workload.metadata.labels,
     )
@@ -104,7 +104,7 @@ def assumed_holder(
         admitted,
         assumed,
         evicted,
-        conditions.is_true(workload.status.conditions, names.PODS_READY),
+        is_true(workload, names.PODS_READY),
         admitted_at,
         workload.metadata.labels,
     )

@@ -21,7 +21,7 @@ from kueuelib.api.kueue import (
     PodSet,
     Workload,
 )
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, is_true
 from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
 from kueuelib.scheduler.pending.limit_ranges import LimitSummary
@@ -276,9 +276,7 @@ def _not_before(workload: Workload) -> float | None:
 
 def holds_quota(workload: Workload) -> bool:
     """Whether the object says that quota is reserved for it."""
-    return workload.status.admission is not None and conditions.is_true(
-        workload.status.conditions, names.QUOTA_RESERVED
-    )
+    return workload.status.admission is not None and is_true(workload, names.QUOTA_RESERVED)
 
 
 REPORTED = VERDICTS | {"Suspended", "Inadmissible", "Misconfigured"}
@@ -313,4 +311,4 @@ def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
 
 def is_finished(workload: Workload) -> bool:
     """Whether the Workload is done for good."""
-    return conditions.is_true(workload.status.conditions, names.FINISHED)
+    return is_true(workload, names.FINISHED)
