@@ -85,8 +85,8 @@ class ApiService:
         definitions = CrdRules()
         own: dict[tuple[str, str], KindRules] = {
             CRDS.group_kind: definitions,
-            MUTATING_WEBHOOKS.group_kind: HookRules(mutating=True),
-            VALIDATING_WEBHOOKS.group_kind: HookRules(mutating=False),
+            MUTATING_WEBHOOKS.group_kind: HookRules(),
+            VALIDATING_WEBHOOKS.group_kind: HookRules(),
         }
         self.registry = definitions.registry = Registry(builtin_kinds({**own, **rules}))
         self.reader = StoredObjects(self.storage, self.registry)

@@ -15,7 +15,6 @@ from kueuelib.embedded.builtins.fields import (
     not_supported,
     required,
     section,
-    setdefault,
 )
 from kueuelib.embedded.builtins.workloads import label_selector
 from kueuelib.errors import FieldError
@@ -24,30 +23,7 @@ OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
 
 class HookRules(KindRules):
-    """The strategy of both kinds of configuration.
-
-    Args:
-        mutating: whether the hooks may change objects.
-    """
-
-    def __init__(self, *, mutating: bool) -> None:
-        self._mutating = mutating
-
-    def default(self, obj: Obj) -> None:
-        """The usual policies."""
-        for hook in listed(obj, "webhooks"):
-            setdefault(hook, "failurePolicy", "Fail")
-            setdefault(hook, "matchPolicy", "Equivalent")
-            setdefault(hook, "namespaceSelector", {})
-            setdefault(hook, "objectSelector", {})
-            setdefault(hook, "timeoutSeconds", 10)
-            if self._mutating:
-                setdefault(hook, "reinvocationPolicy", "Never")
-            service = section(hook, "clientConfig").get("service")
-            if isinstance(service, dict):
-                setdefault(service, "port", 443)
-            for rule in listed(hook, "rules"):
-                setdefault(rule, "scope", "*")
+    """The strategy of both kinds of configuration."""
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """Every hook."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +14,6 @@ from kueuelib.embedded.builtins.fields import (
     invalid,
     required,
     section,
-    setdefault,
     too_long,
 )
 from kueuelib.errors import FieldError
@@ -91,15 +89,6 @@ class ConfigMapRules(KindRules):
 
 class SecretRules(KindRules):
     """The strategy of Secrets."""
-
-    def default(self, obj: Obj) -> None:
-        """The type; texts become data."""
-        setdefault(obj, "type", "Opaque")
-        texts = obj.pop("stringData", None)
-        if texts:
-            data = obj["data"] = dict(section(obj, "data"))
-            for key, text in texts.items():
-                data[key] = base64.b64encode(text.encode()).decode()
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """Keys, size, and what the type asks for."""

@@ -9,6 +9,7 @@ from typing import Any
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import SYSTEM, AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.defaults import NAMESPACE_NAME
 from kueuelib.embedded.builtins.fields import (
     duplicate,
     forbidden,
@@ -17,26 +18,16 @@ from kueuelib.embedded.builtins.fields import (
     not_supported,
     required,
     section,
-    setdefault,
     subobject,
 )
 from kueuelib.embedded.builtins.pod_placement import NOT_READY, TAINT_EFFECTS
-from kueuelib.embedded.builtins.resources import make_canonical
 from kueuelib.errors import FieldError
 
-NAMESPACE_NAME = "kubernetes.io/metadata.name"
 NAMESPACE_FINALIZER = "kubernetes"
 
 
 class NamespaceRules(KindRules):
     """The strategy of namespaces."""
-
-    def default(self, obj: Obj) -> None:
-        """The label that carries the name."""
-        meta = subobject(obj, "metadata")
-        if meta.get("name"):
-            subobject(meta, "labels")[NAMESPACE_NAME] = meta["name"]
-        setdefault(subobject(obj, "status"), "phase", "Active")
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """A new namespace is active, and is deleted only after its content."""
@@ -84,14 +75,6 @@ class NamespaceRules(KindRules):
 
 class NodeRules(KindRules):
     """The strategy of nodes."""
-
-    def default(self, obj: Obj) -> None:
-        """Allocatable is all of the capacity, unless it says otherwise."""
-        status = subobject(obj, "status")
-        for key in ("capacity", "allocatable"):
-            make_canonical(status.get(key))
-        if status.get("capacity") and status.get("allocatable") is None:
-            status["allocatable"] = dict(status["capacity"])
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """Nodes of users get no pods before they are ready."""

@@ -14,7 +14,6 @@ from kueuelib.embedded.builtins.fields import (
     not_supported,
     required,
     section,
-    setdefault,
 )
 from kueuelib.embedded.builtins.naming import label, label_1035, subdomain
 from kueuelib.errors import FieldError
@@ -29,20 +28,6 @@ _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
 _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 Errors = Iterator[FieldError]
-
-
-def default_endpoints(obj: Obj) -> None:
-    """Ports are of TCP."""
-    for subset in listed(obj, "subsets"):
-        for port in listed(subset, "ports"):
-            setdefault(port, "protocol", "TCP")
-
-
-def default_slice(obj: Obj) -> None:
-    """Ports are of TCP and have an empty name."""
-    for port in listed(obj, "ports"):
-        setdefault(port, "protocol", "TCP")
-        setdefault(port, "name", "")
 
 
 def check_endpoints(obj: Obj) -> list[FieldError]:

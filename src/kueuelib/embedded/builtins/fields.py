@@ -93,18 +93,6 @@ def meaning(value: Any) -> Any:
     return value
 
 
-def drop_nulls(value: Any) -> None:
-    """Removes keys whose value is null, at every depth, in place."""
-    if isinstance(value, dict):
-        for key in [key for key, each in value.items() if each is None]:
-            del value[key]
-        for each in value.values():
-            drop_nulls(each)
-    elif isinstance(value, list):
-        for each in value:
-            drop_nulls(each)
-
-
 def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """The mapping found by following the keys; empty when there is none."""
     found: Any = obj

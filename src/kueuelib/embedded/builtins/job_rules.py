@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.fields import section
-from kueuelib.embedded.builtins.job_defaults import default_job, generate_selector
+from kueuelib.embedded.builtins.job_defaults import generate_selector
 from kueuelib.embedded.builtins.job_spec import validate_job, validate_job_update
 from kueuelib.embedded.builtins.job_status import validate_job_status
 from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
@@ -19,10 +19,6 @@ MANY_PODS = 10_000
 
 class JobRules(KindRules):
     """The strategy of Jobs."""
-
-    def default(self, obj: Obj) -> None:
-        """What a client may leave out."""
-        default_job(obj)
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """A new Job has no status, and a selector of its own."""

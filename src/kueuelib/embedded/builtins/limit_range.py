@@ -31,7 +31,6 @@ from kueuelib.embedded.builtins.resources import (
     HUGE_PAGES,
     STANDARD,
     containers_of,
-    make_canonical,
     overcommits,
     pod_requests,
 )
@@ -65,24 +64,6 @@ _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 
 class LimitRangeRules(KindRules):
     """The strategy of LimitRanges."""
-
-    def default(self, obj: Obj) -> None:
-        """For containers: the default limit is the maximum, the default request that limit."""
-        for item in listed(section(obj, "spec"), "limits"):
-            for key in _PARTS:
-                make_canonical(item.get(key))
-            if item.get("type") != "Container":
-                continue
-            limits = subobject(item, "default")
-            for name, value in section(item, "max").items():
-                limits.setdefault(name, value)
-            requests = subobject(item, "defaultRequest")
-            for source in (limits, section(item, "min")):
-                for name, value in source.items():
-                    requests.setdefault(name, value)
-            for key in ("default", "defaultRequest"):
-                if not item[key]:
-                    del item[key]
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """Every item is consistent in itself."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import duplicate, forbidden, invalid, listed, section
-from kueuelib.embedded.builtins.pod_defaults import default_pod
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.resources import qos_class
 from kueuelib.embedded.decoding import copy_json
+from kueuelib.embedded.schema.written import set_defaults
 from kueuelib.errors import FieldError
 
 EPHEMERAL = "ephemeralcontainers"
@@ -31,7 +31,7 @@ def keep_to_part(new: Obj, old: Obj, subresource: str) -> None:
         spec.pop("ephemeralContainers", None)
         if listed(wanted, "ephemeralContainers"):
             spec["ephemeralContainers"] = wanted["ephemeralContainers"]
-            default_pod(rest)
+            set_defaults("core.Pod", rest)
     else:
         for key in ("containers", "initContainers"):
             resources = {each.get("name"): each.get("resources") for each in listed(wanted, key)}

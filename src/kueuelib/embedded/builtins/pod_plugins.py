@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import (
     AdmissionPlugin,
     AdmissionRequest,
     Operation,
     Reader,
 )
-from kueuelib.embedded.builtins.fields import setdefault
-from kueuelib.embedded.builtins.pod_defaults import tolerate_unready_nodes
+from kueuelib.embedded.builtins.fields import listed, setdefault
+from kueuelib.embedded.builtins.pod_placement import NOT_READY, UNREACHABLE
 
 
 def _is_new_pod(request: AdmissionRequest) -> bool:
@@ -56,3 +59,23 @@ class TolerationPlugin(AdmissionPlugin):
         del reader
         if request.obj is not None:
             tolerate_unready_nodes(request.obj["spec"])
+
+
+def tolerate_unready_nodes(spec: Obj, seconds: int = 300) -> None:
+    """The tolerations every pod gets at creation, unless it has its own for these taints."""
+    present = listed(spec, "tolerations")
+    added = [
+        {"key": name, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for name in (NOT_READY, UNREACHABLE)
+        if not _mentions(present, name)
+    ]
+    if added:
+        spec["tolerations"] = [*present, *added]
+
+
+def _mentions(tolerations: Iterable[Obj], key: str) -> bool:
+    return any(
+        (not found.get("key") or found["key"] == key)
+        and found.get("effect") in (None, "", "NoExecute")
+        for found in tolerations
+    )

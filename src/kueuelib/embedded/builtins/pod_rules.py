@@ -16,12 +16,11 @@ from kueuelib.embedded.builtins.fields import (
     required,
     section,
 )
-from kueuelib.embedded.builtins.pod_defaults import CONTAINER_LISTS, default_pod
 from kueuelib.embedded.builtins.pod_parts import PARTS, keep_to_part, validate_part
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
-from kueuelib.embedded.builtins.resources import qos_class
+from kueuelib.embedded.builtins.resources import CONTAINER_LISTS, qos_class
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.schema.internal import difference
 from kueuelib.errors import FieldError
@@ -37,10 +36,6 @@ _GATED_TEXT = "Scheduling is blocked due to non-empty scheduling gates"
 
 class PodRules(KindRules):
     """The strategy of pods."""
-
-    def default(self, obj: Obj) -> None:
-        """What a client may leave out."""
-        default_pod(obj)
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """A new pod is Pending, whatever its author says."""

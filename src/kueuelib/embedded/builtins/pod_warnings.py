@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.embedded.builtins.fields import listed, section
-from kueuelib.embedded.builtins.pod_defaults import CONTAINER_LISTS
+from kueuelib.embedded.builtins.resources import CONTAINER_LISTS
 
 LABEL_LENGTH = 63
 _BETA_REGION: Final = "failure-domain.beta.kubernetes.io"

@@ -18,7 +18,6 @@ from kueuelib.embedded.builtins.fields import (
     forbidden,
     not_supported,
     section,
-    setdefault,
 )
 from kueuelib.embedded.builtins.refusals import refuse
 from kueuelib.errors import FieldError
@@ -54,11 +53,6 @@ def system_priority_classes() -> list[Obj]:
 
 class PriorityClassRules(KindRules):
     """The strategy of PriorityClasses."""
-
-    def default(self, obj: Obj) -> None:
-        """Preempts unless it says otherwise."""
-        setdefault(obj, "value", 0)
-        setdefault(obj, "preemptionPolicy", "PreemptLowerPriority")
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """Names and values of the system are not for users."""

@@ -22,7 +22,6 @@ from kueuelib.embedded.builtins.metadata import validate_labels
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.resources import (
     is_native,
-    make_canonical,
     validate_resources,
 )
 from kueuelib.errors import FieldError
@@ -85,10 +84,6 @@ def _is_standard(name: str) -> bool:
 
 class QuotaRules(KindRules):
     """The strategy of ResourceQuotas; nothing is counted here."""
-
-    def default(self, obj: Obj) -> None:
-        """Amounts are written in one way."""
-        make_canonical((obj.get("spec") or {}).get("hard"))
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """A new one has no status."""
@@ -184,10 +179,6 @@ class LeaseRules(KindRules):
 
 class RuntimeClassRules(KindRules):
     """The strategy of RuntimeClasses."""
-
-    def default(self, obj: Obj) -> None:
-        """Amounts are written in one way."""
-        make_canonical((obj.get("overhead") or {}).get("podFixed"))
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """The handler is a label."""

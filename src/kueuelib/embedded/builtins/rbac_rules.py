@@ -8,19 +8,17 @@ from typing import Any
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.defaults import RBAC as GROUP
 from kueuelib.embedded.builtins.fields import (
     invalid,
     listed,
     not_supported,
     required,
     section,
-    setdefault,
-    subobject,
 )
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
-GROUP = "rbac.authorization.k8s.io"
 SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
@@ -94,15 +92,6 @@ class BindingRules(KindRules):
 
     def __init__(self, *, namespaced: bool) -> None:
         self._namespaced = namespaced
-
-    def default(self, obj: Obj) -> None:
-        """The group of roles, users and groups."""
-        setdefault(subobject(obj, "roleRef"), "apiGroup", GROUP)
-        if not obj["roleRef"]["apiGroup"]:
-            obj["roleRef"]["apiGroup"] = GROUP
-        for subject in listed(obj, "subjects"):
-            if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
-                subject["apiGroup"] = GROUP
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """The role and the subjects."""

@@ -20,6 +20,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.builtins.config_rules import ConfigMapRules, SecretRules
 from kueuelib.embedded.builtins.core_rules import EventRules, NamespaceRules, NodeRules
+from kueuelib.embedded.builtins.defaults import RBAC
 from kueuelib.embedded.builtins.job_rules import JobRules
 from kueuelib.embedded.builtins.limit_range import LimitRangePlugin, LimitRangeRules
 from kueuelib.embedded.builtins.pod_plugins import ServiceAccountPlugin, TolerationPlugin
@@ -34,7 +35,6 @@ from kueuelib.embedded.builtins.rbac_rules import BindingRules, RoleRules
 from kueuelib.embedded.builtins.service_rules import ServiceRules
 from kueuelib.embedded.builtins.stored_rules import stored_rules
 
-RBAC = "rbac.authorization.k8s.io"
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 

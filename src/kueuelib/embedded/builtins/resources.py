@@ -12,6 +12,7 @@ from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import NON_NEGATIVE, invalid, listed, required, section
 from kueuelib.errors import FieldError, InvalidQuantity
 
+CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 HUGE_PAGES = "hugepages-"
 _SUFFIX_TEXT = (
@@ -31,13 +32,6 @@ def amount(value: Any) -> Quantity | None:
 def canonical(value: str | float) -> str:
     """A quantity in the one way in which the server writes it: `1`, not `1000m`."""
     return str(Quantity.parse(value))
-
-
-def make_canonical(amounts: Obj | None) -> None:
-    """Writes quantities in the server's way, in place."""
-    for name, value in (amounts or {}).items():
-        assert amounts is not None
-        amounts[name] = canonical(value)
 
 
 def is_native(name: str) -> bool:

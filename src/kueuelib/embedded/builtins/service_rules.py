@@ -16,7 +16,6 @@ from kueuelib.embedded.builtins.fields import (
     required,
     section,
     setdefault,
-    subobject,
 )
 from kueuelib.embedded.builtins.metadata import validate_labels
 from kueuelib.errors import FieldError
@@ -37,25 +36,6 @@ def _address(obj: Obj) -> str:
 
 class ServiceRules(KindRules):
     """The strategy of Services; addresses are given, traffic does not flow."""
-
-    def default(self, obj: Obj) -> None:
-        """Type, affinity, policies and ports."""
-        spec = subobject(obj, "spec")
-        setdefault(spec, "type", "ClusterIP")
-        setdefault(spec, "sessionAffinity", "None")
-        if spec["sessionAffinity"] == "ClientIP":
-            client = subobject(subobject(spec, "sessionAffinityConfig"), "clientIP")
-            setdefault(client, "timeoutSeconds", 10800)
-        for port in listed(spec, "ports"):
-            setdefault(port, "protocol", "TCP")
-            if port.get("targetPort") in (None, 0, ""):
-                port["targetPort"] = port.get("port", 0)
-        if spec["type"] != "ExternalName":
-            setdefault(spec, "internalTrafficPolicy", "Cluster")
-        if spec["type"] in ("LoadBalancer", "NodePort"):
-            setdefault(spec, "externalTrafficPolicy", "Cluster")
-        if spec["type"] == "LoadBalancer":
-            setdefault(spec, "allocateLoadBalancerNodePorts", value=True)
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """A new service has no status, and gets its address."""

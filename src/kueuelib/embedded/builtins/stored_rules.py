@@ -8,12 +8,11 @@ from typing import Any, Final
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
 from kueuelib.embedded.builtins.endpoint_rules import (
     check_endpoints,
     check_ingress,
     check_slice,
-    default_endpoints,
-    default_slice,
 )
 from kueuelib.embedded.builtins.fields import (
     forbidden,
@@ -23,13 +22,10 @@ from kueuelib.embedded.builtins.fields import (
     not_supported,
     required,
     section,
-    setdefault,
-    subobject,
 )
 from kueuelib.embedded.builtins.fields import invalid as invalid_value
 from kueuelib.embedded.builtins.job_spec import validate_job_template
 from kueuelib.embedded.builtins.naming import subdomain
-from kueuelib.embedded.builtins.pod_defaults import default_pod_template
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
 from kueuelib.embedded.builtins.workloads import validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
@@ -42,7 +38,6 @@ class StoredRules(KindRules):
     """The strategy of a kind without a controller.
 
     Args:
-        default: fills in what may be left out.
         check: the rules of an object.
         template: the way to a pod template, for warnings.
         fixed: paths of fields that stay.
@@ -53,7 +48,6 @@ class StoredRules(KindRules):
 
     def __init__(
         self,
-        default: Callable[[Obj], None],
         check: Check,
         *,
         template: tuple[str, ...] = (),
@@ -62,17 +56,12 @@ class StoredRules(KindRules):
         finalizer: str = "",
         free: tuple[str, ...] = (),
     ) -> None:
-        self._default = default
         self._check = check
         self._template = template
         self._fixed = fixed
         self._status = status
         self._finalizer = finalizer
         self._free = free
-
-    def default(self, obj: Obj) -> None:
-        """What a client may leave out."""
-        self._default(obj)
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """A new object has no status of its own."""
@@ -81,7 +70,7 @@ class StoredRules(KindRules):
         if obj["kind"] == "PersistentVolume":
             obj["status"]["lastPhaseTransitionTime"] = format_time(request.now)
         if obj["kind"] == "DaemonSet":
-            obj["metadata"]["annotations"][_TEMPLATE_GENERATION] = "1"
+            obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
         if self._finalizer:
             held = obj["metadata"].setdefault("finalizers", [])
             if self._finalizer not in held:
@@ -91,11 +80,11 @@ class StoredRules(KindRules):
         """The annotation of a DaemonSet counts the changes of its template."""
         if obj["kind"] != "DaemonSet" or request.subresource == "status":
             return
-        known = section(old, "metadata", "annotations").get(_TEMPLATE_GENERATION)
+        known = section(old, "metadata", "annotations").get(TEMPLATE_GENERATION)
         if known is not None and known.isdigit():
             changed = section(obj, "spec").get("template") != section(old, "spec").get("template")
             notes = obj["metadata"].setdefault("annotations", {})
-            notes[_TEMPLATE_GENERATION] = str(int(known) + changed)
+            notes[TEMPLATE_GENERATION] = str(int(known) + changed)
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """The basic rules."""
@@ -134,70 +123,6 @@ def _without(spec: Mapping[str, Any], names: Sequence[str]) -> Obj:
     return {name: value for name, value in spec.items() if name not in names}
 
 
-def _default_replica_set(obj: Obj) -> None:
-    spec = subobject(obj, "spec")
-    setdefault(spec, "replicas", 1)
-    default_pod_template(subobject(spec, "template"))
-
-
-def _default_deployment(obj: Obj) -> None:
-    _default_replica_set(obj)
-    spec = obj["spec"]
-    strategy = subobject(spec, "strategy")
-    setdefault(strategy, "type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = subobject(strategy, "rollingUpdate")
-        setdefault(rolling, "maxUnavailable", "25%")
-        setdefault(rolling, "maxSurge", "25%")
-    setdefault(spec, "revisionHistoryLimit", 10)
-    setdefault(spec, "progressDeadlineSeconds", 600)
-
-
-def _default_controller(obj: Obj) -> None:
-    _default_replica_set(obj)
-    labels = section(obj, "spec", "template", "metadata", "labels")
-    for place, name in ((obj["spec"], "selector"), (obj["metadata"], "labels")):
-        if labels and not place.get(name):
-            place[name] = dict(labels)
-
-
-def _default_stateful_set(obj: Obj) -> None:
-    _default_replica_set(obj)
-    spec = obj["spec"]
-    setdefault(spec, "podManagementPolicy", "OrderedReady")
-    setdefault(spec, "revisionHistoryLimit", 10)
-    strategy = subobject(spec, "updateStrategy")
-    setdefault(strategy, "type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        setdefault(subobject(strategy, "rollingUpdate"), "partition", 0)
-    retention = subobject(spec, "persistentVolumeClaimRetentionPolicy")
-    setdefault(retention, "whenDeleted", "Retain")
-    setdefault(retention, "whenScaled", "Retain")
-
-
-def _default_daemon_set(obj: Obj) -> None:
-    subobject(obj["metadata"], "annotations").setdefault(_TEMPLATE_GENERATION, "0")
-    spec = subobject(obj, "spec")
-    setdefault(spec, "revisionHistoryLimit", 10)
-    strategy = subobject(spec, "updateStrategy")
-    setdefault(strategy, "type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = subobject(strategy, "rollingUpdate")
-        setdefault(rolling, "maxUnavailable", 1)
-        setdefault(rolling, "maxSurge", 0)
-    default_pod_template(subobject(spec, "template"))
-
-
-def _default_cron_job(obj: Obj) -> None:
-    spec = subobject(obj, "spec")
-    setdefault(spec, "concurrencyPolicy", "Allow")
-    setdefault(spec, "suspend", value=False)
-    setdefault(spec, "successfulJobsHistoryLimit", 3)
-    setdefault(spec, "failedJobsHistoryLimit", 1)
-    job = subobject(subobject(spec, "jobTemplate"), "spec")
-    default_pod_template(subobject(job, "template"))
-
-
 def _check_cron_job(obj: Obj) -> list[FieldError]:
     spec = obj["spec"]
     schedule = spec.get("schedule")
@@ -220,16 +145,6 @@ def _schedule(text: str) -> list[FieldError]:
         return []
     why = f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
     return [invalid_value("spec.schedule", text, why)]
-
-
-def _default_volume(obj: Obj) -> None:
-    spec = subobject(obj, "spec")
-    setdefault(spec, "volumeMode", "Filesystem")
-    if obj.get("kind") == "PersistentVolume":
-        setdefault(spec, "persistentVolumeReclaimPolicy", "Retain")
-        if isinstance(spec.get("hostPath"), dict):
-            setdefault(spec["hostPath"], "type", "")
-    setdefault(subobject(obj, "status"), "phase", "Pending")
 
 
 def _check_volume(obj: Obj) -> list[FieldError]:
@@ -265,7 +180,7 @@ def _check_storage(spec: Obj) -> list[FieldError]:
         errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, known))
     sources = internal("PersistentVolumeSource", spec)
     host = spec.get("hostPath")
-    if isinstance(host, dict) and not host.get("path"):
+    if host is not None and not host.get("path"):
         errors.append(required("spec.hostPath.path"))
     if not any(value is not None for value in sources.values()):
         errors.append(required("spec", "must specify a volume type"))
@@ -295,16 +210,8 @@ def _changed_volume(obj: Obj, old: Obj) -> list[FieldError]:
     return errors + immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
 
 
-def _default_template(obj: Obj) -> None:
-    default_pod_template(subobject(obj, "template"))
-
-
 def _check_pod_template(obj: Obj) -> list[FieldError]:
     return validate_template(section(obj, "template"), "template")
-
-
-def _nothing(_: Obj) -> None:
-    return
 
 
 _CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
@@ -314,7 +221,6 @@ _CLAIM_TEXT: Final = (
     "bound claims"
 )
 _ONE_MODE: Final = "at least 1 access mode is required"
-_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _SET_FREE: Final = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
@@ -336,47 +242,38 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
     """The strategies by group and kind."""
     return {
         ("apps", "Deployment"): StoredRules(
-            _default_deployment, validate_workload, template=_POD, fixed=_SELECTOR, status={}
+            validate_workload, template=_POD, fixed=_SELECTOR, status={}
         ),
         ("apps", "DaemonSet"): StoredRules(
-            _default_daemon_set,
             validate_workload,
             template=_POD,
             fixed=_SELECTOR,
             status=dict.fromkeys(_SCHEDULED, 0),
         ),
         ("apps", "ReplicaSet"): StoredRules(
-            _default_replica_set,
             validate_workload,
             template=_POD,
             fixed=_SELECTOR,
             status=_REPLICAS,
         ),
         ("apps", "StatefulSet"): StoredRules(
-            _default_stateful_set,
             validate_workload,
             template=_POD,
             free=_SET_FREE,
             status={**_REPLICAS, "availableReplicas": 0},
         ),
         ("", "ReplicationController"): StoredRules(
-            _default_controller, validate_workload, template=_POD, status=_REPLICAS
+            validate_workload, template=_POD, status=_REPLICAS
         ),
-        ("batch", "CronJob"): StoredRules(
-            _default_cron_job, _check_cron_job, template=_CRON_POD, status={}
-        ),
+        ("batch", "CronJob"): StoredRules(_check_cron_job, template=_CRON_POD, status={}),
         ("", "PersistentVolume"): StoredRules(
-            _default_volume, _check_volume, status=_PENDING, finalizer=VOLUME_PROTECTION
+            _check_volume, status=_PENDING, finalizer=VOLUME_PROTECTION
         ),
         ("", "PersistentVolumeClaim"): StoredRules(
-            _default_volume, _check_volume, status=_PENDING, finalizer=CLAIM_PROTECTION
+            _check_volume, status=_PENDING, finalizer=CLAIM_PROTECTION
         ),
-        ("networking.k8s.io", "Ingress"): StoredRules(_nothing, check_ingress, status=_BALANCED),
-        ("discovery.k8s.io", "EndpointSlice"): StoredRules(
-            default_slice, check_slice, fixed=("addressType",)
-        ),
-        ("", "PodTemplate"): StoredRules(
-            _default_template, _check_pod_template, template=("template",)
-        ),
-        ("", "Endpoints"): StoredRules(default_endpoints, check_endpoints),
+        ("networking.k8s.io", "Ingress"): StoredRules(check_ingress, status=_BALANCED),
+        ("discovery.k8s.io", "EndpointSlice"): StoredRules(check_slice, fixed=("addressType",)),
+        ("", "PodTemplate"): StoredRules(_check_pod_template, template=("template",)),
+        ("", "Endpoints"): StoredRules(check_endpoints),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import string
 from collections.abc import Callable, Iterable, Mapping
@@ -17,10 +18,10 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.meta import Obj, parse_time
-from kueuelib.api.quantity import Quantity
+from kueuelib.embedded.builtins.resources import canonical
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
-from kueuelib.embedded.schema.written import fill, forget_zeros, zero
+from kueuelib.embedded.schema.written import fill, set_defaults, zero
 from kueuelib.errors import BadRequest, FieldError, InvalidQuantity
 
 _OTHERWISE: Final = ("apiextensions.", "apiregistration.")
@@ -111,12 +112,8 @@ def _number(value: Any, path: str, where: str, walk: _Walk) -> Any:
 
 def _quantity(value: Any, _: str, __: str, walk: _Walk) -> Any:
     if type(value) in (int, float, str):
-        try:
-            Quantity.parse(value if isinstance(value, int) else str(value))
-        except InvalidQuantity:
-            pass
-        else:
-            return value
+        with contextlib.suppress(InvalidQuantity):
+            return canonical(value if isinstance(value, int) else str(value))
     raise walk.wrong(
         "quantities must match the regular expression "
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -352,9 +349,9 @@ class TypedSchema:
         return ()
 
     def default(self, obj: Obj) -> None:
-        """Make room for the defaults of the kind's rules: zeros count as absent, as in Go."""
+        """Fills in what a client may leave out."""
         if not self.message.startswith(_OTHERWISE):
-            forget_zeros(self.message, obj)
+            set_defaults(self.message, obj)
 
     def fill(self, obj: Obj) -> None:
         """Makes a defaulted object what Go writes."""

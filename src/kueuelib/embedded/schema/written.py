@@ -1,4 +1,4 @@
-"""Objects of built-in kinds as Go writes them.
+"""Objects of built-in kinds as Go reads and writes them: with defaults, without what is empty.
 
 In Go a struct that is not behind a pointer is always there, and so is a field that is written even
 when it is zero; a list, a map or a text that is empty is mostly left out.
@@ -6,16 +6,95 @@ when it is zero; a list, a map or a text that is empty is mostly left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
+import attrs
+import orjson
+
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.builtins.defaults import BY_TYPE
 from kueuelib.embedded.schema.messages import Field, json_fields
 
-_HEAD: Final = ("apiVersion", "kind", "metadata")
 _ZEROS: Final = {"s": "", "i": 0, "l": 0, "b": False, "B": "", "q": "0", "o": 0, "n": 0}
 _LEFT_ALONE: Final = ("r", "F", "S", "t", "u", "o", "q")
 _META: Final = "meta.ObjectMeta"
+
+
+@attrs.frozen
+class _Plan:
+    """What is done to objects of a type.
+
+    Attributes:
+        zeros: scalars that Go cannot tell from absent ones when they are zero.
+        inner: fields that hold messages.
+        defaults: fields with a default: whether zero is a value of it, and the default.
+        always: fields that are always written.
+        lists: whether lists and maps are always written, by the field.
+        more: fills in defaults that depend on other fields.
+    """
+
+    zeros: frozenset[str]
+    inner: Mapping[str, Field]
+    defaults: tuple[tuple[str, bool, Any], ...]
+    always: tuple[Field, ...]
+    lists: Mapping[str, bool]
+    more: Callable[[Obj], None] | None
+
+
+@cache
+def _plan(message: str) -> _Plan:
+    fields = tuple(json_fields(message))
+    return _Plan(
+        frozenset(
+            each.name
+            for each in fields
+            if not (each.form or each.always or each.message or each.type in _LEFT_ALONE)
+        ),
+        {each.name: each for each in fields if each.message and each.message != _META},
+        tuple(
+            (each.name, bool(each.form or each.message), default)
+            for each in fields
+            if (default := _default(each)) is not None
+        ),
+        tuple(each for each in fields if each.always),
+        {each.name: each.always for each in fields if each.form in ("+", "%")},
+        BY_TYPE.get(message),
+    )
+
+
+def _default(field: Field) -> Any:
+    """A struct that is always there is a default if it, or one in it, has defaults."""
+    if field.default is not None:
+        return field.default if field.type == "s" else orjson.loads(field.default)
+    if field.form or not field.message or field.message == _META:
+        return None
+    plan = _plan(field.message)
+    return {} if plan.defaults or plan.more else None
+
+
+def set_defaults(message: str, obj: Obj) -> None:
+    """Fills in what may be left out, in place; zeros count as absent where Go cannot tell.
+
+    Args:
+        message: the type of the object.
+        obj: pruned.
+    """
+    plan = _plan(message)
+    for name in [name for name, value in obj.items() if not value and name in plan.zeros]:
+        del obj[name]
+    for name, zero_counts, default in plan.defaults:
+        value = obj.get(name)
+        if value is None or not (value or zero_counts):
+            obj[name] = {} if default == {} else default
+    if plan.more is not None:
+        plan.more(obj)
+    for name, value in obj.items():
+        field = plan.inner.get(name)
+        if field is not None and value is not None:
+            for each in _values(field, value):
+                set_defaults(field.message, each)
 
 
 def fill(message: str, obj: Obj) -> None:
@@ -25,76 +104,45 @@ def fill(message: str, obj: Obj) -> None:
         message: the type of the object.
         obj: pruned and defaulted.
     """
-    _fill(message, obj, root=True)
-
-
-def forget_zeros(message: str, obj: Obj) -> None:
-    """Drops scalars that Go cannot tell from absent ones, so that they get defaults; in place.
-
-    Args:
-        message: the type of the object.
-        obj: pruned.
-    """
-    _fill(message, obj, root=True, adding=False)
+    plan = _plan(message)
+    for name, value in list(obj.items()):
+        if value:
+            continue
+        if name in plan.lists:
+            if plan.lists[name]:
+                obj[name] = None
+            else:
+                del obj[name]
+        elif name in plan.zeros and value is not None:
+            del obj[name]
+    for field in plan.always:
+        if field.name not in obj:
+            obj[field.name] = {} if field.message and not field.form else _zero(field)
+    for name, value in obj.items():
+        inner = plan.inner.get(name)
+        if inner is not None and value is not None:
+            for each in _values(inner, value):
+                fill(inner.message, each)
 
 
 def zero(message: str) -> Obj:
     """An object to which nothing was written; empty lists and maps are there."""
-    return {each.name: _empty(each) for each in _fields(message) if each.always}
-
-
-@cache
-def _fields(message: str) -> tuple[Field, ...]:
-    return tuple(json_fields(message))
+    return {each.name: _empty(each) for each in _plan(message).always}
 
 
 def _empty(field: Field) -> Any:
-    if field.form == "+":
-        return []
-    if field.form == "%":
-        return {}
+    if field.form in ("+", "%"):
+        return [] if field.form == "+" else {}
     if field.message:
         return {} if field.message == _META else zero(field.message)
     return _ZEROS.get(field.type)
 
 
-def _fill(message: str, obj: Obj, *, root: bool = False, adding: bool = True) -> None:
-    for field in _fields(message):
-        name = field.name
-        if root and name in _HEAD:
-            continue
-        value = obj.get(name)
-        if name not in obj:
-            if field.always and adding:
-                obj[name] = None if field.form else _ZEROS.get(field.type)
-                if field.message and not field.form:
-                    obj[name] = {}
-                    _fill_value(field, obj[name], adding=adding)
-        elif field.form in ("+", "%") and not value:
-            if not adding:
-                continue
-            if field.always:
-                obj[name] = None
-            else:
-                del obj[name]
-        elif field.message:
-            _fill_value(field, value, adding=adding)
-        elif _is_left_out(field, value):
-            del obj[name]
+def _zero(field: Field) -> Any:
+    return None if field.form else _ZEROS.get(field.type)
 
 
-def _is_left_out(field: Field, value: Any) -> bool:
-    if field.form or field.always or field.type in _LEFT_ALONE:
-        return False
-    return value == _ZEROS.get(field.type, value) and value is not None and not value
-
-
-def _fill_value(field: Field, value: Any, *, adding: bool) -> None:
-    values = (value,)
+def _values(field: Field, value: Any) -> Iterable[Obj]:
     if field.form == "+":
-        values = value
-    elif field.form == "%":
-        values = tuple(value.values())
-    if field.message != _META:
-        for each in values:
-            _fill(field.message, each, adding=adding)
+        return value  # type: ignore[no-any-return]
+    return value.values() if field.form == "%" else (value,)

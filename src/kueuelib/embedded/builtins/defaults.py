@@ -1,0 +1,182 @@
+"""Defaults that depend on other fields, by the type of the object that has them.
+
+The others stand beside their fields in `schema/wire.txt`, and are filled in before.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.builtins.fields import listed, section, setdefault, subobject
+from kueuelib.embedded.builtins.resources import CONTAINER_LISTS, containers_of
+
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+RBAC: Final = "rbac.authorization.k8s.io"
+_MOST_RETRIES: Final = 2**31 - 1
+
+
+def _pod(pod: Obj) -> None:
+    """A pod requests what it is limited to."""
+    setdefault(pod["spec"], "enableServiceLinks", value=True)
+    for container in containers_of(pod["spec"]):
+        limits = section(container, "resources").get("limits")
+        if limits:
+            requests = subobject(container["resources"], "requests")
+            for name, amount in limits.items():
+                requests.setdefault(name, amount)
+
+
+def _pod_spec(spec: Obj) -> None:
+    """The service account is in two fields; in the network of its host a pod has its ports."""
+    if spec.get("serviceAccountName"):
+        setdefault(spec, "serviceAccount", spec["serviceAccountName"])
+    elif spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"]
+    if spec.get("hostNetwork"):
+        for key in CONTAINER_LISTS:
+            for container in listed(spec, key):
+                for port in listed(container, "ports"):
+                    setdefault(port, "hostPort", port.get("containerPort"))
+
+
+def _container(container: Obj) -> None:
+    """Latest images are pulled always, others when they are missing."""
+    image = container.get("image") or ""
+    tag = image.rpartition("/")[2].partition(":")[2]
+    latest = "@" not in image and tag in ("", "latest")
+    setdefault(container, "imagePullPolicy", "Always" if latest else "IfNotPresent")
+
+
+def _volume(volume: Obj) -> None:
+    """A volume without a source is an empty folder."""
+    if not any(value is not None for key, value in volume.items() if key != "name"):
+        volume["emptyDir"] = {}
+
+
+def _job(job: Obj) -> None:
+    """A Job runs one pod, and is labelled like its pods."""
+    spec = job["spec"]
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    setdefault(spec, "parallelism", 1)
+    per_index = spec.get("backoffLimitPerIndex") is not None
+    setdefault(spec, "backoffLimit", _MOST_RETRIES if per_index else 6)
+    setdefault(spec, "completionMode", "NonIndexed")
+    setdefault(spec, "suspend", value=False)
+    setdefault(spec, "manualSelector", value=False)
+    policy = spec.get("podFailurePolicy")
+    setdefault(spec, "podReplacementPolicy", "Failed" if policy else "TerminatingOrFailed")
+    labels = section(spec, "template", "metadata").get("labels")
+    if labels and not section(job, "metadata").get("labels"):
+        # The same ones: what a new Job gets for its pods, it gets itself.
+        job["metadata"]["labels"] = labels
+
+
+def _controller(controller: Obj) -> None:
+    """A ReplicationController selects the labels of its pods, and has them, too."""
+    labels = section(controller, "spec", "template", "metadata", "labels")
+    for place, name in ((controller["spec"], "selector"), (controller["metadata"], "labels")):
+        if labels and not place.get(name):
+            place[name] = dict(labels)
+
+
+def _daemon_set(daemons: Obj) -> None:
+    """An annotation counts the changes of the template."""
+    subobject(daemons["metadata"], "annotations").setdefault(TEMPLATE_GENERATION, "0")
+
+
+def _rolling(**defaults: str | int) -> Callable[[Obj], None]:
+    """How a rolling update goes, where the update is one."""
+
+    def default(strategy: Obj) -> None:
+        if strategy["type"] == "RollingUpdate":
+            rolling = subobject(strategy, "rollingUpdate")
+            for name, value in defaults.items():
+                setdefault(rolling, name, value)
+
+    return default
+
+
+def _service(spec: Obj) -> None:
+    """Affinity has an end, traffic a policy."""
+    if spec["sessionAffinity"] == "ClientIP":
+        client = subobject(subobject(spec, "sessionAffinityConfig"), "clientIP")
+        setdefault(client, "timeoutSeconds", 10800)
+    if spec["type"] != "ExternalName":
+        setdefault(spec, "internalTrafficPolicy", "Cluster")
+    if spec["type"] in ("LoadBalancer", "NodePort"):
+        setdefault(spec, "externalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        setdefault(spec, "allocateLoadBalancerNodePorts", value=True)
+
+
+def _service_port(port: Obj) -> None:
+    """The pods listen on the port of their Service."""
+    if port.get("targetPort") in (None, 0, ""):
+        port["targetPort"] = port.get("port", 0)
+
+
+def _namespace(namespace: Obj) -> None:
+    """A label carries the name."""
+    meta = namespace["metadata"]
+    if meta.get("name"):
+        subobject(meta, "labels")[NAMESPACE_NAME] = meta["name"]
+
+
+def _node_status(status: Obj) -> None:
+    """Allocatable is all of the capacity, unless it says otherwise."""
+    if status.get("capacity") and status.get("allocatable") is None:
+        status["allocatable"] = dict(status["capacity"])
+
+
+def _secret(secret: Obj) -> None:
+    """Texts become data."""
+    texts = secret.pop("stringData", None)
+    if texts:
+        data = secret["data"] = dict(section(secret, "data"))
+        for key, text in texts.items():
+            data[key] = base64.b64encode(text.encode()).decode()
+
+
+def _limits(item: Obj) -> None:
+    """For containers: the default limit is the maximum, the default request that limit."""
+    if item.get("type") != "Container":
+        return
+    limits = {**section(item, "max"), **section(item, "default")}
+    requests = {**section(item, "min"), **limits, **section(item, "defaultRequest")}
+    for key, amounts in (("default", limits), ("defaultRequest", requests)):
+        if amounts:
+            item[key] = amounts
+
+
+def _subject(subject: Obj) -> None:
+    """The group of users and groups."""
+    if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
+        subject["apiGroup"] = RBAC
+
+
+BY_TYPE: Final[Mapping[str, Callable[[Obj], None]]] = {
+    "apps.DaemonSet": _daemon_set,
+    "apps.DaemonSetUpdateStrategy": _rolling(maxUnavailable=1, maxSurge=0),
+    "apps.DeploymentStrategy": _rolling(maxUnavailable="25%", maxSurge="25%"),
+    "apps.StatefulSetUpdateStrategy": _rolling(partition=0),
+    "batch.Job": _job,
+    "core.Container": _container,
+    "core.EphemeralContainer": _container,
+    "core.LimitRangeItem": _limits,
+    "core.Namespace": _namespace,
+    "core.NodeStatus": _node_status,
+    "core.Pod": _pod,
+    "core.PodSpec": _pod_spec,
+    "core.ReplicationController": _controller,
+    "core.Secret": _secret,
+    "core.ServicePort": _service_port,
+    "core.ServiceSpec": _service,
+    "core.Volume": _volume,
+    "rbac.Subject": _subject,
+}
+"""By the names of the types in `schema/wire.txt`; each works in place."""
