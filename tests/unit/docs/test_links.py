@@ -11,14 +11,13 @@ import pytest
 
 from kueuelib.cli.root import app
 
-ROOT = Path(__file__).parents[3]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+from .blocks import PAGES, ROOT
+
 COMMANDS = ROOT / "docs/commands.md"
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _OPTION = re.compile(r"(?<![-\w])--[a-z][-a-z]*")
-_CALL = re.compile(r"^(?:\$ )?kueuelib ([a-z]+)((?:.*\\\n)*.*)$", re.MULTILINE)
 
 
 def _links(page: Path) -> Iterator[str]:
@@ -73,12 +72,3 @@ def test_the_documented_options_of_a_command_are_its_options(command: str) -> No
     listed = "\n".join(line for line in text.splitlines() if line.startswith("- "))
     assert set(_OPTION.findall(listed)) == _options(command), command
     assert set(_OPTION.findall(text)) <= _options(command), command
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_shown_call_uses_options_that_exist(page: Path) -> None:
-    for command, rest in _CALL.findall("\n".join(_FENCE.findall(page.read_text()))):
-        assert command in app.commands, f"{page.name} shows kueuelib {command}"
-        own = rest.split("|")[0]
-        unknown = set(_OPTION.findall(own)) - _options(command) - {"--help"}
-        assert not unknown, f"{page.name} shows kueuelib {command} {' '.join(unknown)}"
