@@ -389,8 +389,7 @@ class Place:
 
     def counted(self, line: str) -> None:
         """Waits for a line of the manager's metrics."""
-        address = f"http://127.0.0.1:{self._metrics_port}/metrics"
-        eventually(lambda: line in httpx.get(address, trust_env=False).text)
+        eventually(lambda: line in self.rest.metrics(self._metrics_port))
 
     def refused(self, act: Callable[[], Any], *words: str) -> None:
         """Checks that the API server refuses, naming the words."""

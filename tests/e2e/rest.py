@@ -40,6 +40,16 @@ class Rest:
             trust_env=False,
         )
 
+    def metrics(self, port: int) -> str:
+        """What a manager serves for a scraper with our token."""
+        return httpx.get(
+            f"https://127.0.0.1:{port}/metrics",
+            headers={"Authorization": self._http.headers["Authorization"]},
+            verify=False,
+            timeout=30,
+            trust_env=False,
+        ).text
+
     def __enter__(self) -> Self:
         return self
 

@@ -7,13 +7,16 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import httpx
+
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true
 from kueuelib.api.names import MAX_EXECUTION_LABEL
 from kueuelib.app.installation import Installation
-from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.controllers.manifests import METRICS_READER_ROLE, SERVICE_ACCOUNT
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import Client, PatchType
+from kueuelib.testing.processes import free_port
 
 NAMESPACE = "kueue-system"
 WAIT = 120.0
@@ -33,14 +36,15 @@ class World:
     Args:
         client: with the administrator's rights.
         seen: the rights that the manager used until now, and those that it lacked.
-        running: a manager that queues kinds with these names, until the end of the context.
+        running: a manager that queues kinds with these names and serves metrics on that port,
+            until the end of the context.
     """
 
     def __init__(
         self,
         client: Client,
         seen: Callable[[], tuple[set[Right], set[Right]]],
-        running: Callable[[list[str]], contextlib.AbstractAsyncContextManager[None]],
+        running: Callable[[list[str], int], contextlib.AbstractAsyncContextManager[None]],
     ) -> None:
         self.client = client
         self.seen = seen
@@ -99,7 +103,7 @@ class World:
         await self.until(so, f"{owner} is not admitted")
 
 
-def configuration(port: int, frameworks: list[str], probes: str = "0") -> Obj:
+def configuration(port: int, frameworks: list[str], metrics: int, probes: str = "0") -> Obj:
     """A configuration of a manager with everything turned on that needs rights."""
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta1",
@@ -107,7 +111,7 @@ def configuration(port: int, frameworks: list[str], probes: str = "0") -> Obj:
         "namespace": NAMESPACE,
         "webhook": {"port": port, "host": "127.0.0.1"},
         "health": {"healthProbeBindAddress": probes},
-        "metrics": {"bindAddress": "0"},
+        "metrics": {"bindAddress": f"127.0.0.1:{metrics}"},
         "integrations": {"frameworks": frameworks},
         "admissionFairSharing": {"usageHalfLifeTime": "1m", "usageSamplingInterval": "1s"},
         "fairSharing": {"enable": True},
@@ -342,6 +346,30 @@ async def everything(world: World) -> None:
     await world.uses(("coordination.k8s.io", "leases", "list"))
 
 
+async def metrics_are_read(world: World, port: int) -> None:
+    """Only those who may get `/metrics` can."""
+    reader = await token(world.client)
+    url, headers = f"https://127.0.0.1:{port}/metrics", {"Authorization": f"Bearer {reader}"}
+    async with httpx.AsyncClient(verify=False, trust_env=False) as http:
+        assert (await http.get(url)).status_code == 401
+        refused = await http.get(url, headers=headers)
+        assert refused.status_code == 403, refused.text
+        assert 'cannot get path "/metrics"' in refused.text
+        rbac = "rbac.authorization.k8s.io"
+        subject = {"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": NAMESPACE}
+        await world.create(
+            Resource(rbac, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+            "reader",
+            roleRef={"apiGroup": rbac, "kind": "ClusterRole", "name": METRICS_READER_ROLE},
+            subjects=[subject],
+        )
+
+        async def read() -> bool:
+            return "kueue_pending_workloads" in (await http.get(url, headers=headers)).text
+
+        await world.until(read, "the metrics are not served")
+
+
 UNSEEN: dict[Right, str] = {
     **{
         (group, f"{plural}/finalizers", "update"): "owner references block the owner's deletion, "
@@ -369,12 +397,14 @@ async def needs_all(world: World) -> None:
     secret = ObjectKey(NAMESPACE, "kueue-webhook-server-cert")
     with contextlib.suppress(NotFound):
         await world.client.delete(kinds.SECRETS, secret)
-    async with world.running(["pod"]):
+    port = free_port()
+    async with world.running(["pod"], port):
         await queues(world)
         await only_pods(world)
     await world.client.patch(kinds.SECRETS, secret, {"data": None}, PatchType.MERGE)
     rights = granted(Installation(NAMESPACE).foundation())
-    async with world.running(["batch/job", "pod"]):
+    async with world.running(["batch/job", "pod"], port):
+        await metrics_are_read(world, port)
         await everything(world)
         for right in sorted(rights - UNSEEN.keys()):
             await world.uses(right)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from rest import KUEUE, WORKLOADS, Obj, Rest, eventually
@@ -62,7 +61,7 @@ class Place:
         return [event for event in found if event["involvedObject"]["name"] == name]
 
     def metric(self, state: str) -> float:
-        text = httpx.get(f"http://127.0.0.1:{self.cluster.metrics_port}/metrics").text
+        text = self.rest.metrics(self.cluster.metrics_port)
         wanted = f'kueuelib_job_kind_state{{kind="Training.ml.example.com",state="{state}"}} '
         (line,) = [line for line in text.splitlines() if line.startswith(wanted)]
         return float(line.removeprefix(wanted))

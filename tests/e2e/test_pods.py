@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 from rest import KUEUE, PODS, WORKLOADS, Rest, eventually
@@ -92,7 +91,7 @@ def test_story_3_a_driver_holds_the_quota_of_its_workers(rest: Rest, cluster: Lo
         rest.create(PODS, obj)
     ends(rest, "spark-driver", "spark-worker-0", "spark-worker-1")
     eventually(lambda: is_true(rest.get(f"{WORKLOADS}/spark-group"), "Finished"))
-    metrics = httpx.get(f"http://127.0.0.1:{cluster.metrics_port}/metrics", trust_env=False).text
+    metrics = rest.metrics(cluster.metrics_port)
     assert 'kueue_pods_gated_total{namespace="default"} 3.0' in metrics
     assert 'kueue_pods_ungated_total{cluster_queue="pods"} 3.0' in metrics
 
@@ -117,10 +116,9 @@ def test_pods_that_came_past_the_webhook_are_repaired_or_counted(
     ends(rest, "gated")
     assert pod(rest, "gated")["metadata"]["labels"]["kueue.x-k8s.io/managed"] == "true"
     assert "kueue.x-k8s.io/managed" not in pod(rest, "foo")["metadata"]["labels"]
-    address = f"http://127.0.0.1:{cluster.metrics_port}/metrics"
 
     def counted() -> bool:
-        metrics = httpx.get(address, trust_env=False).text
+        metrics = rest.metrics(cluster.metrics_port)
         name = "kueuelib_missed_by_webhook_total"
         outcomes = ("left alone", "repaired")
         return all(f'{name}{{kind="Pod",what="{each}"}} 1.0' in metrics for each in outcomes)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from rest import JOBS, WORKLOADS, Rest, eventually, is_true, job, queues
 from warm import Processes, kueuelib
@@ -27,7 +26,7 @@ def test_retention_and_metrics_change_and_what_needs_a_restart_is_told(
     cluster: LocalCluster, rest: Rest
 ) -> None:
     def metrics(name: str) -> list[str]:
-        text = httpx.get(f"http://127.0.0.1:{cluster.metrics_port}/metrics", timeout=30).text
+        text = rest.metrics(cluster.metrics_port)
         return [line for line in text.splitlines() if line.startswith(name)]
 
     queues(rest, cpu=1)

@@ -54,14 +54,16 @@ async def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
             await install(client, Installation(NAMESPACE, f"https://127.0.0.1:{port}"), 60.0)
             own = tmp_path / "own"
             own.write_bytes(orjson.dumps(server.kubeconfig(await token(client))))
-            yield World(client, lambda: (used, denied), lambda names: inside(own, port, names))
+            yield World(client, lambda: (used, denied), lambda *given: inside(own, port, *given))
 
 
 @contextlib.asynccontextmanager
-async def inside(kubeconfig: Path, port: int, frameworks: list[str]) -> AsyncIterator[None]:
+async def inside(
+    kubeconfig: Path, port: int, frameworks: list[str], metrics: int
+) -> AsyncIterator[None]:
     """A manager in this process."""
     life = Life()
-    parsed = parse_configuration(configuration(port, frameworks), "test")
+    parsed = parse_configuration(configuration(port, frameworks, metrics), "test")
     task = asyncio.create_task(live_until(life, lives_of(parsed, "test", kubeconfig), math.inf))
     try:
         async with asyncio.timeout(WAIT):
@@ -115,12 +117,12 @@ async def apply(client: Client, text: str) -> None:
 
 @contextlib.asynccontextmanager
 async def outside(
-    folder: Path, kubeconfig: Path, port: int, frameworks: list[str]
+    folder: Path, kubeconfig: Path, port: int, frameworks: list[str], metrics: int
 ) -> AsyncIterator[None]:
     """A manager in a process of its own."""
     probes = free_port()
     config = folder / "config.yaml"
-    content = configuration(port, frameworks, f"127.0.0.1:{probes}")
+    content = configuration(port, frameworks, metrics, f"127.0.0.1:{probes}")
     config.write_text(yaml.safe_dump(content))
     with Processes(folder) as processes:
         args = ["--kubeconfig", str(kubeconfig), "--config", str(config)]
@@ -142,7 +144,7 @@ async def installed(folder: Path, plane: Plane) -> AsyncIterator[World]:
     async with await connect(plane.kubeconfig) as client:
         await apply(client, printed.stdout)
         own = plane.kubeconfig_of(await token(client), "manager.kubeconfig")
-        yield World(client, audit.seen, lambda names: outside(folder, own, port, names))
+        yield World(client, audit.seen, lambda *given: outside(folder, own, port, *given))
 
 
 async def test_the_manager_may_do_what_it_does_and_nothing_more(embedded: World) -> None:

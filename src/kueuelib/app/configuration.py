@@ -64,9 +64,9 @@ class LeaderElection:
 
 @attrs.frozen
 class Metrics:
-    """The metrics endpoint; address `"0"` turns it off."""
+    """The metrics endpoint, over HTTPS; address `"0"` turns it off."""
 
-    bind_address: str = ":8080"
+    bind_address: str = ":8443"
     enable_cluster_queue_resources: bool = False
     custom_labels: tuple[CustomMetricLabel, ...] = ()
     local_queue_metrics: LocalQueueMetrics = attrs.field(factory=LocalQueueMetrics)

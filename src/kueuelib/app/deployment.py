@@ -15,13 +15,12 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import KIND, Configuration
 from kueuelib.app.configuration_versions import V1BETA2
-from kueuelib.controllers.manifests import APP, SERVICE_ACCOUNT, WEBHOOK_PORT
+from kueuelib.controllers.manifests import APP, METRICS_SERVICE, SERVICE_ACCOUNT, WEBHOOK_PORT
 from kueuelib.errors import ConfigError
 
 NAME = SERVICE_ACCOUNT
-METRICS_PORT = 8080
+METRICS_PORT = 8443
 HEALTH_PORT = 8081
-METRICS_SERVICE = "kueue-controller-manager-metrics-service"
 CONFIG_MAP = "kueue-manager-config"
 CONFIG_FILE = "controller_manager_config.yaml"
 CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - in the container
@@ -225,7 +224,7 @@ def _metrics_service(namespace: str) -> Obj:
         "spec": {
             "ports": [
                 {
-                    "name": "metrics",
+                    "name": "https",
                     "port": METRICS_PORT,
                     "protocol": "TCP",
                     "targetPort": "metrics",
@@ -266,7 +265,15 @@ def _service_monitor(namespace: str) -> Obj:
         "kind": "ServiceMonitor",
         "metadata": _meta("kueue-controller-manager-metrics-monitor", namespace),
         "spec": {
-            "endpoints": [{"path": "/metrics", "port": "metrics", "scheme": "http"}],
+            "endpoints": [
+                {
+                    "path": "/metrics",
+                    "port": "https",
+                    "scheme": "https",
+                    "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+                    "tlsConfig": {"insecureSkipVerify": True},
+                }
+            ],
             "selector": {"matchLabels": dict(APP)},
         },
     }

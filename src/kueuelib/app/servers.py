@@ -20,6 +20,7 @@ from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.lag import LoopLag
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
+from kueuelib.runtime.reviews import PathReaders
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.certs import host_names
 from kueuelib.runtime.webhook.server import WebhookServer
@@ -34,8 +35,20 @@ def add_servers(
     telemetry: Telemetry,
     webhooks: WebhookServer,
     source: str,
+    metrics_tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Adds the servers of probes and metrics that the configuration asks for."""
+    """Adds the servers of probes and metrics that the configuration asks for.
+
+    Args:
+        manager: runs them.
+        configuration: where to listen.
+        client: reaches the API server.
+        telemetry: what is served.
+        webhooks: must serve before the program is ready.
+        source: what to call the configuration in errors.
+        metrics_tls: the context for metrics over HTTPS, for those who may get `/metrics`; None:
+            over plain HTTP, for anybody.
+    """
     probes = _probe_server(configuration, source)
     if probes:
         contact = ServerContact(client)
@@ -46,7 +59,9 @@ def add_servers(
         manager.add(Group.SERVERS, probes, "probes")
     address = parse_address(configuration.metrics.bind_address, f"{source}: metrics.bindAddress")
     if address:
-        server = MetricsServer(*address, telemetry, subject=f"{source}: metrics.bindAddress")
+        guard = None if metrics_tls is None else PathReaders(client, "/metrics").check
+        subject = f"{source}: metrics.bindAddress"
+        server = MetricsServer(*address, telemetry, subject=subject, tls=metrics_tls, guard=guard)
         manager.add(Group.SERVERS, LoopLag(telemetry), "loop lag")
         manager.add(Group.SERVERS, server, "metrics")
 

@@ -33,7 +33,7 @@ _SUITES: Final = {
 
 @attrs.frozen
 class Tls:
-    """What the HTTPS servers accept: webhooks and the visibility API.
+    """What the HTTPS servers accept: webhooks, metrics and the visibility API.
 
     Attributes:
         min_version: `VersionTLS12` or `VersionTLS13`; empty: TLS 1.2.

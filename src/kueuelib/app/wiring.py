@@ -221,15 +221,16 @@ async def assemble_manager(
     if configuration.visibility_server is not None:
         trusting += [Trusting(API_SERVICES, name, optional=True) for name in api_service_names()]
     visibility = configuration.tls.context()  # of its own: it asks for client certificates
+    metrics = configuration.tls.context()
     webhooks = add_webhooks(
-        manager, configuration, client, telemetry, names, trusting, [visibility]
+        manager, configuration, client, telemetry, names, trusting, [visibility, metrics]
     )
     register(webhooks, wired.webhooks)
     of_jobs = webhook_entries(registry.enabled(settings.frameworks), settings)
     entries = sparing(of_jobs, manager_user(namespace))
     keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
-    add_servers(manager, configuration, client, telemetry, webhooks, source)
+    add_servers(manager, configuration, client, telemetry, webhooks, source, metrics)
     add_visibility(manager, configuration, client, engine, visibility, source)
     if file is not None:
 

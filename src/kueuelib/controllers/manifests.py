@@ -6,6 +6,8 @@ Secrets are granted in the manager's own namespace only.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Sequence
 
 from kueuelib.api.crd import all_crds
@@ -18,7 +20,10 @@ SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
 WEBHOOK_PORT = 9443
 VISIBILITY_SERVICE = "visibility-server"
+METRICS_SERVICE = "kueue-controller-manager-metrics-service"
 MANAGER_ROLE = "kueue-manager-role"
+METRICS_ROLE = "kueue-metrics-auth-role"
+METRICS_READER_ROLE = "kueue-metrics-reader"
 LEADER_ROLE = "kueue-leader-election-role"
 CERTIFICATES_ROLE = "kueue-certificates-role"
 
@@ -37,8 +42,9 @@ def manager_user(namespace: str, account: str = SERVICE_ACCOUNT) -> str:
 
 
 def server_names(service: str, namespace: str) -> Names:
-    """The names of a manager's certificate: of its webhooks' Service and the visibility API's."""
-    return service_names(service, namespace) | service_names(VISIBILITY_SERVICE, namespace)
+    """The names of a manager's certificate: of its Services for webhooks, visibility, metrics."""
+    services = (service, VISIBILITY_SERVICE, METRICS_SERVICE)
+    return functools.reduce(operator.or_, (service_names(name, namespace) for name in services))
 
 
 def manager_manifests(namespace: str) -> list[Obj]:
@@ -64,6 +70,9 @@ def manager_manifests(namespace: str) -> list[Obj]:
         _binding("Role", LEADER_ROLE, "kueue-leader-election-rolebinding", namespace, namespace),
         _role(CERTIFICATES_ROLE, namespace, certificate_rules()),
         _binding("Role", CERTIFICATES_ROLE, "kueue-certificates-rolebinding", namespace, namespace),
+        cluster_role(METRICS_ROLE, metrics_rules()),
+        _binding("ClusterRole", METRICS_ROLE, "kueue-metrics-auth-rolebinding", namespace, ""),
+        cluster_role(METRICS_READER_ROLE, [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]),
         *user_roles(),
         webhook_service(namespace),
     ]
@@ -108,6 +117,14 @@ def leader_election_rules() -> list[Obj]:
 def certificate_rules() -> list[Obj]:
     """What keeping the certificate of the webhooks takes, in the manager's namespace."""
     return [_rule("", ["secrets"], ["get", "create", "update"])]
+
+
+def metrics_rules() -> list[Obj]:
+    """What asking who reads the metrics takes, and whether they may."""
+    return [
+        _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    ]
 
 
 def user_roles() -> list[Obj]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError, Unauthorized
 from kueuelib.runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WebHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[], str]
 """Returns why something is not well, or an empty text."""
+Guard = Callable[[str], Awaitable[None]]
 TEXT_FORMAT = "text/plain; version=1.0.0; charset=utf-8"
 
 
@@ -212,22 +213,47 @@ class MetricsServer:
         port: 0 for any free one; see `port`.
         telemetry: what to show.
         subject: what to name in errors, for example the configuration's key.
+        tls: for HTTPS; somebody else puts a certificate into it. None: plain HTTP.
+        guard: raises for an `Authorization` header whose owner may not read; None: anybody may.
     """
 
-    def __init__(self, host: str, port: int, telemetry: Telemetry, *, subject: str = "") -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        telemetry: Telemetry,
+        *,
+        subject: str = "",
+        tls: ssl.SSLContext | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         self.port = port
         self._subject = subject
         self._host = host
         self._telemetry = telemetry
+        self._tls = tls
+        self._guard = guard
+        self._log = get_logger("metrics")
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until cancelled."""
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
-        async with serving(app, self._host, self.port, subject=self._subject) as self.port:
+        async with serving(
+            app, self._host, self.port, tls=self._tls, subject=self._subject
+        ) as self.port:
             ready()
             await asyncio.Event().wait()
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if self._guard is not None:
+            try:
+                await self._guard(request.headers.get("Authorization", ""))
+            except (Unauthorized, Forbidden) as error:
+                return web.Response(status=error.code, text=f"{error.message}\n")
+            except (ApiError, TransportError) as error:
+                self._log.warning("the API server cannot say who may read", error=str(error))
+                text = "The API server cannot be asked who you are; try again\n"
+                return web.Response(status=503, text=text)
         headers = {"Content-Type": TEXT_FORMAT}
         return web.Response(body=self._telemetry.render(), headers=headers)

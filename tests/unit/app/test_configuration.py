@@ -34,7 +34,7 @@ def parse(**content: Any) -> Configuration:
 def test_no_file_means_all_defaults() -> None:
     found = load_configuration(None)
     assert found.webhook.port == 9443
-    assert found.metrics.bind_address == ":8080"
+    assert found.metrics.bind_address == ":8443"
     assert found.integrations.frameworks == ("batch/job",)
     assert found.leader_election.leader_elect
     assert found.workers("batch", "Job") == 1

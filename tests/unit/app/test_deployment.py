@@ -109,7 +109,7 @@ def test_what_is_asked_for_is_served_where_it_is_asked() -> None:
         (port,) = service["spec"]["ports"]
         assert port["targetPort"] in {*ports, *ports.values()}
     (endpoint,) = only(found, "ServiceMonitor")["spec"]["endpoints"]
-    assert endpoint["port"] == "metrics"
+    assert endpoint["port"] == "https"
 
 
 def test_the_configuration_of_the_pods_is_the_one_that_was_given() -> None:
@@ -171,7 +171,7 @@ def groups(objects: list[Obj]) -> set[str]:
     found = [rule for obj in objects for rule in obj.get("rules", ())]
     for obj in objects:
         found += [rule for hook in obj.get("webhooks", ()) for rule in hook["rules"]]
-    return {group for rule in found for group in rule["apiGroups"]}
+    return {group for rule in found for group in rule.get("apiGroups", ())}
 
 
 def test_only_kinds_that_the_configuration_names_get_permissions_and_webhooks(
@@ -196,7 +196,7 @@ def test_only_kinds_that_the_configuration_names_get_permissions_and_webhooks(
 @pytest.mark.parametrize(
     ("content", "want"),
     [
-        ({"metrics": {"bindAddress": ":8443"}}, "metrics.bindAddress is ':8443'"),
+        ({"metrics": {"bindAddress": ":8080"}}, "metrics.bindAddress is ':8080'"),
         ({"webhook": {"port": 443}}, "webhook.port is 443, but the manifests say 9443"),
         ({"health": {"healthProbeBindAddress": "0"}}, "health.healthProbeBindAddress is '0'"),
         ({"namespace": "other"}, "namespace is 'other', but the manifests say 'kueue-system'"),

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ConfigError, Forbidden, TransportError, Unauthorized, Unavailable
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.telemetry import Telemetry
 
@@ -73,6 +73,34 @@ async def test_metrics_are_served():
         status, text = await get("/metrics")
     assert status == 200
     assert "things_total 1.0" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (None, 200, "things_total 1.0"),
+        (Unauthorized("Unauthorized"), 401, "Unauthorized"),
+        (Forbidden('User "u" cannot get path "/metrics"'), 403, "cannot get path"),
+        (Unavailable("overloaded"), 503, "try again"),
+        (TransportError("GET", "away"), 503, "try again"),
+    ],
+)
+async def test_metrics_are_served_to_those_whom_the_guard_lets_in(error, status, text):
+    asked = []
+
+    async def guard(header: str) -> None:
+        asked.append(header)
+        if error is not None:
+            raise error
+
+    telemetry = Telemetry()
+    telemetry.counter("things_total", "Things.").inc()
+    async with running(MetricsServer("127.0.0.1", 0, telemetry, guard=guard)) as get:
+        found = await get("/metrics")
+    assert found[0] == status
+    assert text in found[1]
+    assert ("things_total" in found[1]) is (error is None)
+    assert asked == [""]
 
 
 async def test_an_address_in_use_is_one_clear_line():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,31 +16,13 @@ import attrs
 
 from kueuelib.api.kinds import CONFIG_MAPS
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.errors import ApiError, Forbidden, TransportError, Unauthorized
+from kueuelib.errors import ApiError, Forbidden, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.reviews import Caller, caller_by_token, review
 
 TRUST = ObjectKey("kube-system", "extension-apiserver-authentication")
 """The ConfigMap in which the API server says how to know it."""
-_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
-
-
-@attrs.frozen
-class Caller:
-    """Who asks.
-
-    Attributes:
-        user: the name.
-        groups: those that the user is in.
-        uid: empty when it is not known.
-        extra: what else the API server knows of the user.
-    """
-
-    user: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -187,20 +169,8 @@ class Delegation:
         self.proxy = found
 
     async def by_token(self, token: str) -> Caller:
-        """Whose token it is.
-
-        Raises:
-            Unauthorized: it is nobody's.
-            ApiError: the API server cannot say.
-        """
-        body = {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}}
-        answer = await self._client.request("POST", _TOKENS, body=body, verb="create")
-        status = answer.get("status") or {}
-        if not status.get("authenticated"):
-            raise Unauthorized("Unauthorized")
-        user = status.get("user") or {}
-        groups, extra = tuple(user.get("groups") or ()), user.get("extra") or {}
-        return Caller(user.get("username") or "", groups, user.get("uid") or "", extra)
+        """Whose token it is; see `caller_by_token`."""
+        return await caller_by_token(self._client, token)
 
     async def authorize(self, caller: Caller, wish: Wish) -> None:
         """Whether somebody may read something.
@@ -210,17 +180,7 @@ class Delegation:
             ApiError: the API server cannot say.
         """
         attributes = {key: value for key, value in attrs.asdict(wish).items() if value}
-        spec: Obj = {
-            "user": caller.user,
-            "groups": list(caller.groups),
-            "resourceAttributes": {**attributes, "verb": "get"},
-        }
-        if caller.uid:
-            spec["uid"] = caller.uid
-        if caller.extra:
-            spec["extra"] = {key: list(values) for key, values in caller.extra.items()}
-        body = {"apiVersion": "authorization.k8s.io/v1", "spec": spec}
-        answer = await self._client.request("POST", _REVIEWS, body=body, verb="create")
-        status = answer.get("status") or {}
-        if not status.get("allowed"):
-            raise wish.refusal(caller, status.get("reason") or "")
+        wanted = {**attributes, "verb": "get"}
+        answer = await review(self._client, caller, resourceAttributes=wanted)
+        if not answer.allowed:
+            raise wish.refusal(caller, answer.reason)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from kueuelib import __version__
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers.visibility.delegation import Caller, Delegation, Wish, proxied
+from kueuelib.controllers.visibility.delegation import Delegation, Wish, proxied
 from kueuelib.controllers.visibility.summary import (
     GROUP,
     KINDS,
@@ -29,13 +29,13 @@ from kueuelib.errors import (
     NotFound,
     ServerError,
     TransportError,
-    Unauthorized,
     Unavailable,
 )
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.reviews import Caller, bearer_token
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 
 PERIOD = 60.0
@@ -158,10 +158,8 @@ class VisibilityServer:
         )
         if found is not None:
             return found
-        scheme, _, token = headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise Unauthorized("Unauthorized")
-        return await self._delegation.by_token(token.strip())
+        token = bearer_token(headers.get("Authorization", ""))
+        return await self._delegation.by_token(token)
 
 
 def _document(parts: list[str]) -> Obj | None:
