@@ -24,6 +24,7 @@ from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 
 T = TypeVar("T", bound=Struct)
+K = TypeVar("K", bound=KubeObject)
 
 _ONE_OF = "one of "
 _EXTRA = "\0extra"
@@ -64,6 +65,26 @@ def decode(cls: type[T], obj: Obj) -> T:
         return _converter.structure(obj, cls)
     except ClassValidationError as error:
         raise InvalidObject(cls.__name__, _name_of(obj), list(_field_errors(error, ""))) from None
+
+
+def decode_again(known: K, old: Obj, obj: Obj, part: str) -> K:
+    """The typed value of a newer state of an object; a part that did not change is shared.
+
+    Args:
+        known: the typed value of the older state.
+        old: the older state.
+        obj: the newer state.
+        part: the name of a top-level field, the same in both forms.
+
+    Raises:
+        InvalidObject: as `decode`.
+    """
+    version = known.resource.api_version
+    same = old.get("apiVersion") == version == obj.get("apiVersion") and part in obj
+    if not same or old.get(part) != obj[part]:
+        return decode(type(known), obj)
+    rest = {name: value for name, value in obj.items() if name != part}
+    return attrs.evolve(decode(type(known), rest), **{part: getattr(known, part)})
 
 
 def encode(value: Struct, version: str = V1BETA2) -> Obj:

@@ -86,7 +86,7 @@ class Resource:
 
     def at(self, version: str) -> Resource:
         """The same kind at another version."""
-        return attrs.evolve(self, version=version)
+        return self if version == self.version else attrs.evolve(self, version=version)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The URL path of the collection, the object or its subresource."""

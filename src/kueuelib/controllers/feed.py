@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kueuelib.api import core, kueue
-from kueuelib.api.codec import decode
+from kueuelib.api.codec import decode, decode_again
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, key_of, labels_of
 from kueuelib.errors import InvalidObject, InvalidSelector
 from kueuelib.machinery.store import Delta, DeltaKind
@@ -40,13 +40,14 @@ class Source:
     """How one kind of objects becomes events.
 
     Attributes:
-        present: the event of an object that exists.
+        present: the event of an object that exists, from it, its state before (None for a new one)
+            and the engine that knows that one.
         gone: the event of one that does not.
         digest: the part of the raw object that the engine reads; a change of anything else is not
             an event.
     """
 
-    present: Callable[[Obj], Event]
+    present: Callable[[Obj, Obj | None, Engine], Event]
     gone: Callable[[ObjectKey], Event]
     digest: Digest
 
@@ -69,11 +70,17 @@ def _workload(obj: Obj) -> object:
     return _spec_and_status(obj), labels_of(obj), annotations_of(obj), generation
 
 
-def _workload_event(obj: Obj) -> Event:
-    """A Workload that waits for its pods is none of the scheduler's business."""
+def _workload_event(obj: Obj, old: Obj | None, engine: Engine) -> Event:
+    """A Workload that waits for its pods is none of the scheduler's business.
+
+    Most changes are of the status, so a spec is decoded once.
+    """
     if is_held_back(obj) and not has_quota(obj):
         return events.WorkloadGone(key_of(obj))
-    return events.WorkloadSet(decode(kueue.Workload, obj))
+    known = None if old is None else engine.workload(key_of(obj))
+    if known is None or old is None:
+        return events.WorkloadSet(decode(kueue.Workload, obj))
+    return events.WorkloadSet(decode_again(known, old, obj, "spec"))
 
 
 def _content(obj: Obj) -> object:
@@ -81,38 +88,40 @@ def _content(obj: Obj) -> object:
 
 
 CLUSTER_QUEUES = Source(
-    lambda obj: events.ClusterQueueSet(decode(kueue.ClusterQueue, obj)),
+    lambda obj, *_: events.ClusterQueueSet(decode(kueue.ClusterQueue, obj)),
     lambda key: events.ClusterQueueGone(key.name),
     _spec,
 )
 COHORTS = Source(
-    lambda obj: events.CohortChanged(decode(kueue.Cohort, obj)),
+    lambda obj, *_: events.CohortChanged(decode(kueue.Cohort, obj)),
     lambda key: events.CohortDeleted(key.name),
     _spec,
 )
 LOCAL_QUEUES = Source(
-    lambda obj: events.LocalQueueSet(decode(kueue.LocalQueue, obj)), events.LocalQueueGone, _spec
+    lambda obj, *_: events.LocalQueueSet(decode(kueue.LocalQueue, obj)),
+    events.LocalQueueGone,
+    _spec,
 )
 FLAVORS = Source(
-    lambda obj: events.FlavorSet(decode(kueue.ResourceFlavor, obj)),
+    lambda obj, *_: events.FlavorSet(decode(kueue.ResourceFlavor, obj)),
     lambda key: events.FlavorGone(key.name),
     _spec,
 )
 CHECKS = Source(
-    lambda obj: events.CheckSet(decode(kueue.AdmissionCheck, obj)),
+    lambda obj, *_: events.CheckSet(decode(kueue.AdmissionCheck, obj)),
     lambda key: events.CheckGone(key.name),
     _spec_and_status,
 )
 NAMESPACES = Source(
-    lambda obj: events.NamespaceSet(obj["metadata"]["name"], labels_of(obj)),
+    lambda obj, *_: events.NamespaceSet(obj["metadata"]["name"], labels_of(obj)),
     lambda key: events.NamespaceGone(key.name),
     labels_of,
 )
 LIMIT_RANGES = Source(
-    lambda obj: events.LimitRangeSet(decode(core.LimitRange, obj)), events.LimitRangeGone, _spec
+    lambda obj, *_: events.LimitRangeSet(decode(core.LimitRange, obj)), events.LimitRangeGone, _spec
 )
 RUNTIME_CLASSES = Source(
-    lambda obj: events.RuntimeClassSet(decode(core.RuntimeClass, obj)),
+    lambda obj, *_: events.RuntimeClassSet(decode(core.RuntimeClass, obj)),
     lambda key: events.RuntimeClassGone(key.name),
     _content,
 )
@@ -166,7 +175,7 @@ class Feed:
             if recreated:
                 self.observe(source.gone(delta.key))
         try:
-            self.observe(source.present(new))
+            self.observe(source.present(new, old, self._engine))
         except (InvalidObject, InvalidSelector) as error:
             self._report(kind, delta.key, new, error)
             self.observe(source.gone(delta.key))

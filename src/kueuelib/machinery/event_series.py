@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -52,10 +53,10 @@ class EventFacts:
     component: str
     instance: str = ""
 
-    @property
+    @cached_property
     def source(self) -> Hashable:
         """Reporter and subject: the unit of the spam filter."""
-        about = tuple(str(self.regarding.get(name) or "") for name in _REFERENCE)
+        about = [str(self.regarding.get(name) or "") for name in _REFERENCE]
         return (self.component, self.instance, *about)
 
 

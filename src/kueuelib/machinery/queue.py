@@ -203,7 +203,12 @@ class QueueCore(Generic[K]):
             heappop(self._ready)
         if self._ready:
             return now
-        return self._waiting[0][0] if self._waiting else None
+        while self._waiting:
+            at, _, counter, key = self._waiting[0]
+            if self._is_waiting(key, counter, at):
+                return at
+            heappop(self._waiting)
+        return None
 
     def unfinished(self, now: float) -> float:
         """Seconds that running workers have spent together."""
@@ -260,13 +265,9 @@ class QueueCore(Generic[K]):
 
     def _advance(self, now: float) -> None:
         """Make every key ready whose time has come, in the order of their times."""
-        while self._waiting:
-            at, _, counter, key = self._waiting[0]
-            current = self._is_waiting(key, counter, at)
-            if current and at > now:
-                return
-            heappop(self._waiting)
-            if current:
+        while self._waiting and self._waiting[0][0] <= now:
+            at, _, counter, key = heappop(self._waiting)
+            if self._is_waiting(key, counter, at):
                 record = self._records[key]
                 record.ready_at = None
                 record.counter = self._fresh()

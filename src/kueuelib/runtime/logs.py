@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import uuid
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import MutableMapping
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, TextIO
@@ -23,12 +22,25 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 FORMATS = ("console", "json")
 
 
-class _Run:
-    """One run of a controller; nothing is made up for lines that nobody logs."""
+class run_of:  # noqa: N801 - used like a function
+    """Lines that are logged inside carry the controller's name, the key, and an id of the run.
+
+    Nothing is made up for lines that nobody logs.
+
+    Args:
+        controller: its name.
+        key: what it works on.
+    """
 
     def __init__(self, controller: str, key: object) -> None:
         self._controller = controller
         self._key = key
+
+    def __enter__(self) -> None:
+        self._token = _RUN.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        _RUN.reset(self._token)
 
     @cached_property
     def fields(self) -> dict[str, str]:
@@ -37,17 +49,7 @@ class _Run:
         return {"controller": self._controller, "reconcile": reconcile, "key": str(self._key)}
 
 
-_RUN: ContextVar[_Run | None] = ContextVar("run of a controller", default=None)
-
-
-@contextmanager
-def run_of(controller: str, key: object) -> Iterator[None]:
-    """Lines that are logged inside carry the controller's name, the key, and an id of the run."""
-    token = _RUN.set(_Run(controller, key))
-    try:
-        yield
-    finally:
-        _RUN.reset(token)
+_RUN: ContextVar[run_of | None] = ContextVar("run of a controller", default=None)
 
 
 def merge_run(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

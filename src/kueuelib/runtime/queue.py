@@ -106,6 +106,9 @@ class WorkQueue(Generic[K]):
         One at a time: a worker that gets a key wakes the next one. Keys that wait for their own
         earlier run do not count, so no worker wakes without work.
         """
+        if not self._waiters:
+            self._stop_timer()
+            return
         now = self._clock.monotonic()
         deadline = self.core.next_deadline(now)
         if self.core.exhausted:

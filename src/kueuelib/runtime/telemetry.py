@@ -213,6 +213,7 @@ class RestMetrics:
     """Calls to the API server; a `Transport`'s observer."""
 
     def __init__(self, telemetry: Telemetry) -> None:
+        self._answers: dict[tuple[str, str, str, str], tuple[Callable[..., None], ...]] = {}
         self._requests = telemetry.counter(
             "rest_client_requests_total", "Calls by answer.", ("code", "method", "host")
         )
@@ -242,10 +243,19 @@ class RestMetrics:
         self, verb: str, method: str, code: str, host: str, seconds: float, sent: int, received: int
     ) -> None:
         """One call ended."""
-        self._requests.labels(code, method, host).inc()
-        self._seconds.labels(verb, host).observe(seconds)
-        self._sent.labels(verb, host).observe(sent)
-        self._received.labels(verb, host).observe(received)
+        series = self._answers.get((verb, method, code, host))
+        if series is None:
+            series = self._answers[verb, method, code, host] = (
+                self._requests.labels(code, method, host).inc,
+                self._seconds.labels(verb, host).observe,
+                self._sent.labels(verb, host).observe,
+                self._received.labels(verb, host).observe,
+            )
+        count, took, sends, receives = series
+        count()
+        took(seconds)
+        sends(sent)
+        receives(received)
 
     def retried(self, verb: str, code: str, host: str) -> None:
         """One call is about to be sent again."""

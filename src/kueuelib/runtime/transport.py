@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Protocol, Self
 
 import aiohttp
@@ -38,6 +36,7 @@ CONNECT_TIMEOUT = 10.0
 """Seconds for name resolution, TCP and TLS."""
 REQUEST_TIMEOUT = 60.0
 """Seconds from sending a call to the last byte of its answer, unless the call says otherwise."""
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 FORCED_REFRESH_PAUSE = 10.0
 """Seconds between two credential refreshes that a 401 asked for."""
 
@@ -140,15 +139,17 @@ class Transport:
         started = time.monotonic()
         code, received, host = "<error>", 0, ""
         try:
-            async with self._within(timeout, path):
+            async with asyncio.timeout(timeout):
                 lease = await self._send(method, path, params, body, content_type, accept)
                 response = lease.response
-                host = response.url.authority
+                host = response.url.raw_authority
                 try:
                     data = await _read(response)
                 finally:
                     await lease.release()
             code, received = str(response.status), len(data)
+        except TimeoutError as error:
+            raise self._late(path, error) from error
         finally:
             if self.observer is not None:
                 seconds = time.monotonic() - started
@@ -185,8 +186,11 @@ class Transport:
             TransportError: there was no answer in time.
         """
         query = [*params, ("watch", "true"), ("timeoutSeconds", str(max(int(timeout), 1)))]
-        async with self._within(REQUEST_TIMEOUT, path):
-            lease = await self._send("GET", path, query, None, "", accept, watch=True)
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT):
+                lease = await self._send("GET", path, query, None, "", accept, watch=True)
+        except TimeoutError as error:
+            raise self._late(path, error) from error
         response = lease.response
         try:
             await _check_watch(response)
@@ -216,21 +220,13 @@ class Transport:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @asynccontextmanager
-    async def _within(self, seconds: float, path: str) -> AsyncIterator[None]:
-        """A deadline for a call.
+    def _late(self, path: str, error: TimeoutError) -> TransportError:
+        """What is raised when the deadline of a call is over.
 
-        aiohttp has one of its own, but loses a cancellation that comes at the same moment.
-
-        Raises:
-            TransportError: the time is over.
+        aiohttp has deadlines of its own, but loses a cancellation that comes at the same moment.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                yield
-        except TimeoutError as error:
-            server = self._endpoint.url if self._endpoint else ""
-            raise TransportError(server + path, in_words(error)) from error
+        server = self._endpoint.url if self._endpoint else ""
+        return TransportError(server + path, in_words(error))
 
     async def _send(
         self,
@@ -294,7 +290,7 @@ class Transport:
                 proxy=endpoint.proxy,
                 server_hostname=endpoint.server_hostname,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+                timeout=_TIMEOUT,
             )
         except aiohttp.ClientSSLError as error:
             raise TransportError(str(url.origin()), in_words(error)) from error

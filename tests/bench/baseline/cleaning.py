@@ -6,6 +6,7 @@ import asyncio
 
 from kueuelib.api.kinds import (
     CLUSTER_QUEUES,
+    CRDS,
     LOCAL_QUEUES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -15,6 +16,7 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.errors import NotFound
+from kueuelib.runtime.client import PatchType
 
 from .calls import CountedClient
 from .shape import FLAVOR, Shape
@@ -41,11 +43,20 @@ async def remove_all(client: CountedClient, shape: Shape) -> None:
 
 
 async def remove_webhooks(client: CountedClient) -> None:
-    """Delete the webhooks of kueuelib, and wait until the server no longer calls them."""
+    """Delete the webhooks of kueuelib, and wait until the server no longer calls them.
+
+    That includes conversion: kube-apiserver keeps a cache per served version, and asks for the
+    other version of every object that changes.
+    """
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         for name in sorted(await _names(client, resource)):
             if name.startswith(OWN_CONFIGURATIONS):
                 await _delete(client, resource, ObjectKey("", name))
+    for crd in (await client.client.list(CRDS)).items:
+        if crd["spec"].get("conversion", {}).get("strategy") == "Webhook":
+            patch = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+            key = ObjectKey("", crd["metadata"]["name"])
+            await client.client.patch(CRDS, key, patch, PatchType.MERGE)
     await asyncio.sleep(HEARD_SECONDS)
 
 
