@@ -18,6 +18,8 @@ PAGES = sorted(
         *(ROOT / "examples").rglob("*.md"),
     ]
 )
+TUTORIALS = ("docs/first-operator.md", "docs/first-queued-kind.md")
+"""Pages that `tests/e2e/test_tutorials.py` follows word for word."""
 
 _BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,14 @@ def test_every_relative_link_points_to_a_file_and_a_heading(page: Path) -> None:
         assert target.exists(), f"{page.name} points to {link}"
         if anchor and target.suffix == ".md":
             assert anchor in _anchors(target), f"{page.name} points to {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_headings_leave_no_level_out(page: Path) -> None:
+    """The site counts that as a warning, and a warning is an error there."""
+    marks = re.findall(r"^(#+) ", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    levels = [0, *map(len, marks)]
+    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels)), page.name
 
 
 def test_there_are_links_to_check() -> None:

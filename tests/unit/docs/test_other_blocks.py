@@ -25,10 +25,10 @@ from kueuelib.simulator.faults import Faults
 from kueuelib.simulator.readers import synthetic
 from kueuelib.simulator.readers.source import Source
 
-from .blocks import PAGES, ROOT, Block, blocks, blocks_of
+from .blocks import PAGES, ROOT, TUTORIALS, Block, blocks, blocks_of
 
 LANGUAGES = {"console", "json", "python", "sh", "text", "toml", "yaml", "{eval-rst}"}
-YAML = blocks("yaml")
+YAML = [block for block in blocks("yaml") if block.page not in TUTORIALS]
 COMMANDS = blocks("console", "sh")
 QUEUEING = "kueue.x-k8s.io/"
 SERVED = {each.kind: each for each in vars(kinds).values() if isinstance(each, Resource)}

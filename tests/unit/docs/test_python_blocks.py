@@ -28,14 +28,14 @@ from kueuelib import runtime, testing
 from kueuelib.app.doctor import finding
 from kueuelib.runtime import Client, kinds
 
-from .blocks import ROOT, Block, blocks, blocks_of
+from .blocks import ROOT, TUTORIALS, Block, blocks, blocks_of
 
 Names = dict[str, Any]
 PYTHON = blocks("python")
 STORMS = "docs/storm.md"
 QUOTING = ("docs/controller-parts.md",)
 """Pages that show parts of functions."""
-RUN = sorted({block.page for block in PYTHON} - {STORMS})
+RUN = sorted({block.page for block in PYTHON} - {STORMS, *TUTORIALS})
 EXAMPLES = ROOT / "examples"
 _LINK = re.compile(r"\]\((\.\./examples/[^)#]+\.py)\)")
 
@@ -171,7 +171,11 @@ async def test_the_python_of_a_page_runs(
                 test()
 
 
-@pytest.mark.parametrize("block", [each for each in PYTHON if "\nclass Test" in each.text], ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [each for each in PYTHON if "\nclass Test" in each.text and each.page not in TUTORIALS],
+    ids=str,
+)
 def test_the_test_classes_of_a_page_pass(block: Block, tmp_path: Path) -> None:
     (tmp_path / "test_page.py").write_text(block.text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
