@@ -369,3 +369,17 @@ async def test_what_the_definition_does_not_know_any_more_goes_at_the_next_write
     again = await api.patch(f"{WIDGETS}/w", {"metadata": {"labels": {"a": "c"}}})
     assert again.body["spec"] == labelled.body["spec"]
     assert (await api.get(f"{WIDGETS}/w")).body["spec"] == labelled.body["spec"]
+
+
+async def test_a_whole_number_is_written_without_its_fraction(api):
+    defined = version()
+    spec = defined["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["x-kubernetes-preserve-unknown-fields"] = True
+    assert (await api.post(CRDS, crd(defined))).status == 201
+    given = widget("a", size=1.0, other=[2.0, 0.5, {"deep": -3.0, "text": "1.0"}])
+    assert (await api.post(WIDGETS, given)).status == 201
+    body = (await api.get(f"{WIDGETS}/a")).body["spec"]
+    size, (two, half, inner) = body["size"], body["other"]
+    found = (size, two, half, inner["deep"], inner["text"])
+    assert found == (1, 2, 0.5, -3, "1.0")
+    assert [type(each) for each in found] == [int, int, float, int, str]

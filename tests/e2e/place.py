@@ -14,7 +14,7 @@ import pytest
 from rest import KUEUE, Obj, Rest, condition, eventually, is_true
 from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, free_port
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
 DOMAIN = "kueue.x-k8s.io"
 QUEUE = f"{DOMAIN}/queue-name"
@@ -31,6 +31,11 @@ RUN, EXIT = "kueuelib.dev/run-seconds", "kueuelib.dev/exit-code"
 TIME = "2024-01-01T00:00:00Z"
 QUIET = 0.7
 """Seconds for which something must not happen."""
+INSTALLED = """
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+visibilityServer: {}
+"""
 _NUMBERS = itertools.count(1)
 _GLOBAL = {
     "ResourceFlavor": "resourceflavors",
@@ -48,6 +53,32 @@ def shared_cluster(folder: Path, **fields: Any) -> Iterator[tuple[LocalCluster, 
         cluster = LocalCluster(processes, **fields)
         cluster.start()
         with Rest(cluster.kubeconfig) as rest:
+            yield cluster, rest
+
+
+@contextmanager
+def aggregating_cluster(folder: Path, **fields: Any) -> Iterator[tuple[LocalCluster, Rest]]:
+    """A cluster that asks for permissions and aggregates the visibility API."""
+    port = free_port()
+    with Processes(folder) as processes:
+        where = f"visibilityServer: {{bindAddress: 127.0.0.1, bindPort: {port}}}"
+        cluster = LocalCluster(processes, settings=where, **fields)
+        args = ["--port", "0", "--kubeconfig", str(cluster.kubeconfig), "--simulate"]
+        mapped = {"visibility-server": port, "kueue-webhook-service": cluster.webhook_port}
+        services = [
+            part
+            for name, number in mapped.items()
+            for part in ("--service", f"kueue-system/{name}=127.0.0.1:{number}")
+        ]
+        processes.start("apiserver", "apiserver", *args, "--authorization", "rbac", *services)
+        processes.wait_for_file(cluster.kubeconfig, "apiserver", READY_SECONDS)
+        config = processes.folder / "install.yaml"
+        config.write_text(INSTALLED)
+        install = ["--kubeconfig", str(cluster.kubeconfig), "--config", str(config)]
+        processes.finish("install", "install", *install, seconds=READY_SECONDS)
+        with Rest(cluster.kubeconfig) as rest:
+            cluster.start_manager()
+            cluster.wait_for_manager()
             yield cluster, rest
 
 

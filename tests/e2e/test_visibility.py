@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from place import aggregating_cluster
 from rest import JOBS, Rest, eventually, job, queues, urgent
-from warm import Processes
 
-from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
+from kueuelib.testing.processes import LocalCluster
 
 API = "/apis/visibility.kueue.x-k8s.io"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -21,13 +21,6 @@ OF_QUEUE = f"{API}/v1beta2/clusterqueues/team/pendingworkloads"
 OF_LOCAL = f"{API}/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
 OF_ELSEWHERE = OF_LOCAL.replace("/default/", "/kube-system/")
 kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
-
-
-INSTALLED = """
-apiVersion: config.kueue.x-k8s.io/v1beta2
-kind: Configuration
-visibilityServer: {}
-"""
 
 
 def refused(rest: Rest, path: str) -> tuple[int, str]:
@@ -40,33 +33,15 @@ def refused(rest: Rest, path: str) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, Rest]]:
     """Two CPUs, both in use by `first`, while `second` and `third` wait."""
-    port = free_port()
-    with Processes(tmp_path_factory.mktemp("visibility")) as processes:
-        where = f"visibilityServer: {{bindAddress: 127.0.0.1, bindPort: {port}}}"
-        cluster = LocalCluster(processes, settings=where)
-        args = ["--port", "0", "--kubeconfig", str(cluster.kubeconfig), "--simulate"]
-        mapped = {"visibility-server": port, "kueue-webhook-service": cluster.webhook_port}
-        services = [
-            part
-            for name, where in mapped.items()
-            for part in ("--service", f"kueue-system/{name}=127.0.0.1:{where}")
-        ]
-        processes.start("apiserver", "apiserver", *args, "--authorization", "rbac", *services)
-        processes.wait_for_file(cluster.kubeconfig, "apiserver", READY_SECONDS)
-        config = processes.folder / "install.yaml"
-        config.write_text(INSTALLED)
-        install = ["--kubeconfig", str(cluster.kubeconfig), "--config", str(config)]
-        processes.finish("install", "install", *install, seconds=READY_SECONDS)
-        with Rest(cluster.kubeconfig) as rest:
-            cluster.start_manager()
-            cluster.wait_for_manager()
-            queues(rest, cpu=2)
-            rest.create(JOBS, job("first", seconds=6000, pods=2))
-            eventually(lambda: not rest.get(f"{JOBS}/first")["spec"]["suspend"])
-            rest.create(JOBS, job("third", seconds=6000, pods=2))
-            rest.create(JOBS, urgent(rest, job("second", seconds=6000, pods=2)))
-            eventually(lambda: len(rest.get(OF_QUEUE)["items"]) == 2)
-            yield cluster, rest
+    folder = tmp_path_factory.mktemp("visibility")
+    with aggregating_cluster(folder) as (cluster, rest):
+        queues(rest, cpu=2)
+        rest.create(JOBS, job("first", seconds=6000, pods=2))
+        eventually(lambda: not rest.get(f"{JOBS}/first")["spec"]["suspend"])
+        rest.create(JOBS, job("third", seconds=6000, pods=2))
+        rest.create(JOBS, urgent(rest, job("second", seconds=6000, pods=2)))
+        eventually(lambda: len(rest.get(OF_QUEUE)["items"]) == 2)
+        yield cluster, rest
 
 
 def test_what_waits_is_listed_in_order(seen: tuple[LocalCluster, Rest]) -> None:

@@ -80,12 +80,15 @@ def decode(
             f"not {json_type(given)}"
         )
     same = {} if settled is None else _same_parts(given, settled)
-    obj: Obj = copy_json(given if not same else _parts(given, same))
+    text = _json(given if not same else _parts(given, same))
+    obj: Obj = orjson.loads(text)
     expected = kind.api_version(version.name)
     if kind.builtin:
         _check_built_in(kind, expected, obj)
     else:
         _check_custom(kind, expected, obj)
+        if b".0" in text:
+            _shorten_numbers(obj)
     obj["apiVersion"], obj["kind"] = expected, kind.kind
     unknown = check_metadata(kind, version, obj)
     redefine(kind, version, obj, unknown)
@@ -229,8 +232,12 @@ def copy_json(value: Any) -> Any:
     Raises:
         BadRequest: it is not JSON data, or nested so deeply that it could not be stored.
     """
+    return orjson.loads(_json(value))
+
+
+def _json(value: Any) -> bytes:
     try:
-        return orjson.loads(orjson.dumps(value, default=_plain))
+        return orjson.dumps(value, default=_plain)
     except orjson.JSONEncodeError as error:
         raise BadRequest(f"the object cannot be stored: {error}") from error
 
@@ -239,6 +246,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not a JSON value")
+
+
+def _shorten_numbers(value: Any) -> None:
+    """Makes 1 of 1.0 in place: Kubernetes writes both alike, so clients never read 1.0."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in list(pairs):
+        if isinstance(each, float) and each.is_integer():
+            value[key] = int(each)
+        elif isinstance(each, dict | list):
+            _shorten_numbers(each)
 
 
 def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:
