@@ -95,7 +95,7 @@ class Writes:
         if not applied:
             await self._managers.track(kind, version, None, obj, "", options, request.now)
         await self._mutate(kind, version, request)
-        new = _object_of(request)
+        new = request.new
         check_placed(kind, new, key)
         identity.begin(kind, new, request.now)
         if version.status and not kind.builtin:
@@ -198,7 +198,7 @@ class Writes:
                 kind, version, old, wanted, subresource, options, request.now
             )
         mutated = await self._mutate(kind, version, request)
-        new = _object_of(request)
+        new = request.new
         if mutated or kind.builtin:
             keep_other_half(target, new, old)
         identity.carry_over(new, old)
@@ -216,8 +216,8 @@ class Writes:
         """Whether a webhook changed the object."""
         changed = await self._chain.mutate(kind, request)
         if changed:
-            check_metadata(kind, version, _object_of(request))
-            redefine(kind, version, _object_of(request))
+            check_metadata(kind, version, request.new)
+            redefine(kind, version, request.new)
         return changed
 
     def _request(
@@ -261,8 +261,3 @@ def _is_settled(kind: Kind, version: Version, entry: Entry) -> bool:
     if kind.builtin:
         return False
     return entry.version != version.name or entry.revision >= kind.since
-
-
-def _object_of(request: AdmissionRequest) -> Obj:
-    assert request.obj is not None
-    return request.obj

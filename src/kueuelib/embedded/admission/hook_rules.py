@@ -41,11 +41,6 @@ class HookRules(KindRules):
             errors += _validate_versions(versions, f"{path}.admissionReviewVersions")
         return errors
 
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The same as for a new one."""
-        del old, subresource
-        return self.validate_create(obj)
-
 
 def _validate_hook(hook: Mapping[str, Any], path: str) -> list[FieldError]:
     name = hook.get("name") or ""

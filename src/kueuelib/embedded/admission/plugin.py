@@ -94,6 +94,12 @@ class AdmissionRequest:
     options: Mapping[str, Any] = attrs.field(factory=dict)
     warnings: list[str] = attrs.field(factory=list)
 
+    @property
+    def new(self) -> Obj:
+        """The new object of what is not a deletion."""
+        assert self.obj is not None
+        return self.obj
+
 
 class KindRules:
     """The strategy of one built-in kind; every method may be left as it is.
@@ -123,9 +129,9 @@ class KindRules:
         return ()
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The broken rules of a changed object, immutable fields included."""
-        del obj, old, subresource
-        return ()
+        """The broken rules of a changed object, immutable fields included; as of a new one."""
+        del old
+        return () if subresource == "status" else self.validate_create(obj)
 
     def grace_period(self, obj: Obj, asked: int | None) -> int:
         """Seconds between the request to delete and the deletion; 0 deletes at once.
@@ -151,14 +157,21 @@ class AdmissionPlugin:
 
     Attributes:
         name: shown in messages and logs.
+        resources: the kinds that it is about.
+        operations: what is done to them.
     """
 
     name: str = ""
+    resources: tuple[Resource, ...] = ()
+    operations: tuple[Operation, ...] = (Operation.CREATE,)
 
     def handles(self, request: AdmissionRequest) -> bool:
         """Whether the other methods are to be called for the request."""
-        del request
-        return True
+        return (
+            request.operation in self.operations
+            and not request.subresource
+            and any(each.group_kind == request.resource.group_kind for each in self.resources)
+        )
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:
         """May change `request.obj`; runs before the mutating webhooks.

@@ -145,21 +145,13 @@ def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     return errors
 
 
-class EventRules(KindRules):
-    """The strategy of events, as clients of `v1` know it."""
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """An event lives where the object lives that it is about."""
-        namespace = section(obj, "metadata").get("namespace") or ""
-        about = section(obj, "involvedObject").get("namespace") or ""
-        path = "involvedObject.namespace"
-        if about and about != namespace:
-            return [invalid(path, about, "does not match event.namespace")]
-        if not about and namespace != "default":
-            return [invalid(path, about, "does not match event.namespace")]
-        return ()
-
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The same as for a new one."""
-        del old, subresource
-        return self.validate_create(obj)
+def check_event(obj: Obj) -> list[FieldError]:
+    """An event, as clients of `v1` know it, lives where the object lives that it is about."""
+    namespace = section(obj, "metadata").get("namespace") or ""
+    about = section(obj, "involvedObject").get("namespace") or ""
+    path = "involvedObject.namespace"
+    if about and about != namespace:
+        return [invalid(path, about, "does not match event.namespace")]
+    if not about and namespace != "default":
+        return [invalid(path, about, "does not match event.namespace")]
+    return []

@@ -8,13 +8,7 @@ from typing import Any
 from kueuelib.api.kinds import LIMIT_RANGES, PODS
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.admission.plugin import (
-    AdmissionPlugin,
-    AdmissionRequest,
-    KindRules,
-    Operation,
-    Reader,
-)
+from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Reader
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     duplicate,
@@ -38,62 +32,45 @@ from kueuelib.errors import FieldError
 
 TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 _ORDER = (
-    ("min", "max", ("min", "max"), "min", "min"),
-    (
-        "min",
-        "defaultRequest",
-        ("min", "default request"),
-        "defaultRequest",
-        "defaultRequest",
-    ),
-    ("defaultRequest", "max", ("default request", "max"), "defaultRequest", "defaultRequest"),
-    (
-        "defaultRequest",
-        "default",
-        ("default request", "default limit"),
-        "defaultRequest",
-        "defaultRequest",
-    ),
-    ("min", "default", ("min", "default"), "default", "min"),
-    ("default", "max", ("default", "max"), "default", "max"),
+    ("min", "max", "min"),
+    ("min", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "max", "defaultRequest"),
+    ("defaultRequest", "default", "defaultRequest"),
+    ("min", "default", "default"),
+    ("default", "max", "default"),
 )
-"""Which is at most which, what messages call the two, and which of them they show where."""
+"""Which is at most which, and where it is said."""
+_CALLED = {"default": "default limit", "defaultRequest": "default request"}
+_PLAIN = (("min", "default"), ("default", "max"))
+"""Pairs in whose messages the default limit has its own name, and the lower one is shown."""
 ANNOTATION = "kubernetes.io/limit-ranger"
 _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 
 
-class LimitRangeRules(KindRules):
-    """The strategy of LimitRanges."""
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Every item is consistent in itself."""
-        errors = []
-        seen = set()
-        for i, item in enumerate(listed(section(obj, "spec"), "limits")):
-            path = f"spec.limits[{i}]"
-            kind = item.get("type") or ""
-            texts = naming.qualified_name(kind)
-            if not texts and "/" not in kind and kind not in TYPES:
-                texts = ["must be a standard limit type or fully qualified"]
-            errors += [invalid(f"{path}.type", kind, text) for text in texts]
-            if kind in seen:
-                errors.append(duplicate(f"{path}.type", kind))
-            seen.add(kind)
-            if kind == "Pod":
-                text = "may not be specified when `type` is 'Pod'"
-                errors += [
-                    forbidden(f"{path}.{key}", text)
-                    for key in ("default", "defaultRequest")
-                    if item.get(key)
-                ]
-            errors += _validate_names(item, kind, path)
-            errors += _validate_order(item, path)
-        return errors
-
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The same as for a new one."""
-        del old, subresource
-        return self.validate_create(obj)
+def check_limit_range(obj: Obj) -> list[FieldError]:
+    """Every item is consistent in itself."""
+    errors = []
+    seen = set()
+    for i, item in enumerate(listed(section(obj, "spec"), "limits")):
+        path = f"spec.limits[{i}]"
+        kind = item.get("type") or ""
+        texts = naming.qualified_name(kind)
+        if not texts and "/" not in kind and kind not in TYPES:
+            texts = ["must be a standard limit type or fully qualified"]
+        errors += [invalid(f"{path}.type", kind, text) for text in texts]
+        if kind in seen:
+            errors.append(duplicate(f"{path}.type", kind))
+        seen.add(kind)
+        if kind == "Pod":
+            text = "may not be specified when `type` is 'Pod'"
+            errors += [
+                forbidden(f"{path}.{key}", text)
+                for key in ("default", "defaultRequest")
+                if item.get(key)
+            ]
+        errors += _validate_names(item, kind, path)
+        errors += _validate_order(item, path)
+    return errors
 
 
 def _validate_names(item: Mapping[str, Any], kind: str, path: str) -> list[FieldError]:
@@ -126,13 +103,15 @@ def _validate_order(item: Mapping[str, Any], path: str) -> list[FieldError]:
         parts |= {"default": {}, "defaultRequest": {}}
     for name in sorted({name for part in parts.values() for name in part}):
         given = {key: str(part[name]) for key, part in parts.items() if name in part}
-        for low, high, words, where, shown in _ORDER:
+        for low, high, where in _ORDER:
             if low in given and high in given:
                 less, more = given[low], given[high]
                 if Quantity.parse(less) > Quantity.parse(more):
-                    first, second = words
+                    words = {} if (low, high) in _PLAIN else _CALLED
+                    first, second = words.get(low, low), words.get(high, high)
                     text = f"{first} value {less} is greater than {second} value {more}"
-                    errors.append(invalid(f"{path}.{where}[{name}]", given[shown], text))
+                    shown = less if (low, high) in _PLAIN else given[where]
+                    errors.append(invalid(f"{path}.{where}[{name}]", shown, text))
         errors += _validate_ratio(given, f"{path}.maxLimitRequestRatio[{name}]")
         default, request = given.get("default"), given.get("defaultRequest")
         if default and request and not overcommits(name) and default != request:
@@ -228,33 +207,26 @@ def _broken(
     kind: str,
 ) -> list[str]:
     problems = []
-    for name, text in section(item, "min").items():
-        least = Quantity.parse(text)
-        usage = f"minimum {name} usage per {kind} is {text}"
-        if name not in requests:
-            problems.append(f"{usage}.  No request is specified")
-        elif requests[name] < least:
-            problems.append(f"{usage}, but request is {requests[name]}")
-        if name in limits and limits[name] < least:
-            problems.append(f"{usage}, but limit is {limits[name]}")
-    for name, text in section(item, "max").items():
-        most = Quantity.parse(text)
-        usage = f"maximum {name} usage per {kind} is {text}"
-        if name not in limits:
-            problems.append(f"{usage}.  No limit is specified")
-        elif limits[name] > most:
-            problems.append(f"{usage}, but limit is {limits[name]}")
-        if name in requests and requests[name] > most:
-            problems.append(f"{usage}, but request is {requests[name]}")
+    amounts = {"request": requests, "limit": limits}
+    for bound, must, other in (("min", "request", "limit"), ("max", "limit", "request")):
+        for name, text in section(item, bound).items():
+            usage = f"{bound}imum {name} usage per {kind} is {text}"
+            if name not in amounts[must]:
+                problems.append(f"{usage}.  No {must} is specified")
+            for what in (must, other):
+                found, edge = amounts[what].get(name), Quantity.parse(text)
+                if found is not None and (found < edge if bound == "min" else found > edge):
+                    problems.append(f"{usage}, but {what} is {found}")
     for name, text in section(item, "maxLimitRequestRatio").items():
         ratio = f"{name} max limit to request ratio per {kind} is {text}"
-        if name not in requests or not requests[name]:
+        if not requests.get(name):
             problems.append(f"{ratio}, but no request is specified or request is 0")
         elif name not in limits:
             problems.append(f"{ratio}, but no limit is specified")
-        elif limits[name].fraction() / requests[name].fraction() > Quantity.parse(text).fraction():
-            found = float(limits[name].fraction() / requests[name].fraction())
-            problems.append(f"{ratio}, but provided ratio is {found:f}")
+        else:
+            found_ratio = limits[name].fraction() / requests[name].fraction()
+            if found_ratio > Quantity.parse(text).fraction():
+                problems.append(f"{ratio}, but provided ratio is {float(found_ratio):f}")
     return problems
 
 
@@ -262,23 +234,15 @@ class LimitRangePlugin(AdmissionPlugin):
     """Applies the LimitRanges of the namespace to new pods."""
 
     name = "LimitRanger"
-
-    def handles(self, request: AdmissionRequest) -> bool:
-        """New pods."""
-        return (
-            request.operation is Operation.CREATE
-            and not request.subresource
-            and request.resource.group_kind == PODS.group_kind
-        )
+    resources = (PODS,)
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:
         """Fills in the defaults."""
-        if request.obj is not None:
-            found = list(reader.items(LIMIT_RANGES, request.key.namespace))
-            told = apply_defaults(request.obj["spec"], found)
-            if told:
-                notes = subobject(request.obj["metadata"], "annotations")
-                notes[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
+        found = list(reader.items(LIMIT_RANGES, request.key.namespace))
+        told = apply_defaults(request.new["spec"], found)
+        if told:
+            notes = subobject(request.new["metadata"], "annotations")
+            notes[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
 
     def validate(self, request: AdmissionRequest, reader: Reader) -> None:
         """Looks at the limits.
@@ -286,10 +250,8 @@ class LimitRangePlugin(AdmissionPlugin):
         Raises:
             Forbidden: the pod asks for more, or less, than it may.
         """
-        if request.obj is None:
-            return
         found = list(reader.items(LIMIT_RANGES, request.key.namespace))
-        problems = broken_limits(request.obj["spec"], found)
+        problems = broken_limits(request.new["spec"], found)
         if problems:
             text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
             raise refuse(request, text)

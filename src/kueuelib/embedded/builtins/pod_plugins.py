@@ -6,59 +6,37 @@ from collections.abc import Iterable
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.plugin import (
-    AdmissionPlugin,
-    AdmissionRequest,
-    Operation,
-    Reader,
-)
+from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Operation, Reader
 from kueuelib.embedded.builtins.fields import listed, setdefault
 from kueuelib.embedded.builtins.pod_placement import NOT_READY, UNREACHABLE
-
-
-def _is_new_pod(request: AdmissionRequest) -> bool:
-    return (
-        request.operation is Operation.CREATE
-        and not request.subresource
-        and request.resource.group_kind == PODS.group_kind
-    )
 
 
 class ServiceAccountPlugin(AdmissionPlugin):
     """Names the service account `default` in pods that name none; no token is mounted."""
 
     name = "ServiceAccount"
-
-    def handles(self, request: AdmissionRequest) -> bool:
-        """New pods."""
-        return _is_new_pod(request)
+    resources = (PODS,)
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:
         """Sets both fields that carry the name."""
         del reader
-        if request.obj is not None:
-            spec = request.obj["spec"]
-            if not spec.get("serviceAccountName"):
-                spec["serviceAccountName"] = "default"
-            setdefault(spec, "serviceAccount", spec["serviceAccountName"])
+        spec = request.new["spec"]
+        if not spec.get("serviceAccountName"):
+            spec["serviceAccountName"] = "default"
+        setdefault(spec, "serviceAccount", spec["serviceAccountName"])
 
 
 class TolerationPlugin(AdmissionPlugin):
     """Lets pods stay for five minutes on nodes that are lost."""
 
     name = "DefaultTolerationSeconds"
-
-    def handles(self, request: AdmissionRequest) -> bool:
-        """New and replaced pods."""
-        changed = request.operation in (Operation.CREATE, Operation.UPDATE)
-        pods = request.resource.group_kind == PODS.group_kind
-        return pods and changed and not request.subresource
+    resources = (PODS,)
+    operations = (Operation.CREATE, Operation.UPDATE)
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:
         """Adds the tolerations."""
         del reader
-        if request.obj is not None:
-            tolerate_unready_nodes(request.obj["spec"])
+        tolerate_unready_nodes(request.new["spec"])
 
 
 def tolerate_unready_nodes(spec: Obj, seconds: int = 300) -> None:

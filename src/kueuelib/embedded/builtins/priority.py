@@ -110,16 +110,13 @@ class PriorityPlugin(AdmissionPlugin):
     """Gives new pods the number of their PriorityClass, and allows one global default."""
 
     name = "Priority"
+    resources = (PODS, PRIORITY_CLASSES)
+    operations = (Operation.CREATE, Operation.UPDATE)
 
     def handles(self, request: AdmissionRequest) -> bool:
         """New pods, and PriorityClasses that are written."""
-        if request.subresource:
-            return False
-        group_kind = request.resource.group_kind
-        if group_kind == PODS.group_kind:
-            return request.operation is Operation.CREATE
-        writes = (Operation.CREATE, Operation.UPDATE)
-        return group_kind == PRIORITY_CLASSES.group_kind and request.operation in writes
+        pod = request.resource.group_kind == PODS.group_kind
+        return super().handles(request) and not (pod and request.operation is Operation.UPDATE)
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:
         """Resolves the class.
@@ -127,10 +124,9 @@ class PriorityPlugin(AdmissionPlugin):
         Raises:
             Forbidden: there is no such class, or the number contradicts it.
         """
-        obj = request.obj
-        if obj is None or request.resource.group_kind != PODS.group_kind:
+        if request.resource.group_kind != PODS.group_kind:
             return
-        spec = obj["spec"]
+        spec = request.new["spec"]
         name = spec.get("priorityClassName")
         if name:
             found = reader.get(PRIORITY_CLASSES, ObjectKey("", name))
@@ -155,10 +151,8 @@ class PriorityPlugin(AdmissionPlugin):
         Raises:
             Forbidden: another class is the default.
         """
-        obj = request.obj
-        if obj is None or request.resource.group_kind != PRIORITY_CLASSES.group_kind:
-            return
-        if not obj.get("globalDefault"):
+        obj = request.new
+        if request.resource.group_kind == PODS.group_kind or not obj.get("globalDefault"):
             return
         other = default_class(reader.items(PRIORITY_CLASSES))
         if other is not None and other["metadata"]["name"] != obj["metadata"].get("name"):

@@ -1,4 +1,4 @@
-"""ResourceQuotas, Leases and RuntimeClasses: their strategies on the server."""
+"""ResourceQuotas, Leases and RuntimeClasses: what counts as valid."""
 
 from __future__ import annotations
 
@@ -158,45 +158,28 @@ def _validate_selector(spec: Mapping[str, Any]) -> list[FieldError]:
     return errors
 
 
-class LeaseRules(KindRules):
-    """The strategy of Leases."""
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """The numbers."""
-        spec = section(obj, "spec")
-        errors: list[FieldError] = []
-        seconds = spec.get("leaseDurationSeconds")
-        if seconds is not None and seconds <= 0:
-            path = "spec.leaseDurationSeconds"
-            errors.append(invalid(path, seconds, "must be greater than 0"))
-        return [*errors, *non_negative("spec.leaseTransitions", spec.get("leaseTransitions"))]
-
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The same as for a new one."""
-        del old, subresource
-        return self.validate_create(obj)
+def check_lease(obj: Obj) -> list[FieldError]:
+    """The numbers of a Lease."""
+    spec = section(obj, "spec")
+    errors: list[FieldError] = []
+    seconds = spec.get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        path = "spec.leaseDurationSeconds"
+        errors.append(invalid(path, seconds, "must be greater than 0"))
+    return [*errors, *non_negative("spec.leaseTransitions", spec.get("leaseTransitions"))]
 
 
-class RuntimeClassRules(KindRules):
-    """The strategy of RuntimeClasses."""
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """The handler is a label."""
-        handler = obj.get("handler") or ""
-        errors = [invalid("handler", handler, text) for text in naming.label(handler)]
-        if not handler:
-            errors = [required("handler")]
-        elif "." in handler:
-            errors = [invalid("handler", handler, "must not contain dots")]
-        limits = section(obj, "overhead").get("podFixed")
-        errors += validate_resources({"limits": limits}, "overhead")
-        scheduling = section(obj, "scheduling")
-        errors += validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
-        tolerations = listed(scheduling, "tolerations")
-        return errors + validate_tolerations(tolerations, "scheduling.tolerations")
-
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The handler stays."""
-        del subresource
-        fixed = immutable("handler", obj.get("handler"), old.get("handler"))
-        return [*self.validate_create(obj), *fixed]
+def check_runtime_class(obj: Obj) -> list[FieldError]:
+    """The handler of a RuntimeClass is a label."""
+    handler = obj.get("handler") or ""
+    errors = [invalid("handler", handler, text) for text in naming.label(handler)]
+    if not handler:
+        errors = [required("handler")]
+    elif "." in handler:
+        errors = [invalid("handler", handler, "must not contain dots")]
+    limits = section(obj, "overhead").get("podFixed")
+    errors += validate_resources({"limits": limits}, "overhead")
+    scheduling = section(obj, "scheduling")
+    errors += validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+    tolerations = listed(scheduling, "tolerations")
+    return errors + validate_tolerations(tolerations, "scheduling.tolerations")

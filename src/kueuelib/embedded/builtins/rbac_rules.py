@@ -22,51 +22,37 @@ from kueuelib.machinery.selectors import from_label_selector
 SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
-class RoleRules(KindRules):
-    """The strategy of Roles and ClusterRoles.
+def check_role(obj: Obj) -> list[FieldError]:
+    """The rules of a Role or ClusterRole, and what is aggregated."""
+    namespaced = obj["kind"] == "Role"
+    errors: list[FieldError] = []
+    for i, rule in enumerate(listed(obj, "rules")):
+        errors += _validate_rule(rule, f"rules[{i}]", namespaced=namespaced)
+    aggregation = obj.get("aggregationRule")
+    if aggregation is not None and not namespaced:
+        errors += _validate_aggregation(aggregation, "aggregationRule.clusterRoleSelectors")
+    return errors
 
-    Args:
-        namespaced: whether they live in namespaces.
-    """
 
-    def __init__(self, *, namespaced: bool) -> None:
-        self._namespaced = namespaced
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Every rule, and what is aggregated."""
-        errors: list[FieldError] = []
-        for i, rule in enumerate(listed(obj, "rules")):
-            errors += self._validate_rule(rule, f"rules[{i}]")
-        aggregation = obj.get("aggregationRule")
-        if aggregation is not None and not self._namespaced:
-            errors += _validate_aggregation(aggregation, "aggregationRule.clusterRoleSelectors")
+def _validate_rule(rule: Mapping[str, Any], path: str, *, namespaced: bool) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if not listed(rule, "verbs"):
+        errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+    urls = list(listed(rule, "nonResourceURLs"))
+    if urls:
+        where = f"{path}.nonResourceURLs"
+        if namespaced:
+            text = "namespaced rules cannot apply to non-resource URLs"
+            errors.append(invalid(where, urls, text))
+        if any(listed(rule, key) for key in ("apiGroups", "resources", "resourceNames")):
+            text = "rules cannot apply to both regular resources and non-resource URLs"
+            errors.append(invalid(where, urls, text))
         return errors
-
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The same as for a new one."""
-        del old, subresource
-        return self.validate_create(obj)
-
-    def _validate_rule(self, rule: Mapping[str, Any], path: str) -> list[FieldError]:
-        errors: list[FieldError] = []
-        if not listed(rule, "verbs"):
-            errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
-        urls = list(listed(rule, "nonResourceURLs"))
-        keys = ("apiGroups", "resources", "resourceNames")
-        if urls:
-            where = f"{path}.nonResourceURLs"
-            if self._namespaced:
-                text = "namespaced rules cannot apply to non-resource URLs"
-                errors.append(invalid(where, urls, text))
-            if any(listed(rule, key) for key in keys):
-                text = "rules cannot apply to both regular resources and non-resource URLs"
-                errors.append(invalid(where, urls, text))
-            return errors
-        for key, word in (("apiGroups", "api group"), ("resources", "resource")):
-            if not listed(rule, key):
-                text = f"resource rules must supply at least one {word}"
-                errors.append(required(f"{path}.{key}", text))
-        return errors
+    for key, word in (("apiGroups", "api group"), ("resources", "resource")):
+        if not listed(rule, key):
+            text = f"resource rules must supply at least one {word}"
+            errors.append(required(f"{path}.{key}", text))
+    return errors
 
 
 def _validate_aggregation(aggregation: Mapping[str, Any], path: str) -> list[FieldError]:
@@ -84,19 +70,13 @@ def _validate_aggregation(aggregation: Mapping[str, Any], path: str) -> list[Fie
 
 
 class BindingRules(KindRules):
-    """The strategy of RoleBindings and ClusterRoleBindings.
-
-    Args:
-        namespaced: whether they live in namespaces.
-    """
-
-    def __init__(self, *, namespaced: bool) -> None:
-        self._namespaced = namespaced
+    """The strategy of RoleBindings and ClusterRoleBindings."""
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """The role and the subjects."""
         ref = section(obj, "roleRef")
-        kinds = ("Role", "ClusterRole") if self._namespaced else ("ClusterRole",)
+        namespaced = obj["kind"] == "RoleBinding"
+        kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
         kind, name, errors = ref.get("kind") or "", ref.get("name") or "", []
         if ref.get("apiGroup") != GROUP:
             errors.append(not_supported("roleRef.apiGroup", ref.get("apiGroup"), (GROUP,)))
@@ -106,7 +86,7 @@ class BindingRules(KindRules):
             errors.append(required("roleRef.name"))
         errors += [invalid("roleRef.name", name, text) for text in naming.path_segment(name)]
         for i, subject in enumerate(listed(obj, "subjects")):
-            errors += self._validate_subject(subject, f"subjects[{i}]")
+            errors += _validate_subject(subject, f"subjects[{i}]", namespaced=namespaced)
         return errors
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
@@ -120,20 +100,23 @@ class BindingRules(KindRules):
             errors.append(invalid("roleRef", shown, "cannot change roleRef"))
         return errors
 
-    def _validate_subject(self, subject: Mapping[str, Any], path: str) -> list[FieldError]:
-        kind, name = subject.get("kind") or "", subject.get("name") or ""
-        group = subject.get("apiGroup") or ""
-        errors = [] if name else [required(f"{path}.name")]
-        if kind == "ServiceAccount":
-            if name:
-                errors += [invalid(f"{path}.name", name, text) for text in naming.subdomain(name)]
-            if group:
-                errors.append(not_supported(f"{path}.apiGroup", group, ("",)))
-            if not self._namespaced and not subject.get("namespace"):
-                errors.append(required(f"{path}.namespace"))
-        elif kind in SUBJECTS:
-            if group != GROUP:
-                errors.append(not_supported(f"{path}.apiGroup", group, (GROUP,)))
-        else:
-            errors.append(not_supported(f"{path}.kind", kind, SUBJECTS, ordered=True))
-        return errors
+
+def _validate_subject(
+    subject: Mapping[str, Any], path: str, *, namespaced: bool
+) -> list[FieldError]:
+    kind, name = subject.get("kind") or "", subject.get("name") or ""
+    group = subject.get("apiGroup") or ""
+    errors = [] if name else [required(f"{path}.name")]
+    if kind == "ServiceAccount":
+        if name:
+            errors += [invalid(f"{path}.name", name, text) for text in naming.subdomain(name)]
+        if group:
+            errors.append(not_supported(f"{path}.apiGroup", group, ("",)))
+        if not namespaced and not subject.get("namespace"):
+            errors.append(required(f"{path}.namespace"))
+    elif kind in SUBJECTS:
+        if group != GROUP:
+            errors.append(not_supported(f"{path}.apiGroup", group, (GROUP,)))
+    else:
+        errors.append(not_supported(f"{path}.kind", kind, SUBJECTS, ordered=True))
+    return errors

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 from kueuelib.api.kinds import (
     CONFIG_MAPS,
-    EVENTS,
     JOBS,
-    LIMIT_RANGES,
     NAMESPACES,
     NODES,
     PODS,
@@ -19,10 +17,10 @@ from kueuelib.api.kinds import (
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.builtins.config_rules import ConfigMapRules, SecretRules
-from kueuelib.embedded.builtins.core_rules import EventRules, NamespaceRules, NodeRules
+from kueuelib.embedded.builtins.core_rules import NamespaceRules, NodeRules
 from kueuelib.embedded.builtins.defaults import RBAC
 from kueuelib.embedded.builtins.job_rules import JobRules
-from kueuelib.embedded.builtins.limit_range import LimitRangePlugin, LimitRangeRules
+from kueuelib.embedded.builtins.limit_range import LimitRangePlugin
 from kueuelib.embedded.builtins.pod_plugins import ServiceAccountPlugin, TolerationPlugin
 from kueuelib.embedded.builtins.pod_rules import PodRules
 from kueuelib.embedded.builtins.priority import (
@@ -30,8 +28,8 @@ from kueuelib.embedded.builtins.priority import (
     PriorityPlugin,
     system_priority_classes,
 )
-from kueuelib.embedded.builtins.quota_rules import LeaseRules, QuotaRules, RuntimeClassRules
-from kueuelib.embedded.builtins.rbac_rules import BindingRules, RoleRules
+from kueuelib.embedded.builtins.quota_rules import QuotaRules
+from kueuelib.embedded.builtins.rbac_rules import BindingRules
 from kueuelib.embedded.builtins.service_rules import ServiceRules
 from kueuelib.embedded.builtins.stored_rules import stored_rules
 
@@ -45,20 +43,14 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
         JOBS.group_kind: JobRules(),
         NAMESPACES.group_kind: NamespaceRules(),
         NODES.group_kind: NodeRules(),
-        EVENTS.group_kind: EventRules(),
-        LIMIT_RANGES.group_kind: LimitRangeRules(),
         PRIORITY_CLASSES.group_kind: PriorityClassRules(),
         CONFIG_MAPS.group_kind: ConfigMapRules(),
         SECRETS.group_kind: SecretRules(),
         SERVICES.group_kind: ServiceRules(),
         ("", "ResourceQuota"): QuotaRules(),
-        ("coordination.k8s.io", "Lease"): LeaseRules(),
-        ("node.k8s.io", "RuntimeClass"): RuntimeClassRules(),
         **stored_rules(),
-        (RBAC, "Role"): RoleRules(namespaced=True),
-        (RBAC, "ClusterRole"): RoleRules(namespaced=False),
-        (RBAC, "RoleBinding"): BindingRules(namespaced=True),
-        (RBAC, "ClusterRoleBinding"): BindingRules(namespaced=False),
+        (RBAC, "RoleBinding"): BindingRules(),
+        (RBAC, "ClusterRoleBinding"): BindingRules(),
     }
 
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
-from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
+from kueuelib.embedded.builtins.core_rules import check_event
+from kueuelib.embedded.builtins.defaults import RBAC, TEMPLATE_GENERATION
 from kueuelib.embedded.builtins.endpoint_rules import (
     check_endpoints,
     check_ingress,
@@ -25,8 +26,11 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.fields import invalid as invalid_value
 from kueuelib.embedded.builtins.job_spec import validate_job_template
+from kueuelib.embedded.builtins.limit_range import check_limit_range
 from kueuelib.embedded.builtins.naming import subdomain
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
+from kueuelib.embedded.builtins.quota_rules import check_lease, check_runtime_class
+from kueuelib.embedded.builtins.rbac_rules import check_role
 from kueuelib.embedded.builtins.workloads import validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
@@ -276,4 +280,10 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
         ("discovery.k8s.io", "EndpointSlice"): StoredRules(check_slice, fixed=("addressType",)),
         ("", "PodTemplate"): StoredRules(_check_pod_template, template=("template",)),
         ("", "Endpoints"): StoredRules(check_endpoints),
+        ("", "Event"): StoredRules(check_event),
+        ("", "LimitRange"): StoredRules(check_limit_range),
+        ("coordination.k8s.io", "Lease"): StoredRules(check_lease),
+        ("node.k8s.io", "RuntimeClass"): StoredRules(check_runtime_class, fixed=("handler",)),
+        (RBAC, "Role"): StoredRules(check_role),
+        (RBAC, "ClusterRole"): StoredRules(check_role),
     }

@@ -89,6 +89,11 @@ class NewEventRules(KindRules):
         ]
         return errors
 
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """Changes are not looked at."""
+        del obj, old, subresource
+        return ()
+
 
 def event_twin(core: Kind) -> Kind:
     """The kind of this group beside that of the core group."""
