@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.garbage import (
     FOREGROUND,
     ORPHAN,
@@ -18,10 +19,7 @@ from kueuelib.embedded.cluster.garbage import (
     without_finalizer,
     without_owners,
 )
-from kueuelib.embedded.cluster.kinds import Kinds
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.cluster.mirror import Mirror
-from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.cluster.mirror import Mirror, gone
 from kueuelib.embedded.verbs import DeleteOptions, Propagation
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
@@ -31,21 +29,23 @@ REMEMBERED = 2000
 _OURS = PROTECTIONS | {ORPHAN, FOREGROUND}
 
 
-class Collector:
+class Collector(Controller[str]):
     """Deletes what has lost all its owners, and does what a deletion with dependents asks for.
+
+    Its keys are UIDs.
 
     Attributes:
         graph: the owners of objects.
-        loop: the work queue, by UID; run it.
     """
 
-    def __init__(self, service: ApiService, kinds: Kinds, clock: Clock) -> None:
+    name = "garbage"
+    workers = 8
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         self.graph = Graph()
-        self.loop: Loop[str] = Loop("garbage", self._reconcile, clock, workers=8)
-        self._service = service
-        self._kinds = kinds
         self._absent: dict[str, None] = {}
-        kinds.follow(self._follow)
+        parts.kinds.follow(self._follow)
 
     def _follow(self, mirror: Mirror) -> None:
         resource = mirror.resource
@@ -56,9 +56,9 @@ class Collector:
         mirror.add_handler(handle)
 
     def _observe(self, resource: Resource, delta: Delta[Obj]) -> None:
-        old, new = delta.old, delta.new
-        if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
-            self._gone(old["metadata"]["uid"])
+        new = delta.new
+        if ended := gone(delta):
+            self._gone(ended)
         if new is None:
             return
         node = node_of(resource, delta.key, new)
@@ -114,7 +114,7 @@ class Collector:
         if len(gone) < len({ref["uid"] for ref in node.owners}):
             await self._patch(node, without_owners(node, gone))
             return
-        await self._delete(node, Propagation.BACKGROUND)
+        await self.delete(node, Propagation.BACKGROUND)
 
     async def _lives(self, node: Node, ref: Mapping[str, Any]) -> bool:
         """Whether an owner exists; one of an unknown kind counts as living."""
@@ -148,19 +148,16 @@ class Collector:
             if not found.deleted:
                 deep = self.graph.has_dependents(found.uid)
                 how = Propagation.FOREGROUND if deep else Propagation.BACKGROUND
-                await self._delete(found, how)
+                await self.delete(found, how)
         if not blocking:
             await self._patch(node, without_finalizer(node, FOREGROUND))
 
-    async def _delete(self, node: Node, propagation: Propagation) -> None:
+    async def delete(self, node: Node, propagation: Propagation) -> None:
+        """Deletes an object, unless it is gone or another one has its name: the watch tells."""
         options = DeleteOptions(uid=node.uid, propagation=propagation)
-        try:
+        with contextlib.suppress(NotFound, Conflict):
             await self._service.delete(node.resource, node.key, options)
-        except (NotFound, Conflict):
-            return  # it is gone, or another object has its name: the watch tells
 
     async def _patch(self, node: Node, body: Obj) -> None:
-        try:
+        with contextlib.suppress(NotFound):
             await self._service.patch(node.resource, node.key, body)
-        except NotFound:
-            return

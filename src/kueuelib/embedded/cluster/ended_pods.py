@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from heapq import nsmallest
 from typing import Final
 
-from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded.cluster.clock import Clock
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.pod_status import is_terminal
-from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
 
@@ -28,29 +24,22 @@ _BATCH: Final = 50
 _ALL: Final = ""
 
 
-class EndedPods:
+class EndedPods(Controller[str]):
     """Deletes the oldest pods that have ended when there are too many.
 
-    Attributes:
-        loop: the work queue; run it.
+    Args:
+        parts: of the cluster.
+        limit: how many ended pods are kept.
     """
 
-    def __init__(
-        self, service: ApiService, pods: Mirror, clock: Clock, limit: int = ENDED_LIMIT
-    ) -> None:
-        """Args:
-        service: the API.
-        pods: all pods.
-        clock: the time.
-        limit: how many ended pods are kept.
-        """
-        self._service = service
-        self._pods = pods
-        self._clock = clock
+    name = "ended pods"
+    workers = 1
+
+    def __init__(self, parts: Parts, limit: int = ENDED_LIMIT) -> None:
+        super().__init__(parts)
         self._limit = limit
         self._ended: dict[ObjectKey, float] = {}
-        self.loop: Loop[str] = Loop("ended pods", self._reconcile, clock, workers=1)
-        pods.add_handler(self._on_pod)
+        self._pods.add_handler(self._on_pod)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
         if delta.new is None or not is_terminal(delta.new):
@@ -78,8 +67,5 @@ class EndedPods:
         pod = self._pods.get(key)
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return
-        options = DeleteOptions(grace_period=0, uid=pod["metadata"]["uid"])
-        try:
-            self._pods.written(await self._service.delete(PODS, key, options))
-        except (NotFound, Conflict):
-            return  # it is gone, or another pod has its name: the watch tells
+        with contextlib.suppress(NotFound, Conflict):  # another one has its name: the watch tells
+            await self._pods.delete(pod, grace_period=0)

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, ObjectKey, key_of
-from kueuelib.embedded.cluster.clock import Clock
-from kueuelib.embedded.cluster.events import Events
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.cluster.mirror import Mirror, is_leaving
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.mirror import is_leaving
 from kueuelib.embedded.cluster.pod_status import is_terminal
 from kueuelib.embedded.cluster.taints import ending_taints, eviction_due
-from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions
 from kueuelib.machinery.store import Delta
 
 COMPONENT: Final = "taint-eviction-controller"
 
 
-class Evictions:
-    """The taint eviction controller.
+class Evictions(Controller[ObjectKey]):
+    """The taint eviction controller."""
 
-    Attributes:
-        loop: the work queue; run it.
-    """
+    name = "eviction"
 
-    def __init__(
-        self, service: ApiService, pods: Mirror, nodes: Mirror, clock: Clock, events: Events
-    ) -> None:
-        self._service = service
-        self._pods = pods
-        self._nodes = nodes
-        self._clock = clock
-        self._events = events
-        self.loop: Loop[ObjectKey] = Loop("eviction", self._reconcile, clock, workers=4)
-        pods.add_handler(self._on_pod)
-        nodes.add_handler(self._on_node)
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._pods.add_handler(self._on_pod)
+        self._nodes.add_handler(self._on_node)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
         if delta.new is not None and self._due(delta.new) is not None:
@@ -47,10 +33,7 @@ class Evictions:
             return
         if delta.old is not None and ending_taints(delta.old) == taints:
             return
-        name = delta.key.name
-        for pod in self._pods.store.items():
-            if pod["spec"].get("nodeName") == name:
-                self.loop.add(key_of(pod))
+        self.loop.add(*self._pods.on_node(delta.key.name))
 
     def _due(self, pod: Obj) -> float | None:
         name = pod["spec"].get("nodeName")
@@ -67,6 +50,5 @@ class Evictions:
             return due
         text = f"Marking for deletion Pod {key}"
         self._events.normal(pod, COMPONENT, "TaintManagerEviction", text)
-        options = DeleteOptions(uid=pod["metadata"]["uid"])
-        self._pods.written(await self._service.delete(PODS, key, options))
+        await self._pods.delete(pod)
         return None

@@ -9,19 +9,16 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import JOBS, PODS
-from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
-from kueuelib.embedded.cluster.clock import Clock
-from kueuelib.embedded.cluster.events import Events
+from kueuelib.api.kinds import JOBS
+from kueuelib.api.meta import Obj, ObjectKey, controller_of
+from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.job_decision import decide, first_memory
 from kueuelib.embedded.cluster.job_events import told_by
 from kueuelib.embedded.cluster.job_facts import Backoff, JobDecision, JobMemory, is_ours
 from kueuelib.embedded.cluster.job_pods import new_pod
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.mirror import gone
 from kueuelib.embedded.cluster.pod_status import is_terminal
-from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions, Propagation
+from kueuelib.embedded.verbs import Propagation
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.store import Delta
 
@@ -44,43 +41,36 @@ _FULL_PAUSE = 5.0
 """Seconds after which a Job that the cluster has no room for looks again."""
 
 
-class JobController:
+class JobController(Controller[ObjectKey]):
     """Makes the pods of Jobs, and tells how they are doing.
 
-    Attributes:
-        loop: the work queue; run it.
+    Args:
+        parts: of the cluster.
+        backoff: how long failures delay new pods.
+        pod_limit: pods that have not ended, beyond which Jobs get no further ones.
     """
 
+    name = "job"
+    workers = 8
+
     def __init__(
-        self,
-        service: ApiService,
-        jobs: Mirror,
-        pods: Mirror,
-        clock: Clock,
-        events: Events,
-        backoff: Backoff | None = None,
-        pod_limit: int = POD_LIMIT,
+        self, parts: Parts, backoff: Backoff | None = None, pod_limit: int = POD_LIMIT
     ) -> None:
+        super().__init__(parts)
         self._pod_limit = pod_limit
         self._alive = 0
         self._promised = 0
-        self._service = service
-        self._jobs = jobs
-        self._pods = pods
-        self._clock = clock
-        self._events = events
+        self._jobs = parts.kinds.of(JOBS)
         self._backoff = backoff or Backoff()
         self._memories: dict[str, JobMemory] = {}
         self._settling: dict[ObjectKey, asyncio.TimerHandle] = {}
-        self.loop: Loop[ObjectKey] = Loop("job", self._reconcile, clock, workers=8)
-        jobs.add_handler(self._on_job)
-        pods.add_handler(self._on_pod)
+        self._jobs.add_handler(self._on_job)
+        self._pods.add_handler(self._on_pod)
 
     def _on_job(self, delta: Delta[Obj]) -> None:
-        old, new = delta.old, delta.new
-        if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
-            self._memories.pop(old["metadata"]["uid"], None)
-        if new is not None:
+        if ended := gone(delta):
+            self._memories.pop(ended, None)
+        if delta.new is not None:
             self.loop.add(delta.key)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
@@ -126,14 +116,13 @@ class JobController:
         room = self._pod_limit - self._alive - self._promised
         decision = decide(job, pods, memory, self._clock.now(), self._backoff, room)
         if decision.expire:
-            await self._expire(job)
+            await self._jobs.delete(job, propagation=Propagation.BACKGROUND)
             return None
         # Pods that are about to be deleted must not count as failures, whatever goes wrong below.
         self._memories[uid] = attrs.evolve(memory, disposed=decision.memory.disposed)
         problem = await self._change_pods(job, decision)
         if decision.status != (job.get("status") or {}):
-            written = await self._service.update_status(JOBS, {**job, "status": decision.status})
-            self._jobs.written(written)
+            await self._jobs.update_status(job, decision.status)
             for said in told_by(job.get("status") or {}, decision.status):
                 tell = self._events.normal if said.type == "Normal" else self._events.warning
                 tell(job, COMPONENT, said.reason, said.message)
@@ -157,9 +146,8 @@ class JobController:
     async def _change_pods(self, job: Mapping[str, Any], decision: JobDecision) -> ApiError | None:
         """Deletes and creates; after the first refusal the status does not claim the rest."""
         for number, pod in enumerate(decision.delete, 1):
-            options = DeleteOptions(uid=pod["metadata"]["uid"], propagation=Propagation.BACKGROUND)
             try:
-                self._pods.written(await self._service.delete(PODS, key_of(pod), options))
+                await self._pods.delete(pod, propagation=Propagation.BACKGROUND)
             except NotFound:
                 continue
             text = f"Deleted pod: {pod['metadata']['name']}"
@@ -187,14 +175,13 @@ class JobController:
 
     async def _create_pod(self, job: Mapping[str, Any], index: int | None) -> ApiError | None:
         try:
-            pod = await self._service.create(PODS, new_pod(job, index))
+            pod = await self._pods.create(new_pod(job, index))
         except ApiError as error:
             text = f"Error creating: {error.message}"
             self._events.warning(job, COMPONENT, "FailedCreate", text)
             return error
         finally:
             self._promised -= 1
-        self._pods.written(pod)
         text = f"Created pod: {pod['metadata']['name']}"
         self._events.normal(job, COMPONENT, "SuccessfulCreate", text)
         return None
@@ -212,7 +199,3 @@ class JobController:
             if job["spec"].get(key) is not None and not job.get("status"):
                 text = f"spec.{key} is accepted, but this cluster does not obey it"
                 self._events.warning(job, COMPONENT, "NotSimulated", text)
-
-    async def _expire(self, job: Mapping[str, Any]) -> None:
-        options = DeleteOptions(uid=job["metadata"]["uid"], propagation=Propagation.BACKGROUND)
-        self._jobs.written(await self._service.delete(JOBS, key_of(job), options))

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of
-from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.contract import KILLED, problems
-from kueuelib.embedded.cluster.events import Events
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.mirror import gone
 from kueuelib.embedded.cluster.nodes import is_simulated
 from kueuelib.embedded.cluster.pod_life import Action, Memory, Step, next_step, remember
 from kueuelib.embedded.cluster.pod_status import (
@@ -20,52 +17,33 @@ from kueuelib.embedded.cluster.pod_status import (
     killed_status,
     running_status,
 )
-from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions
 from kueuelib.machinery.store import Delta
 
 
-class Kubelet:
-    """The kubelets of all simulated nodes in one.
+class Kubelet(Controller[ObjectKey]):
+    """The kubelets of all simulated nodes in one."""
 
-    Attributes:
-        loop: the work queue; run it.
-    """
+    name = "kubelet"
+    workers = 8
 
-    def __init__(
-        self, service: ApiService, pods: Mirror, nodes: Mirror, clock: Clock, events: Events
-    ) -> None:
-        self._events = events
-        self._service = service
-        self._pods = pods
-        self._nodes = nodes
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         self._memories: dict[str, Memory] = {}
         self._complaints: dict[str, tuple[str, ...]] = {}
         self._addresses = 0
-        self.loop: Loop[ObjectKey] = Loop("kubelet", self._reconcile, clock, workers=8)
-        pods.add_handler(self._on_pod)
-        nodes.add_handler(self._on_node)
+        self._pods.add_handler(self._on_pod)
+        self._nodes.add_handler(self._on_node)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
-        if delta.old is not None and (
-            delta.new is None or delta.new["metadata"]["uid"] != delta.old["metadata"]["uid"]
-        ):
-            self._memories.pop(delta.old["metadata"]["uid"], None)
-            self._complaints.pop(delta.old["metadata"]["uid"], None)
+        if ended := gone(delta):
+            self._memories.pop(ended, None)
+            self._complaints.pop(ended, None)
         if delta.new is not None and delta.new["spec"].get("nodeName"):
             self.loop.add(delta.key)
 
     def _on_node(self, delta: Delta[Obj]) -> None:
         if delta.old is None:
-            name = delta.key.name
-            self.loop.add(
-                *(
-                    ObjectKey(pod["metadata"]["namespace"], pod["metadata"]["name"])
-                    for pod in self._pods.store.items()
-                    if pod["spec"].get("nodeName") == name
-                )
-            )
+            self.loop.add(*self._pods.on_node(delta.key.name))
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         pod = self._pods.get(key)
@@ -113,16 +91,9 @@ class Kubelet:
                     text = f"Stopping container {container['name']}"
                     self._events.normal(pod, "kubelet", "Killing", text)
             case Action.REMOVE:
-                await self._remove(pod)
+                await self._pods.delete(pod, grace_period=0)
                 return
-        written = await self._service.update_status(PODS, {**pod, "status": status})
-        self._pods.written(written)
-
-    async def _remove(self, pod: Mapping[str, Any]) -> None:
-        meta = pod["metadata"]
-        key = ObjectKey(meta["namespace"], meta["name"])
-        options = DeleteOptions(grace_period=0, uid=meta["uid"])
-        self._pods.written(await self._service.delete(PODS, key, options))
+        await self._pods.update_status(pod, status)
 
     def _next_address(self) -> str:
         self._addresses = (self._addresses + 1) % (2**23 - 2)

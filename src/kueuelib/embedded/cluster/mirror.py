@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import WatchEvent, WatchOptions
+from kueuelib.embedded.verbs import DeleteOptions, Propagation, WatchEvent, WatchOptions
 from kueuelib.errors import ApiError
 from kueuelib.machinery.store import Delta, Store, same_version
 
 Handler = Callable[[Delta[Obj]], None]
 OWNER_INDEX = "controller uid"
+NODE_INDEX = "node"
 _PAUSE = 0.1
 _LOG = logging.getLogger(__name__)
 
@@ -36,12 +38,20 @@ def is_leaving(obj: Obj) -> bool:
     )
 
 
+def gone(delta: Delta[Obj]) -> str | None:
+    """The UID of the object that a change ends: there is none any more, or another one."""
+    old, new = delta.old, delta.new
+    if old is None or (new is not None and new["metadata"]["uid"] == old["metadata"]["uid"]):
+        return None
+    return old["metadata"]["uid"]  # type: ignore[no-any-return]
+
+
 class Mirror:
-    """All objects of one kind.
+    """All objects of one kind, and writes that are seen in it at once.
 
     Attributes:
         resource: the kind.
-        store: the objects; pods are indexed by the UID of their controller.
+        store: the objects, indexed by the UID of their controller and, for pods, by their node.
         synced: set once the store holds what existed at the start.
     """
 
@@ -49,7 +59,7 @@ class Mirror:
         self, service: ApiService, resource: Resource, keep: Callable[[Obj], Obj] = _slim
     ) -> None:
         self.resource = resource
-        self.store: Store[Obj] = Store({OWNER_INDEX: _controller_uid})
+        self.store: Store[Obj] = Store({OWNER_INDEX: _controller_uid, NODE_INDEX: _node_name})
         self.synced = asyncio.Event()
         self._service = service
         self._keep = keep
@@ -74,14 +84,43 @@ class Mirror:
         """How many objects there are whose controller has the UID."""
         return len(self.store.keys_by_index(OWNER_INDEX, uid))
 
-    def written(self, obj: Obj) -> None:
-        """Takes over what a write of our own returned, unless the watch was faster."""
-        if _revision(obj) <= self._seen:
-            return
-        if is_leaving(obj):
-            self._drop(key_of(obj), _revision(obj))
-        else:
-            self._put(obj)
+    def on_node(self, name: str) -> tuple[ObjectKey, ...]:
+        """The pods that are bound to a node."""
+        return tuple(self.store.keys_by_index(NODE_INDEX, name))
+
+    async def create(self, obj: Obj) -> Obj:
+        """Stores a new object at the server."""
+        return self.written(await self._service.create(self.resource, obj))
+
+    async def update_status(self, obj: Mapping[str, Any], status: Obj) -> Obj:
+        """Replaces the status of an object."""
+        changed = {**obj, "status": status}
+        return self.written(await self._service.update_status(self.resource, changed))
+
+    async def patch(self, key: ObjectKey, patch: Obj) -> Obj:
+        """Changes an object by a merge patch."""
+        return self.written(await self._service.patch(self.resource, key, patch))
+
+    async def delete(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        grace_period: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> None:
+        """Deletes an object, but no other one that has its name by now."""
+        uid = obj["metadata"]["uid"]
+        options = DeleteOptions(grace_period=grace_period, propagation=propagation, uid=uid)
+        self.written(await self._service.delete(self.resource, key_of(obj), options))
+
+    def written(self, obj: Obj) -> Obj:
+        """Takes over what a write of our own returned, unless the watch was faster; gives it."""
+        if _revision(obj) > self._seen:
+            if is_leaving(obj):
+                self._drop(key_of(obj), _revision(obj))
+            else:
+                self._put(obj)
+        return obj
 
     async def run(self) -> None:
         """Follows the server until it is cancelled."""
@@ -143,3 +182,8 @@ class Mirror:
 def _controller_uid(obj: Obj) -> tuple[str, ...]:
     ref = controller_of(obj)
     return (ref.get("uid", ""),) if ref is not None else ()
+
+
+def _node_name(obj: Obj) -> tuple[str, ...]:
+    name = (obj.get("spec") or {}).get("nodeName")
+    return (name,) if name else ()

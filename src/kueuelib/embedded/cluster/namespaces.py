@@ -5,35 +5,29 @@ from __future__ import annotations
 from kueuelib.api.kinds import EVENTS, NAMESPACES
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.builtins.core_rules import NAMESPACE_FINALIZER
-from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.collector import Collector
-from kueuelib.embedded.cluster.garbage import Node
-from kueuelib.embedded.cluster.kinds import Kinds
-from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import Mirror
-from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions, Propagation
-from kueuelib.errors import Conflict, NotFound
+from kueuelib.embedded.verbs import Propagation
 from kueuelib.machinery.store import Delta, DeltaKind
 
 
-class NamespaceController:
+class NamespaceController(Controller[str]):
     """Empties namespaces that are being deleted.
 
-    Attributes:
-        loop: the work queue, by name; run it.
+    Args:
+        parts: of the cluster.
+        collector: knows what is in a namespace.
     """
 
-    def __init__(
-        self, service: ApiService, kinds: Kinds, collector: Collector, clock: Clock
-    ) -> None:
-        self._service = service
-        self._namespaces = kinds.of(NAMESPACES)
+    name = "namespace"
+
+    def __init__(self, parts: Parts, collector: Collector) -> None:
+        super().__init__(parts)
         self._collector = collector
         self._doomed: set[str] = set()
-        self.loop: Loop[str] = Loop("namespace", self._reconcile, clock, workers=4)
         self._namespaces.add_handler(self._on_namespace)
-        kinds.follow(self._follow)
+        parts.kinds.follow(self._follow)
 
     def _on_namespace(self, delta: Delta[Obj]) -> None:
         name = delta.key.name
@@ -61,7 +55,7 @@ class NamespaceController:
             return None
         for node in self._collector.graph.content(name):
             if not node.deleted:
-                await self._delete(node)
+                await self._collector.delete(node, Propagation.BACKGROUND)
         if not self._collector.graph.is_empty(name):
             return None
         await self._service.delete_collection(EVENTS, name)
@@ -73,10 +67,3 @@ class NamespaceController:
             written = await self._service.update(NAMESPACES, finalized, subresource="finalize")
             self._namespaces.written(written)
         return None
-
-    async def _delete(self, node: Node) -> None:
-        options = DeleteOptions(uid=node.uid, propagation=Propagation.BACKGROUND)
-        try:
-            await self._service.delete(node.resource, node.key, options)
-        except (NotFound, Conflict):
-            return  # it is gone, or another object has its name: the watch tells

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from kueuelib.api.kinds import LEASES, NODES
+from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
 from kueuelib.embedded.builtins.fields import listed, section
-from kueuelib.embedded.cluster.clock import Clock
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.nodes import RENEW_SECONDS, is_simulated, node_lease, node_status
 from kueuelib.embedded.cluster.taints import taints_of
-from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists
 from kueuelib.machinery.store import Delta
 
 
-class NodeKeeper:
+class NodeKeeper(Controller[ObjectKey]):
     """Reports simulated nodes as ready once, renews their Leases, and taints nodes that are ill.
 
     That a node is ready is said once: a user may say otherwise afterwards.
-
-    Attributes:
-        loop: the work queue; run it.
     """
 
-    def __init__(self, service: ApiService, nodes: Mirror, clock: Clock) -> None:
-        self._service = service
-        self._nodes = nodes
-        self._clock = clock
+    name = "node"
+    workers = 1
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         self._known = 0
         self._renewed: dict[ObjectKey, float] = {}
-        self.loop: Loop[ObjectKey] = Loop("node", self._reconcile, clock, workers=1)
-        nodes.add_handler(self._on_node)
+        self._nodes.add_handler(self._on_node)
 
     def _on_node(self, delta: Delta[Obj]) -> None:
         if delta.new is None:
@@ -51,8 +45,7 @@ class NodeKeeper:
         if not find_condition(status.get("conditions"), "Ready"):
             self._known = max(self._known + 1, len(self._nodes.store))
             status = node_status(status, self._known, self._clock.now())
-            node = await self._service.update_status(NODES, {**node, "status": status})
-            self._nodes.written(node)
+            node = await self._nodes.update_status(node, status)
         await self._taint(key, node)
         return self._renewed[key] + RENEW_SECONDS
 
@@ -62,7 +55,7 @@ class NodeKeeper:
         if wanted != listed(section(node, "spec"), "taints"):
             version = {"resourceVersion": node["metadata"]["resourceVersion"]}
             patch = {"metadata": version, "spec": {"taints": wanted or None}}
-            self._nodes.written(await self._service.patch(NODES, key, patch))
+            await self._nodes.patch(key, patch)
 
     async def _renew(self, node: Obj) -> None:
         """Writes the Lease of a node when it is missing or old."""

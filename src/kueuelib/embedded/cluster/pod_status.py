@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kueuelib.api.conditions import with_raw_condition
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded.cluster.contract import KILLED
 
@@ -22,23 +23,13 @@ def is_terminal(pod: Mapping[str, Any]) -> bool:
 
 
 def _conditions(
-    status: Mapping[str, Any], changes: Iterable[tuple[str, str, str]], now: float
+    status: Mapping[str, Any], changes: Iterable[tuple[str, bool, str]], now: float
 ) -> list[Obj]:
     """The present conditions with some replaced: type, status, reason."""
-    found = {one["type"]: dict(one) for one in status.get("conditions") or ()}
+    found: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
     for type_, value, reason in changes:
-        new: Obj = {"type": type_, "status": value, "lastProbeTime": None}
-        if reason:
-            new["reason"] = reason
-        before = found.get(type_)
-        same = before is not None and before.get("status") == value
-        new["lastTransitionTime"] = (
-            before["lastTransitionTime"]
-            if same and before and before.get("lastTransitionTime")
-            else format_time(now)
-        )
-        found[type_] = new
-    return list(found.values())
+        found = with_raw_condition(found, type_, value, reason, now=now)
+    return list(map(dict, found))
 
 
 def _container(container: Mapping[str, Any], state: Obj, *, ready: bool) -> Obj:
@@ -59,7 +50,7 @@ def running_status(pod: Mapping[str, Any], now: float, pod_ip: str, host_ip: str
     status, spec = pod.get("status") or {}, pod["spec"]
     at = format_time(now)
     changes = [
-        (name, "True", "")
+        (name, True, "")
         for name in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
     ]
     done = {"terminated": _ended(0, "Completed", at, at)}
@@ -104,12 +95,12 @@ def finished_status(pod: Mapping[str, Any], code: int, now: float, reason: str =
     at = format_time(now)
     why = "PodFailed" if code else "PodCompleted"
     changes = [
-        ("PodReadyToStartContainers", "False", ""),
-        ("ContainersReady", "False", why),
-        ("Ready", "False", why),
+        ("PodReadyToStartContainers", False, ""),
+        ("ContainersReady", False, why),
+        ("Ready", False, why),
     ]
     if not code:
-        changes.append(("Initialized", "True", why))
+        changes.append(("Initialized", True, why))
     started = status.get("startTime") or at
     ended = _ended(code, "Error" if code else "Completed", started, at)
     new: Obj = {

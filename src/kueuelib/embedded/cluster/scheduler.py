@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_time
+from kueuelib.api.conditions import with_raw_condition
+from kueuelib.api.meta import Obj, ObjectKey, find_condition
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins.fields import listed
 from kueuelib.embedded.builtins.resources import pod_requests
-from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER
-from kueuelib.embedded.cluster.events import Events
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.mirror import gone
 from kueuelib.embedded.cluster.placement import Room, place, room_of
 from kueuelib.embedded.cluster.pod_status import is_terminal
-from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError
 from kueuelib.machinery.store import Delta
 
@@ -41,44 +38,29 @@ def unschedulable(pod: Mapping[str, Any], message: str, now: float) -> Obj | Non
     status = pod.get("status") or {}
     conditions = status.get("conditions") or ()
     before = find_condition(conditions, "PodScheduled")
-    new = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": message,
-        "lastProbeTime": None,
-        "lastTransitionTime": format_time(now),
-    }
-    if before.get("status") == "False":
-        new["lastTransitionTime"] = before.get("lastTransitionTime")
-        if before.get("reason") == "Unschedulable" and before.get("message") == message:
-            return None
-    others = [one for one in conditions if one.get("type") != "PodScheduled"]
-    return {**status, "conditions": [*others, new]}
+    said = ("False", "Unschedulable", message)
+    if (before.get("status"), before.get("reason"), before.get("message")) == said:
+        return None
+    changed = with_raw_condition(
+        conditions, "PodScheduled", False, "Unschedulable", message, now=now
+    )
+    return {**status, "conditions": changed}
 
 
-class Scheduler:
-    """Places pods; those without a place wait for a change of the nodes or for room.
+class Scheduler(Controller[ObjectKey]):
+    """Places pods; those without a place wait for a change of the nodes or for room."""
 
-    Attributes:
-        loop: the work queue; run it.
-    """
+    name = "scheduler"
+    workers = 8
 
-    def __init__(
-        self, service: ApiService, pods: Mirror, nodes: Mirror, clock: Clock, events: Events
-    ) -> None:
-        self._events = events
-        self._service = service
-        self._pods = pods
-        self._nodes = nodes
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         self._rooms: dict[str, Room] = {}
         self._taken: dict[str, Taken] = {}
         self._waiting: set[ObjectKey] = set()
         self._cramped: set[ObjectKey] = set()
-        self.loop: Loop[ObjectKey] = Loop("scheduler", self._reconcile, clock, workers=8)
-        nodes.add_handler(self._on_node)
-        pods.add_handler(self._on_pod)
+        self._nodes.add_handler(self._on_node)
+        self._pods.add_handler(self._on_pod)
 
     def _on_node(self, delta: Delta[Obj]) -> None:
         name = delta.key.name
@@ -97,10 +79,10 @@ class Scheduler:
         self._cramped.discard(key)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
-        old, new = delta.old, delta.new
-        if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
+        new = delta.new
+        if ended := gone(delta):
             self._forget(delta.key)
-            self._release(old["metadata"]["uid"])
+            self._release(ended)
         if new is None:
             return
         if is_terminal(new):
@@ -147,8 +129,7 @@ class Scheduler:
                 self._cramped.add(key)
             status = unschedulable(pod, found.message, self._clock.now())
             if status is not None:
-                written = await self._service.update_status(PODS, {**pod, "status": status})
-                self._pods.written(written)
+                await self._pods.update_status(pod, status)
                 self._events.warning(pod, DEFAULT_SCHEDULER, "FailedScheduling", found.message)
             return None
         self._take(uid, found.node, pod)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from kueuelib.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
+import contextlib
+
+from kueuelib.api.kinds import SERVICE_ACCOUNTS
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded.cluster.clock import Clock
-from kueuelib.embedded.cluster.kinds import Kinds
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.errors import AlreadyExists
 from kueuelib.machinery.store import Delta
 
 DEFAULT = "default"
 
 
-class AccountController:
-    """Makes the account again when somebody deletes it.
+class AccountController(Controller[str]):
+    """Makes the account again when somebody deletes it; its keys are namespaces."""
 
-    Attributes:
-        loop: the work queue, by namespace; run it.
-    """
+    name = "serviceaccount"
+    workers = 2
 
-    def __init__(self, service: ApiService, kinds: Kinds, clock: Clock) -> None:
-        self._service = service
-        self._namespaces = kinds.of(NAMESPACES)
-        self._accounts = kinds.of(SERVICE_ACCOUNTS)
-        self.loop: Loop[str] = Loop("serviceaccount", self._reconcile, clock, workers=2)
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._accounts = parts.kinds.of(SERVICE_ACCOUNTS)
         self._namespaces.add_handler(self._on_namespace)
         self._accounts.add_handler(self._on_account)
 
@@ -43,10 +39,6 @@ class AccountController:
             return None
         if self._accounts.get(ObjectKey(namespace, DEFAULT)) is not None:
             return None
-        meta = {"name": DEFAULT, "namespace": namespace}
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
-        try:
-            await self._service.create(SERVICE_ACCOUNTS, account)
-        except AlreadyExists:
-            return None
+        with contextlib.suppress(AlreadyExists):
+            await self._service.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.new(DEFAULT, namespace))
         return None

@@ -10,6 +10,7 @@ from typing import Self
 from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS, STATEFUL_SETS
 from kueuelib.embedded.cluster.clock import Clock, ManualClock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
+from kueuelib.embedded.cluster.controller import Parts
 from kueuelib.embedded.cluster.ended_pods import ENDED_LIMIT, EndedPods
 from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.evictions import Evictions
@@ -65,27 +66,25 @@ class SimulatedCluster:
         self._clock = clock or SystemClock()
         full = frozenset(kind.group_kind for kind in (PODS, JOBS, STATEFUL_SETS, NODES, NAMESPACES))
         self._kinds = Kinds(service, full)
-        pods, node_mirror = self._kinds.of(PODS), self._kinds.of(NODES)
         self._events = Events(service, self._clock)
-        self._collector = Collector(service, self._kinds, self._clock)
-        namespaces = NamespaceController(service, self._kinds, self._collector, self._clock)
-        self._jobs = JobController(
-            service, self._kinds.of(JOBS), pods, self._clock, self._events, backoff, pod_limit
-        )
-        keeper = NodeKeeper(service, node_mirror, self._clock)
+        parts = Parts(service, self._kinds, self._clock, self._events)
+        collector = Collector(parts)
+        self._jobs = JobController(parts, backoff, pod_limit)
+        keeper = NodeKeeper(parts)
         self._leases = keeper.loop
-        self._loops = (
-            keeper.loop,
-            Scheduler(service, pods, node_mirror, self._clock, self._events).loop,
-            Kubelet(service, pods, node_mirror, self._clock, self._events).loop,
-            Evictions(service, pods, node_mirror, self._clock, self._events).loop,
-            self._jobs.loop,
-            StatefulSetController(service, self._kinds.of(STATEFUL_SETS), pods, self._clock).loop,
-            self._collector.loop,
-            namespaces.loop,
-            EndedPods(service, pods, self._clock, ended_limit).loop,
-            AccountController(service, self._kinds, self._clock).loop,
+        controllers = (
+            keeper,
+            Scheduler(parts),
+            Kubelet(parts),
+            Evictions(parts),
+            self._jobs,
+            StatefulSetController(parts),
+            collector,
+            NamespaceController(parts, collector),
+            EndedPods(parts, ended_limit),
+            AccountController(parts),
         )
+        self._loops = tuple(each.loop for each in controllers)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:

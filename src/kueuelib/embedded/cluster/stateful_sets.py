@@ -12,15 +12,12 @@ from typing import Any
 import attrs
 import orjson
 
-from kueuelib.api.kinds import PODS, STATEFUL_SETS
-from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of, labels_of
-from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.api.kinds import STATEFUL_SETS
+from kueuelib.api.meta import Obj, ObjectKey, controller_of, labels_of
+from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.job_pods import from_template, is_ready
-from kueuelib.embedded.cluster.loop import Loop
-from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.embedded.cluster.pod_status import is_terminal
-from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions, Propagation
+from kueuelib.embedded.verbs import Propagation
 from kueuelib.machinery.store import Delta
 
 INDEX = "apps.kubernetes.io/pod-index"
@@ -42,20 +39,16 @@ class Step:
     delete: tuple[Obj, ...] = ()
 
 
-class StatefulSetController:
-    """Makes the pods of StatefulSets, and writes their counts into the status.
+class StatefulSetController(Controller[ObjectKey]):
+    """Makes the pods of StatefulSets, and writes their counts into the status."""
 
-    Attributes:
-        loop: the work queue; run it.
-    """
+    name = "statefulset"
 
-    def __init__(self, service: ApiService, sets: Mirror, pods: Mirror, clock: Clock) -> None:
-        self._service = service
-        self._sets = sets
-        self._pods = pods
-        self.loop: Loop[ObjectKey] = Loop("statefulset", self._reconcile, clock)
-        sets.add_handler(self._on_set)
-        pods.add_handler(self._on_pod)
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._sets = parts.kinds.of(STATEFUL_SETS)
+        self._sets.add_handler(self._on_set)
+        self._pods.add_handler(self._on_pod)
 
     def _on_set(self, delta: Delta[Obj]) -> None:
         if delta.new is not None:
@@ -67,22 +60,21 @@ class StatefulSetController:
             if ref is not None and ref.get("kind") == STATEFUL_SETS.kind:
                 self.loop.add(ObjectKey(delta.key.namespace, ref["name"]))
 
-    async def _reconcile(self, key: ObjectKey) -> None:
+    async def _reconcile(self, key: ObjectKey) -> float | None:
         found = self._sets.get(key)
         if found is None or found["metadata"].get("deletionTimestamp"):
-            return
+            return None
         owned = self._pods.owned_by(found["metadata"]["uid"])
         pods = {number: pod for pod in owned if (number := ordinal_of(pod, key.name)) is not None}
         status = status_of(found, pods)
         if status != (found.get("status") or {}):
-            stored = await self._service.update_status(STATEFUL_SETS, {**found, "status": status})
-            self._sets.written(stored)
+            await self._sets.update_status(found, status)
         step = next_step(found, pods)
         for pod in step.delete:
-            options = DeleteOptions(uid=pod["metadata"]["uid"], propagation=Propagation.BACKGROUND)
-            self._pods.written(await self._service.delete(PODS, key_of(pod), options))
+            await self._pods.delete(pod, propagation=Propagation.BACKGROUND)
         for ordinal in step.create:
-            self._pods.written(await self._service.create(PODS, new_pod(found, ordinal)))
+            await self._pods.create(new_pod(found, ordinal))
+        return None
 
 
 def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Step:

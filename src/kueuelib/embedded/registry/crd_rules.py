@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.api.conditions import with_raw_condition
+from kueuelib.api.meta import Obj, find_condition
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.fields import (
     immutable,
@@ -64,7 +65,7 @@ class CrdRules(KindRules):
         _set_condition(
             subobject(obj, "status"),
             "Terminating",
-            "True",
+            True,
             "InstanceDeletionInProgress",
             "CustomResource deletion is in progress",
             request.now,
@@ -134,15 +135,15 @@ class CrdRules(KindRules):
         verdict = accepted(section(spec, "names"), section(status, "acceptedNames"), others)
         status["acceptedNames"] = verdict.names
         if verdict.reason:
-            _set_condition(status, "NamesAccepted", "False", verdict.reason, verdict.message, now)
+            _set_condition(status, "NamesAccepted", False, verdict.reason, verdict.message, now)
             if not find_condition(status.get("conditions"), "Established"):
                 text = "not all names are accepted"
-                _set_condition(status, "Established", "False", "NotAccepted", text, now)
+                _set_condition(status, "Established", False, "NotAccepted", text, now)
             return
         text = "no conflicts found"
-        _set_condition(status, "NamesAccepted", "True", "NoConflicts", text, now)
+        _set_condition(status, "NamesAccepted", True, "NoConflicts", text, now)
         text = "the initial names have been accepted"
-        _set_condition(status, "Established", "True", "InitialNamesAccepted", text, now)
+        _set_condition(status, "Established", True, "InitialNamesAccepted", text, now)
 
 
 def is_established(crd: Obj) -> bool:
@@ -152,16 +153,7 @@ def is_established(crd: Obj) -> bool:
 
 
 def _set_condition(
-    status: Obj, type_: str, value: str, reason: str, message: str, now: float
+    status: Obj, type_: str, value: bool, reason: str, message: str, now: float
 ) -> None:
-    old = find_condition(status.get("conditions"), type_)
-    moment = old.get("lastTransitionTime") if old.get("status") == value else None
-    new = {
-        "type": type_,
-        "status": value,
-        "lastTransitionTime": moment or format_time(now),
-        "reason": reason,
-        "message": message,
-    }
-    others = [each for each in status.get("conditions") or () if each.get("type") != type_]
-    status["conditions"] = [*others, new]
+    found = status.get("conditions") or ()
+    status["conditions"] = with_raw_condition(found, type_, value, reason, message, now=now)

@@ -1,0 +1,54 @@
+"""What the controllers of the simulated cluster have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar, Generic, TypeVar
+
+import attrs
+
+from kueuelib.api.kinds import NAMESPACES, NODES, PODS
+from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.events import Events
+from kueuelib.embedded.cluster.kinds import Kinds
+from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.service import ApiService
+
+K = TypeVar("K", bound=Hashable)
+
+
+@attrs.frozen(eq=False)
+class Parts:
+    """What controllers work with: the API, mirrors of its objects, the time, events."""
+
+    service: ApiService
+    kinds: Kinds
+    clock: Clock
+    events: Events
+
+
+class Controller(Generic[K]):
+    """Brings what exists closer to what is wanted, key by key.
+
+    Attributes:
+        name: of the work queue, shown in logs.
+        workers: how many keys at once.
+        loop: the work queue; run it.
+    """
+
+    name: ClassVar[str]
+    workers: ClassVar[int] = 4
+
+    def __init__(self, parts: Parts) -> None:
+        self._service = parts.service
+        self._kinds = parts.kinds
+        self._clock = parts.clock
+        self._events = parts.events
+        self._pods = parts.kinds.of(PODS)
+        self._nodes = parts.kinds.of(NODES)
+        self._namespaces = parts.kinds.of(NAMESPACES)
+        self.loop: Loop[K] = Loop(self.name, self._reconcile, parts.clock, self.workers)
+
+    async def _reconcile(self, key: K) -> float | None:
+        """Does what is due for a key; the instant at which there is more to do, None: no more."""
+        raise NotImplementedError
