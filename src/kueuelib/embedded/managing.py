@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
-from kueuelib.embedded.builtins.fields import section
+from kueuelib.embedded.builtins.fields import required, section
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import (
     check_embedded,
@@ -29,7 +29,7 @@ from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
 from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.embedded.verbs import WriteOptions
-from kueuelib.errors import ApiError, FieldError, Invalid
+from kueuelib.errors import ApiError
 
 MANAGER_LIMIT = 128
 UNKNOWN_MANAGER = "unknown"
@@ -153,17 +153,8 @@ def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions
         Invalid: no field manager is named.
     """
     if not options.field_manager:
-        error = FieldError(
-            "fieldManager", "FieldValueRequired", "Required value: is required for apply patch"
-        )
-        raise Invalid(
-            f'PatchOptions.meta.k8s.io "" is invalid: {error}',
-            details={
-                "group": "meta.k8s.io",
-                "kind": "PatchOptions",
-                "causes": [{"reason": error.reason, "message": error.message, "field": error.path}],
-            },
-        )
+        errors = [required("fieldManager", "is required for apply patch")]
+        raise failures.invalid_named("PatchOptions", "meta.k8s.io", "", errors)
     if body is not None and not isinstance(body, Mapping):
         raise failures.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "

@@ -25,15 +25,11 @@ class Selection:
     Attributes:
         namespace: empty for all namespaces.
         name: the only possible name, or empty.
-        labels: what labels must fulfil.
-        fields: what fields must fulfil.
         accepts: whether an entry is meant; None when every entry of the namespace is.
     """
 
     namespace: str
     name: str
-    labels: Selector
-    fields: FieldSelector
     accepts: Callable[[Entry], bool] | None
 
     @property
@@ -74,12 +70,10 @@ def select(kind: Kind, namespace: str, label_selector: str, field_selector: str)
     space = fields.exact(NAMESPACE) or ""
     name = exact if exact and (namespace or not kind.namespaced) else ""
     if not namespace and not labels.requirements and len(fields.requirements) == 0:
-        return Selection("", "", labels, fields, None)
+        return Selection("", "", None)
     return Selection(
         namespace or (space if kind.namespaced else ""),
         name,
-        labels,
-        fields,
         _acceptor(namespace, labels, fields),
     )
 

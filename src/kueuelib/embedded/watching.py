@@ -15,6 +15,7 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
+from kueuelib.embedded.builtins.fields import forbidden
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.reading import Reads, parse_revision
 from kueuelib.embedded.registry.kind import Kind
@@ -22,7 +23,7 @@ from kueuelib.embedded.registry.registry import Registry
 from kueuelib.embedded.selection import select
 from kueuelib.embedded.storage import Change, Compacted, Entry, Storage
 from kueuelib.embedded.verbs import WatchEvent, WatchOptions
-from kueuelib.errors import ApiError, BadRequest, FieldError, Invalid
+from kueuelib.errors import ApiError, BadRequest
 
 Frame = tuple[str, bytes]
 """The type of an event and its object as JSON."""
@@ -197,28 +198,14 @@ def _at_revision(entry: Entry, revision: int) -> Entry:
 
 def _check(options: WatchOptions) -> None:
     match = options.resource_version_match
+    text = ""
     if options.send_initial_events is None:
         if match:
-            raise _bad_option(
-                "resourceVersionMatch",
-                "Forbidden: resourceVersionMatch is forbidden for watch unless "
-                "sendInitialEvents is provided",
+            text = (
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             )
-        return
-    if match != "NotOlderThan":
-        raise _bad_option(
-            "resourceVersionMatch",
-            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        )
-
-
-def _bad_option(path: str, message: str) -> Invalid:
-    error = FieldError(path, "FieldValueForbidden", message)
-    return Invalid(
-        f'ListOptions.meta.k8s.io "" is invalid: {error}',
-        details={
-            "group": "meta.k8s.io",
-            "kind": "ListOptions",
-            "causes": [{"reason": error.reason, "message": message, "field": path}],
-        },
-    )
+    elif match != "NotOlderThan":
+        text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+    if text:
+        errors = [forbidden("resourceVersionMatch", text)]
+        raise failures.invalid_named("ListOptions", "meta.k8s.io", "", errors)

@@ -32,17 +32,16 @@ from kueuelib.errors import FieldError
 
 TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 _ORDER = (
-    ("min", "max", "min"),
-    ("min", "defaultRequest", "defaultRequest"),
-    ("defaultRequest", "max", "defaultRequest"),
-    ("defaultRequest", "default", "defaultRequest"),
-    ("min", "default", "default"),
-    ("default", "max", "default"),
+    ("min", "max", "min", "min"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest"),
+    ("min", "default", "default", "min"),
+    ("default", "max", "default", "max"),
 )
-"""Which is at most which, and where it is said."""
+"""Which is at most which, where it is said, and which of them is shown there."""
 _CALLED = {"default": "default limit", "defaultRequest": "default request"}
-_PLAIN = (("min", "default"), ("default", "max"))
-"""Pairs in whose messages the default limit has its own name, and the lower one is shown."""
+"""In messages about default requests."""
 ANNOTATION = "kubernetes.io/limit-ranger"
 _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 
@@ -103,15 +102,14 @@ def _validate_order(item: Mapping[str, Any], path: str) -> list[FieldError]:
         parts |= {"default": {}, "defaultRequest": {}}
     for name in sorted({name for part in parts.values() for name in part}):
         given = {key: str(part[name]) for key, part in parts.items() if name in part}
-        for low, high, where in _ORDER:
+        for low, high, where, shown in _ORDER:
             if low in given and high in given:
                 less, more = given[low], given[high]
                 if Quantity.parse(less) > Quantity.parse(more):
-                    words = {} if (low, high) in _PLAIN else _CALLED
+                    words = {} if where == "default" else _CALLED
                     first, second = words.get(low, low), words.get(high, high)
                     text = f"{first} value {less} is greater than {second} value {more}"
-                    shown = less if (low, high) in _PLAIN else given[where]
-                    errors.append(invalid(f"{path}.{where}[{name}]", shown, text))
+                    errors.append(invalid(f"{path}.{where}[{name}]", given[shown], text))
         errors += _validate_ratio(given, f"{path}.maxLimitRequestRatio[{name}]")
         default, request = given.get("default"), given.get("defaultRequest")
         if default and request and not overcommits(name) and default != request:

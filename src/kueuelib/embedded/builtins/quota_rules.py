@@ -27,17 +27,10 @@ from kueuelib.embedded.builtins.resources import (
 from kueuelib.errors import FieldError
 
 _COUNTED = frozenset(
-    {
-        "configmaps",
-        "persistentvolumeclaims",
-        "pods",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "services",
-        "services.loadbalancers",
-        "services.nodeports",
-    }
+    (
+        *("configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers"),
+        *("resourcequotas", "secrets", "services", "services.loadbalancers", "services.nodeports"),
+    )
 )
 _COMPUTED = frozenset(
     {"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
@@ -20,8 +19,8 @@ from kueuelib.embedded.cel.program import Program
 from kueuelib.embedded.cel.rules import Builder, Checks, Rule
 from kueuelib.embedded.cel.values import NONE, Optional
 from kueuelib.embedded.schema.equality import canonical, same_json
-from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
-from kueuelib.embedded.schema.validate import item_key
+from kueuelib.embedded.schema.node import MISSING, SchemaNode
+from kueuelib.embedded.schema.validate import item_key, items_by_key
 from kueuelib.errors import FieldError
 
 LONGEST_MESSAGE = 5 * 1024
@@ -94,7 +93,7 @@ class _Pass:
         if checks.rules:
             self._evaluate(checks, value, old, path, ratchet=ratchet)
         if isinstance(value, list) and checks.items is not None:
-            before = _by_key(checks.node, old)
+            before = items_by_key(checks.node, old)
             unchanged = ratchet or _unchanged(value, old)
             for i, item in enumerate(value):
                 key = item_key(checks.node, item) if before else None
@@ -199,9 +198,3 @@ class _Pass:
 
 def _unchanged(value: Any, old: Any) -> bool:
     return old is not MISSING and same_json(value, old)
-
-
-def _by_key(node: SchemaNode, old: Any) -> Mapping[str, Any]:
-    if not isinstance(old, list) or node.list_type is not ListType.MAP:
-        return {}
-    return {canonical(item_key(node, item)): item for item in old if isinstance(item, dict)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -71,26 +72,13 @@ _LITERALS: Mapping[type, Type] = {
     bytes: BYTES,
     type(None): NULL,
 }
-_TYPE_NAMES = {
-    "bool": "bool",
-    "int": "int",
-    "uint": "uint",
-    "double": "double",
-    "string": "string",
-    "bytes": "bytes",
-    "list": "list",
-    "map": "map",
-    "null_type": "null_type",
-    "type": "type",
-    "optional_type": "optional_type",
-    "google.protobuf.Timestamp": "google.protobuf.Timestamp",
-    "google.protobuf.Duration": "google.protobuf.Duration",
-    "net.IP": "net.IP",
-    "net.CIDR": "net.CIDR",
-    "kubernetes.URL": "kubernetes.URL",
-    "kubernetes.Quantity": "kubernetes.Quantity",
-    "kubernetes.NamedFormat": "kubernetes.NamedFormat",
-}
+_TYPE_NAMES = frozenset(
+    (
+        *("bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"),
+        *("optional_type", "google.protobuf.Timestamp", "google.protobuf.Duration", "net.IP"),
+        *("net.CIDR", "kubernetes.URL", "kubernetes.Quantity", "kubernetes.NamedFormat"),
+    )
+)
 
 
 @attrs.frozen(eq=False)
@@ -399,22 +387,9 @@ class Compiler:
         if kinds is None:
             text = f"expression of type '{source.type}' cannot be range of a comprehension (must be"
             return self._mistake(node.source, f"{text} list, map, or dynamic)")
-        hidden = {name: self._scope.get(name) for name in node.names}
-        shadowed = self._globals & set(node.names)
-        self._globals -= shadowed
-        slots = []
-        for name, type_ in zip(node.names, kinds, strict=True):
-            slots.append(self.slots)
-            self._scope[name] = Variable(self.slots, type_)
-            self.slots += 1
-        condition = None if node.condition is None else self.compile(node.condition)
-        body = self.compile(node.body)
-        self._globals |= shadowed
-        for name, before in hidden.items():
-            if before is None:
-                del self._scope[name]
-            else:
-                self._scope[name] = before
+        with self._declared(node.names, kinds) as slots:
+            condition = None if node.condition is None else self.compile(node.condition)
+            body = self.compile(node.body)
         if BROKEN in (body, condition):
             return BROKEN
         tested = body if node.macro in ("all", "exists", "exists_one", "filter") else condition
@@ -427,12 +402,25 @@ class Compiler:
         each = body.cost + (condition.cost if condition else 0) + 3
         loop = loops.Comprehension(
             source.run,
-            tuple(slots),
+            slots,
             None if condition is None else condition.run,
             body.run,
             each,
         )
         return Code(result, loops.MACROS[node.macro](loop), source.cost + 1)
+
+    @contextmanager
+    def _declared(
+        self, names: tuple[str, ...], types: tuple[Type, ...]
+    ) -> Iterator[tuple[int, ...]]:
+        """Variables of a macro, in whose body they hide others; gives their places."""
+        scope, known = self._scope, self._globals
+        slots = tuple(range(self.slots, self.slots + len(names)))
+        self.slots += len(names)
+        self._scope = {**scope, **dict(zip(names, map(Variable, slots, types), strict=True))}
+        self._globals = known - set(names)
+        yield slots
+        self._scope, self._globals = scope, known
 
     def _loop_type(self, node: Loop, source: Type, body: Type) -> Type | None:
         macro = node.macro
@@ -460,15 +448,8 @@ class Compiler:
             text = f"found no matching overload for '{name}' applied to '{source.type}'"
             return self._mistake(node, text)
         inner = source.type.params[0] if source.type.params else DYN
-        before = self._scope.get(node.name)
-        slot = self.slots
-        self.slots += 1
-        self._scope[node.name] = Variable(slot, inner)
-        body = self.compile(node.body)
-        if before is None:
-            del self._scope[node.name]
-        else:
-            self._scope[node.name] = before
+        with self._declared((node.name,), (inner,)) as (slot,):
+            body = self.compile(node.body)
         if body is BROKEN:
             return BROKEN
         if node.flat and body.type.name not in ("optional_type", "dyn"):
@@ -495,7 +476,7 @@ class Compiler:
 
 
 def _type_code(name: str) -> Code:
-    value = TypeValue(_TYPE_NAMES[name])
+    value = TypeValue(name)
     return Code(TYPE, lambda _: value)
 
 

@@ -50,15 +50,8 @@ _ESCAPE = re.compile(
     |U(?P<U>[0-9a-fA-F]{8})|(?P<o>[0-3][0-7]{2})|(?P<bad>(?s:.)|\Z))""",
     re.VERBOSE,
 )
-_PLAIN = {
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-}
+PLAIN = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
+"""What letters mean after a backslash."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
@@ -135,7 +128,7 @@ def _literal(source: str, start: int, opening: str) -> tuple[str | bytes, int]:
 def _text(source: str, start: int, body: str) -> str:
     def plain(match: re.Match[str]) -> str:
         if match["plain"] is not None:
-            return _PLAIN.get(match["plain"], match["plain"])
+            return PLAIN.get(match["plain"], match["plain"])
         code = match["x"] or match["u"] or match["U"]
         if code is None and match["o"] is None:
             raise CompileError(source, [Issue(start, "invalid string literal: unable to unescape")])
@@ -154,7 +147,7 @@ def _bytes(source: str, start: int, body: str) -> bytes:
         parts.append(body[position : match.start()].encode())
         position = match.end()
         if match["plain"] is not None:
-            parts.append(_PLAIN.get(match["plain"], match["plain"]).encode())
+            parts.append(PLAIN.get(match["plain"], match["plain"]).encode())
         elif match["x"] is not None:
             parts.append(bytes([int(match["x"], 16)]))
         elif match["o"] is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 import attrs
@@ -48,44 +49,18 @@ class Library:
         cost: Cost | None = None,
         *,
         budgeted: bool = False,
+        method: bool = False,
     ) -> None:
-        """Adds `name(params)`; `params` are types, separated by semicolons."""
-        self._add((name, False), params, result, run, cost, budgeted=budgeted)
+        """Adds `name(params)`; `params` are types, separated by semicolons.
 
-    def method(
-        self,
-        name: str,
-        params: str,
-        result: str,
-        run: Callable[..., Any],
-        cost: Cost | None = None,
-        *,
-        budgeted: bool = False,
-    ) -> None:
-        """Adds `receiver.name(...)`; the receiver is the first of the `params`."""
-        self._add((name, True), params, result, run, cost, budgeted=budgeted)
-
-    def _add(
-        self,
-        key: tuple[str, bool],
-        params: str,
-        result: str,
-        run: Callable[..., Any],
-        cost: Cost | None,
-        *,
-        budgeted: bool,
-    ) -> None:
+        Of a `method`, `receiver.name(...)`, the receiver is the first of them.
+        """
         types = tuple(parse_type(each) for each in params.split(";")) if params else ()
-        self._overloads.setdefault(key, []).append(
-            Overload(
-                types,
-                parse_type(result),
-                run,
-                cost,
-                budgeted,
-                tuple(check_of(each) for each in types),
-            )
-        )
+        checks = tuple(check_of(each) for each in types)
+        overload = Overload(types, parse_type(result), run, cost, budgeted, checks)
+        self._overloads.setdefault((name, method), []).append(overload)
+
+    method = partialmethod(function, method=True)
 
     def overloads(self, name: str, *, method: bool) -> list[Overload]:
         """The overloads of a name; empty when there is no such function."""

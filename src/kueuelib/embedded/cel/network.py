@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Any
+from collections.abc import Callable
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 import attrs
@@ -145,7 +145,9 @@ def _query(url: Url) -> dict[str, list[str]]:
         raise EvalError("too many fields in the query") from None
 
 
-def _is(parse: Any) -> Any:
+def parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    """Whether a text can be parsed."""
+
     def test(text: str) -> bool:
         try:
             parse(text)
@@ -205,7 +207,7 @@ def install(library: Library) -> None:
     """Adds them."""
     function, method = library.function, library.method
     function("url", "string", "kubernetes.URL", parse_url, traversal)
-    function("isURL", "string", "bool", _is(parse_url), traversal)
+    function("isURL", "string", "bool", parses(parse_url), traversal)
     url = "kubernetes.URL"
     method("getScheme", url, "string", lambda u: u.parts.scheme)
     method("getHost", url, "string", _host)
@@ -215,7 +217,7 @@ def install(library: Library) -> None:
     method("getQuery", url, "map<string,list<string>>", _query)
     ip, cidr = "net.IP", "net.CIDR"
     function("ip", "string", ip, parse_ip, traversal)
-    function("isIP", "string", "bool", _is(parse_ip), traversal)
+    function("isIP", "string", "bool", parses(parse_ip), traversal)
     function("ip.isCanonical", "string", "bool", lambda t: str(parse_ip(t).address) == t, traversal)
     function("string", ip, "string", lambda i: str(i.address))
     method("family", ip, "int", lambda i: i.address.version)
@@ -225,7 +227,7 @@ def install(library: Library) -> None:
     method("isLinkLocalUnicast", ip, "bool", lambda i: i.address.is_link_local)
     method("isGlobalUnicast", ip, "bool", _unicast)
     function("cidr", "string", cidr, parse_cidr, traversal)
-    function("isCIDR", "string", "bool", _is(parse_cidr), traversal)
+    function("isCIDR", "string", "bool", parses(parse_cidr), traversal)
     function("string", cidr, "string", lambda c: str(c.value))
     for kind in ("string", ip):
         method("containsIP", f"{cidr};{kind}", "bool", _contains_ip)

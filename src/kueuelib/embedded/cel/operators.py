@@ -10,6 +10,7 @@ from typing import Any
 from kueuelib.embedded.cel.budget import traversal
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.running import optional_field
 from kueuelib.embedded.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -140,12 +141,12 @@ def _containers(library: Library) -> None:
     add("_[_]", "list<A>;int", "A", _item)
     add("_[_]", "map<A,B>;A", "B", _entry)
     add("_[_]", "list<dyn>;dyn", "dyn", _item_of_number)
-    add("_[_]", "optional<list<A>>;int", "optional<A>", _optional_item)
-    add("_[_]", "optional<map<A,B>>;A", "optional<B>", _optional_item)
-    add("_[?_]", "list<A>;int", "optional<A>", _optional_item)
-    add("_[?_]", "map<A,B>;A", "optional<B>", _optional_item)
-    add("_[?_]", "optional<list<A>>;int", "optional<A>", _optional_item)
-    add("_[?_]", "optional<map<A,B>>;A", "optional<B>", _optional_item)
+    add("_[_]", "optional<list<A>>;int", "optional<A>", optional_field)
+    add("_[_]", "optional<map<A,B>>;A", "optional<B>", optional_field)
+    add("_[?_]", "list<A>;int", "optional<A>", optional_field)
+    add("_[?_]", "map<A,B>;A", "optional<B>", optional_field)
+    add("_[?_]", "optional<list<A>>;int", "optional<A>", optional_field)
+    add("_[?_]", "optional<map<A,B>>;A", "optional<B>", optional_field)
 
 
 def _item(values: list[Any], index: int) -> Any:
@@ -166,18 +167,6 @@ def _entry(values: dict[Any, Any], key: Any) -> Any:
     if has_key(values, key):
         return values[key]
     raise EvalError(f"no such key: {key}")
-
-
-def _optional_item(values: Any, index: Any) -> Optional:
-    if isinstance(values, Optional):
-        if not values.present:
-            return NONE
-        values = values.value
-    if isinstance(values, dict):
-        return Optional(values[index]) if has_key(values, index) else NONE
-    if isinstance(values, list) and type(index) is int:
-        return Optional(values[index]) if 0 <= index < len(values) else NONE
-    raise EvalError("no such overload")
 
 
 # ---- optional values

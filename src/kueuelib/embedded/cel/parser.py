@@ -22,25 +22,10 @@ DEEPEST = 48
 """Nesting of parentheses, calls and conditions."""
 
 RESERVED = frozenset(
-    [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
+    (
+        *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let"),
+        *("loop", "package", "namespace", "return", "var", "void", "while"),
+    )
 )
 _BINARY = {
     "<": (1, "_<_"),

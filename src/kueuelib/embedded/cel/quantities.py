@@ -15,7 +15,7 @@ from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.cel.budget import traversal
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.library import Library
-from kueuelib.embedded.cel.network import parse_url
+from kueuelib.embedded.cel.network import parse_url, parses
 from kueuelib.embedded.cel.times import parse_timestamp
 from kueuelib.embedded.cel.values import INT_MAX, INT_MIN, NANO, NONE, Optional
 from kueuelib.embedded.schema.formats import fits
@@ -32,14 +32,6 @@ def _parse(text: str) -> Quantity:
             "quantities must match the regular expression "
             "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         ) from None
-
-
-def _is_quantity(text: str) -> bool:
-    try:
-        Quantity.parse(text)
-    except InvalidQuantity:
-        return False
-    return True
 
 
 def _is_integer(value: Quantity) -> bool:
@@ -63,15 +55,11 @@ def _sign(value: Quantity) -> int:
     return (value.nanos > 0) - (value.nanos < 0)
 
 
-def _units(amount: int) -> Quantity:
-    return Quantity.of(amount)
-
-
 def install(library: Library) -> None:
     """Adds them."""
     function, method = library.function, library.method
     function("quantity", "string", QUANTITY, _parse, traversal)
-    function("isQuantity", "string", "bool", _is_quantity, traversal)
+    function("isQuantity", "string", "bool", parses(_parse), traversal)
     method("sign", QUANTITY, "int", _sign)
     method("isInteger", QUANTITY, "bool", _is_integer)
     method("asInteger", QUANTITY, "int", _as_integer)
@@ -82,8 +70,8 @@ def install(library: Library) -> None:
     method("compareTo", pair, "int", lambda a, b: (a.nanos > b.nanos) - (a.nanos < b.nanos))
     method("add", pair, QUANTITY, lambda a, b: a + b)
     method("sub", pair, QUANTITY, lambda a, b: a - b)
-    method("add", f"{QUANTITY};int", QUANTITY, lambda a, b: a + _units(b))
-    method("sub", f"{QUANTITY};int", QUANTITY, lambda a, b: a - _units(b))
+    method("add", f"{QUANTITY};int", QUANTITY, lambda a, b: a + Quantity.of(b))
+    method("sub", f"{QUANTITY};int", QUANTITY, lambda a, b: a - Quantity.of(b))
     _install_formats(library)
 
 
@@ -102,52 +90,39 @@ def _prefixed(check: Callable[[str], list[str]], text: str) -> list[str]:
     return check(f"{text[:-1]}a" if text.endswith("-") else text)
 
 
-def _uri(text: str) -> list[str]:
-    try:
-        parse_url(text)
-    except EvalError as error:
-        return [str(error)]
-    return []
+def _as(kind: str, problem: str) -> Callable[[str], list[str]]:
+    """The problem of a text that has not an OpenAPI format."""
+    return lambda text: [] if fits(kind, text) else [problem]
 
 
-def _base64(text: str) -> list[str]:
-    try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return ["invalid base64"]
-    return []
+def _parsed(parse: Callable[[str], object], problem: str = "") -> Callable[[str], list[str]]:
+    """The problem of a text that cannot be parsed; empty: what the parser says."""
+
+    def check(text: str) -> list[str]:
+        try:
+            parse(text)
+        except (EvalError, binascii.Error, ValueError) as error:
+            return [problem or str(error)]
+        return []
+
+    return check
 
 
-def _date(text: str) -> list[str]:
-    return [] if fits("date", text) else ["invalid date"]
-
-
-def _datetime(text: str) -> list[str]:
-    try:
-        parse_timestamp(text)
-    except EvalError:
-        return ["invalid datetime"]
-    return []
-
-
-def _uuid(text: str) -> list[str]:
-    return [] if fits("uuid", text) else ["does not match the UUID format"]
-
-
+_DECODE: Final = partial(base64.b64decode, validate=True)
 _FORMATS: Mapping[str, Callable[[str], list[str]]] = {
-    "dns1123Label": lambda text: list(naming.label(text)),
-    "dns1123Subdomain": lambda text: list(naming.subdomain(text)),
-    "dns1035Label": lambda text: list(naming.label_1035(text)),
-    "qualifiedName": lambda text: list(naming.qualified_name(text)),
-    "dns1123LabelPrefix": partial(_prefixed, lambda text: list(naming.label(text))),
-    "dns1123SubdomainPrefix": partial(_prefixed, lambda text: list(naming.subdomain(text))),
-    "dns1035LabelPrefix": partial(_prefixed, lambda text: list(naming.label_1035(text))),
-    "labelValue": lambda text: list(naming.label_value(text)),
-    "uri": _uri,
-    "uuid": _uuid,
-    "byte": _base64,
-    "date": _date,
-    "datetime": _datetime,
+    "dns1123Label": naming.label,
+    "dns1123Subdomain": naming.subdomain,
+    "dns1035Label": naming.label_1035,
+    "qualifiedName": naming.qualified_name,
+    "dns1123LabelPrefix": partial(_prefixed, naming.label),
+    "dns1123SubdomainPrefix": partial(_prefixed, naming.subdomain),
+    "dns1035LabelPrefix": partial(_prefixed, naming.label_1035),
+    "labelValue": naming.label_value,
+    "uri": _parsed(parse_url),
+    "uuid": _as("uuid", "does not match the UUID format"),
+    "byte": _parsed(_DECODE, "invalid base64"),
+    "date": _as("date", "invalid date"),
+    "datetime": _parsed(parse_timestamp, "invalid datetime"),
 }
 
 

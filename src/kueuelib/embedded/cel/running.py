@@ -29,13 +29,14 @@ def select(operand: Run, field: str) -> Run:
             except KeyError:
                 raise EvalError(f"no such key: {field}") from None
         if isinstance(found, Optional):
-            return _optional_field(found, field)
+            return optional_field(found, field)
         raise EvalError(NO_OVERLOAD)
 
     return run
 
 
-def _optional_field(found: Any, field: Any) -> Optional:
+def optional_field(found: Any, field: Any) -> Optional:
+    """The field or item of a value that may lack it, or be absent itself."""
     if isinstance(found, Optional):
         if not found.present:
             return NONE
@@ -54,12 +55,12 @@ def _optional_field(found: Any, field: Any) -> Optional:
 
 def select_optional(operand: Run, field: str) -> Run:
     """`operand.?field`."""
-    return lambda env: _optional_field(operand(env), field)
+    return lambda env: optional_field(operand(env), field)
 
 
 def index_optional(operand: Run, index: Run) -> Run:
     """`operand[?index]`."""
-    return lambda env: _optional_field(operand(env), index(env))
+    return lambda env: optional_field(operand(env), index(env))
 
 
 def test_field(operand: Run, field: str) -> Run:
@@ -145,17 +146,8 @@ def make_list(runs: Sequence[Run], optional: frozenset[int]) -> Run:
         return lambda env: [each(env) for each in runs]
 
     def run(env: Env) -> list[Any]:
-        found = []
-        for i, each in enumerate(runs):
-            value = each(env)
-            if i in optional:
-                if not isinstance(value, Optional):
-                    raise EvalError(NO_OVERLOAD)
-                if not value.present:
-                    continue
-                value = value.value
-            found.append(value)
-        return found
+        values = ((i, each(env)) for i, each in enumerate(runs))
+        return [found for i, value in values for found in _present(value, i in optional)]
 
     return run
 
@@ -167,16 +159,20 @@ def make_map(runs: Sequence[tuple[Run, Run]], optional: frozenset[int]) -> Run:
         found: dict[Any, Any] = {}
         for i, (key_run, value_run) in enumerate(runs):
             key, value = key_run(env), value_run(env)
-            if i in optional:
-                if not isinstance(value, Optional):
-                    raise EvalError(NO_OVERLOAD)
-                if not value.present:
-                    continue
-                value = value.value
-            put(found, key, value)
+            for present in _present(value, i in optional):
+                put(found, key, present)
         return found
 
     return run
+
+
+def _present(value: Any, optional: bool) -> tuple[Any, ...]:
+    """The value of a part of a literal, if it has one."""
+    if not optional:
+        return (value,)
+    if not isinstance(value, Optional):
+        raise EvalError(NO_OVERLOAD)
+    return (value.value,) if value.present else ()
 
 
 def put(values: dict[Any, Any], key: Any, value: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from kueuelib.embedded.cel.budget import Budget, traversal
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.formatting import format_text
+from kueuelib.embedded.cel.lexer import PLAIN
 from kueuelib.embedded.cel.library import Library
 from kueuelib.embedded.cel.regex import compile_pattern
 
@@ -18,17 +19,7 @@ _SPACES = (
     "\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 _QUOTED = str.maketrans(
-    {
-        "\a": "\\a",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-        "\\": "\\\\",
-        '"': '\\"',
-    }
+    {'"': '\\"', "\\": "\\\\", **{value: f"\\{letter}" for letter, value in PLAIN.items()}}
 )
 
 

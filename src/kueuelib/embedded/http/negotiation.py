@@ -45,20 +45,12 @@ PLAIN = Wanted()
 """JSON, as it is."""
 
 VIEWS = frozenset(
-    {
-        ("Table", "meta.k8s.io", "v1"),
-        ("Table", "meta.k8s.io", "v1beta1"),
-        ("PartialObjectMetadata", "meta.k8s.io", "v1"),
-        ("PartialObjectMetadata", "meta.k8s.io", "v1beta1"),
-        ("PartialObjectMetadataList", "meta.k8s.io", "v1"),
-        ("PartialObjectMetadataList", "meta.k8s.io", "v1beta1"),
-    }
+    (view, "meta.k8s.io", version)
+    for view in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+    for version in ("v1", "v1beta1")
 )
 DISCOVERY_VIEWS = frozenset(
-    {
-        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"),
-        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1"),
-    }
+    ("APIGroupDiscoveryList", "apidiscovery.k8s.io", version) for version in ("v2", "v2beta1")
 )
 
 

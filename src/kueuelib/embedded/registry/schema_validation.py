@@ -13,26 +13,15 @@ from kueuelib.embedded.schema.structural_rules import structural_problems
 from kueuelib.errors import FieldError
 
 _AT_THE_ROOT = {
-    "description": "Description",
-    "type": "Type",
-    "format": "Format",
-    "title": "Title",
-    "maximum": "Maximum",
-    "exclusiveMaximum": "ExclusiveMaximum",
-    "minimum": "Minimum",
-    "exclusiveMinimum": "ExclusiveMinimum",
-    "maxLength": "MaxLength",
-    "minLength": "MinLength",
-    "pattern": "Pattern",
-    "maxItems": "MaxItems",
-    "minItems": "MinItems",
-    "uniqueItems": "UniqueItems",
-    "multipleOf": "MultipleOf",
-    "required": "Required",
-    "items": "Items",
-    "properties": "Properties",
-    "externalDocs": "ExternalDocs",
-    "example": "Example",
+    **{
+        name: name[0].upper() + name[1:]
+        for name in (
+            *("description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum"),
+            *("exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems"),
+            *("uniqueItems", "multipleOf", "required", "items", "properties", "externalDocs"),
+            "example",
+        )
+    },
     "x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields",
     "x-kubernetes-validations": "XValidations",
 }

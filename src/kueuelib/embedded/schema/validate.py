@@ -122,11 +122,13 @@ def _type_error(node: SchemaNode, value: Any, path: str) -> FieldError | None:
     if node.format and value is not None and not isinstance(value, str | list):
         whole = type(value) is int and found == "integer"
         wanted, found = node.format, "int64" if whole else _GO_FORMATS.get(type(value), "")
-    return _type_invalid(path, found, f"{_named(path)} must be of type {wanted}: {_quoted(found)}")
+    return _type_invalid(
+        path, found, f"{_named(path)} must be of type {wanted}: {canonical(found)}"
+    )
 
 
 def _type_invalid(path: str, value: str, text: str) -> FieldError:
-    return FieldError(path, "FieldValueTypeInvalid", f"Invalid value: {_quoted(value)}: {text}")
+    return FieldError(path, "FieldValueTypeInvalid", f"Invalid value: {canonical(value)}: {text}")
 
 
 # ---- leaves -------------------------------------------------------------------------------------
@@ -146,7 +148,7 @@ def _check_text(node: SchemaNode, value: str, path: str, errors: _Errors) -> Non
         if text:
             errors.append(invalid(path, value, f"{_named(path)} {text} '{node.pattern.text}'"))
     if node.format and not fits(node.format, value):
-        text = f"{_named(path)} must be of type {node.format}: {_quoted(value)}"
+        text = f"{_named(path)} must be of type {node.format}: {canonical(value)}"
         errors.append(_type_invalid(path, value, text))
 
 
@@ -181,7 +183,7 @@ def _check_list(node: SchemaNode, value: list[Any], old: Any, path: str, errors:
         errors.append(
             invalid(path, value, f"{_named(path)} should have at least {node.min_items} items")
         )
-    before = _items_by_key(node, old)
+    before = items_by_key(node, old)
     seen: set[str] = set()
     for index, item in enumerate(value):
         inner = f"{path}[{index}]"
@@ -212,7 +214,8 @@ def item_key(node: SchemaNode, item: Any) -> Any:
     return None
 
 
-def _items_by_key(node: SchemaNode, old: Any) -> Mapping[str, Any]:
+def items_by_key(node: SchemaNode, old: Any) -> Mapping[str, Any]:
+    """The items of a map list by the texts of their keys."""
     if not isinstance(old, list) or node.list_type is not ListType.MAP:
         return {}
     return {canonical(item_key(node, item)): item for item in old if isinstance(item, dict)}
@@ -226,7 +229,8 @@ def _check_map(
     if node.min_properties is not None and len(value) < node.min_properties:
         text = f"{_named(path)} should have at least {node.min_properties} properties"
         errors.append(invalid(path, value, text))
-    errors += [required(_inside(path, name)) for name in node.required if name not in value]
+    prefix = f"{path}." if path else ""
+    errors += [required(prefix + name) for name in node.required if name not in value]
     if node.embedded and not head:
         errors += embedded_problems(value, path)
     before = old if isinstance(old, dict) else {}
@@ -235,8 +239,7 @@ def _check_map(
             continue
         known = node.properties.get(name) or node.additional
         if known is not None:
-            inner = f"{path}.{name}" if path else name
-            _check(known, each, before.get(name, MISSING), inner, errors)
+            _check(known, each, before.get(name, MISSING), prefix + name, errors)
 
 
 # ---- junctors -----------------------------------------------------------------------------------
@@ -252,16 +255,16 @@ def _check_junctors(node: SchemaNode, value: Any, path: str, errors: _Errors) ->
         _check(sub, value, MISSING, path, errors)
     if node.any_of and not any(holds(sub) for sub in node.any_of):
         errors.append(
-            invalid(path, "", f"{_quoted(path)} must validate at least one schema (anyOf)")
+            invalid(path, "", f"{canonical(path)} must validate at least one schema (anyOf)")
         )
     if node.one_of:
         count = sum(holds(sub) for sub in node.one_of)
         if count != 1:
             found = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
-            text = f"{_quoted(path)} must validate one and only one schema (oneOf). {found}"
+            text = f"{canonical(path)} must validate one and only one schema (oneOf). {found}"
             errors.append(invalid(path, "", text))
     if node.not_ is not None and holds(node.not_):
-        errors.append(invalid(path, "", f"{_quoted(path)} must not validate the schema (not)"))
+        errors.append(invalid(path, "", f"{canonical(path)} must not validate the schema (not)"))
 
 
 # ---- wording ------------------------------------------------------------------------------------
@@ -271,20 +274,12 @@ def _named(path: str) -> str:
     return f"{path} in body"
 
 
-def _quoted(text: str) -> str:
-    return canonical(text)
-
-
 def _shown_plain(value: Any) -> str:
     return value if isinstance(value, str) else canonical(value)
 
 
 def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else str(value)
-
-
-def _inside(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def _too_many(path: str, count: int, limit: int) -> FieldError:
