@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import copy
+import sys
+from pathlib import Path
 from zlib import crc32
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kueuelib.embedded.patching.apply import FieldWrite, apply_steps, run, track_steps
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "embedded"))
+
+from applying import run
+
+from kueuelib.embedded.patching.apply import FieldWrite, apply_steps, track_steps
 from kueuelib.embedded.patching.compare import Difference, compare, merge
 from kueuelib.embedded.patching.fieldsets import fields_of, from_fields_v1, to_fields_v1
 from kueuelib.embedded.schema.builtin import custom_node

@@ -6,9 +6,10 @@ fields and all defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
@@ -16,35 +17,12 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import invalid, section, shown
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.schema.messages import exists, message_name
-from kueuelib.embedded.schema.mismatch import Mismatch, json_type
+from kueuelib.embedded.schema.mismatch import json_type
+from kueuelib.embedded.schema.typed import Walk, read_metadata
 from kueuelib.embedded.verbs import FieldValidation, WriteOptions
-from kueuelib.errors import BadRequest
+from kueuelib.errors import BadRequest, FieldError
 
-_META_TEXTS = (
-    "name",
-    "generateName",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "selfLink",
-)
-_META_NUMBERS = ("generation", "deletionGracePeriodSeconds")
-_META_MAPS = ("labels", "annotations")
-_META_KNOWN = frozenset(
-    (*_META_TEXTS, *_META_NUMBERS, *_META_MAPS, "finalizers", "ownerReferences", "managedFields")
-)
 _HEAD = frozenset(("apiVersion", "kind", "metadata"))
-_REF_KNOWN = frozenset(("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"))
-
-
-_ENTRY_KNOWN: Mapping[str, type] = {
-    **dict.fromkeys(("manager", "operation", "apiVersion", "fieldsType", "subresource"), str),
-    "time": str,
-    "fieldsV1": dict,
-}
-_GO_NAMES: Mapping[type, str] = {str: "string", dict: "v1.FieldsV1"}
 
 
 def settle(version: Version, obj: Obj) -> None:
@@ -178,22 +156,24 @@ def check_embedded(kind: Kind, version: Version, obj: Obj) -> list[str]:
         _check_head(kind, version, each, path)
         if "metadata" not in each:
             continue
-        meta = {} if each["metadata"] is None else each["metadata"]
-        given = copy_json(meta)
-
-        def wrong(
-            name: str, value: Any, want: str, *, where: str = path, given: Any = given
-        ) -> BadRequest:
-            field = f"struct field ObjectMeta.{name.removeprefix('metadata.')}"
-            text = f"json: cannot unmarshal {json_type(value)} into Go {field} of type {want}"
-            return _cannot_be_handled(kind, version, str(invalid(f"{where}.metadata", given, text)))
-
-        if not isinstance(meta, dict):
-            text = f"json: cannot unmarshal {json_type(meta)} into Go value of type v1.ObjectMeta"
-            raise _cannot_be_handled(kind, version, str(invalid(f"{path}.metadata", meta, text)))
-        each["metadata"] = meta
-        unknown += [f"{path}.{name}" for name in _read_metadata(meta, wrong)]
+        given = copy_json(each["metadata"])
+        if not isinstance(given, dict | None):
+            text = f"json: cannot unmarshal {json_type(given)} into Go value of type v1.ObjectMeta"
+            raise _cannot_be_handled(kind, version, str(invalid(f"{path}.metadata", given, text)))
+        walk = _Inner(kind.kind, version.name, given=invalid(f"{path}.metadata", given, ""))
+        each["metadata"] = read_metadata(each["metadata"], f"{path}.metadata", "", walk)
+        unknown += walk.unknown
     return unknown
+
+
+@attrs.define
+class _Inner(Walk):
+    """The metadata of an embedded object; a failure shows all of it."""
+
+    given: FieldError = attrs.field(kw_only=True)
+
+    def wrong(self, text: str) -> BadRequest:
+        return super().wrong(f"{self.given}: {text}")
 
 
 def _check_head(kind: Kind, version: Version, obj: Obj, path: str) -> None:
@@ -259,93 +239,12 @@ def _shorten_numbers(value: Any) -> None:
 
 
 def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:
-    """Checks the JSON types of the metadata, drops nulls and unknown fields, gives their paths.
+    """Checks the types of the metadata, drops nulls and unknown fields, gives their paths.
 
     Raises:
         BadRequest: a field has the wrong type.
     """
-
-    def wrong(path: str, value: Any, want: str, struct: str = "ObjectMeta") -> BadRequest:
-        where = f"{struct}.{path}"
-        text = (
-            f'{kind.kind} in version "{version.name}" cannot be handled as a {kind.kind}: json: '
-            f"cannot unmarshal {json_type(value)} into Go struct field {where} of type {want}"
-        )
-        return Mismatch(text, path, want, value)
-
-    meta = obj.get("metadata")
-    if meta is None:
-        meta = obj["metadata"] = {}
-    if not isinstance(meta, dict):
-        raise wrong("metadata", meta, "v1.ObjectMeta", kind.kind)
-    return _read_metadata(meta, wrong)
-
-
-def _read_metadata(meta: Obj, wrong: Callable[[str, Any, str], BadRequest]) -> list[str]:
-    for key in [key for key, value in meta.items() if value is None]:
-        del meta[key]
-    for key in _META_TEXTS:
-        if key in meta and not isinstance(meta[key], str):
-            raise wrong(f"metadata.{key}", meta[key], "string")
-    for key in _META_NUMBERS:
-        if key in meta and (not isinstance(meta[key], int) or isinstance(meta[key], bool)):
-            raise wrong(f"metadata.{key}", meta[key], "int64")
-    for key in _META_MAPS:
-        if key not in meta:
-            continue
-        if not isinstance(meta[key], dict):
-            raise wrong(f"metadata.{key}", meta[key], "map[string]string")
-        for name, value in meta[key].items():
-            if value is None:
-                meta[key] = {**meta[key], name: ""}
-            elif not isinstance(value, str):
-                raise wrong(f"metadata.{key}", value, "string")
-        if not meta[key]:
-            del meta[key]
-    unknown = [f"metadata.{key}" for key in meta if key not in _META_KNOWN]
-    for key in unknown:
-        del meta[key.removeprefix("metadata.")]
-    _check_lists(meta, wrong, unknown)
-    return unknown
-
-
-def _check_lists(meta: Obj, wrong: Any, unknown: list[str]) -> None:
-    finalizers = meta.get("finalizers", [])
-    if not isinstance(finalizers, list):
-        raise wrong("metadata.finalizers", finalizers, "[]string")
-    finalizers = ["" if name is None else name for name in finalizers]
-    for name in finalizers:
-        if not isinstance(name, str):
-            raise wrong("metadata.finalizers", name, "string")
-    if "finalizers" in meta and not finalizers:
-        del meta["finalizers"]
-    elif finalizers:
-        meta["finalizers"] = list(dict.fromkeys(finalizers))
-    references = meta.get("ownerReferences", [])
-    if not isinstance(references, list):
-        raise wrong("metadata.ownerReferences", references, "[]v1.OwnerReference")
-    for i, ref in enumerate(references):
-        if not isinstance(ref, dict):
-            raise wrong("metadata.ownerReferences", ref, "v1.OwnerReference")
-        for key in [key for key in ref if key not in _REF_KNOWN or ref[key] is None]:
-            if key not in _REF_KNOWN:
-                unknown.append(f"metadata.ownerReferences[{i}].{key}")
-            del ref[key]
-        for key, value in ref.items():
-            want = bool if key in ("controller", "blockOwnerDeletion") else str
-            if not isinstance(value, want):
-                raise wrong(f"metadata.ownerReferences.{key}", value, want.__name__)
-    if "ownerReferences" in meta and not references:
-        del meta["ownerReferences"]
-    managed = meta.get("managedFields", [])
-    if not isinstance(managed, list) or not all(isinstance(entry, dict) for entry in managed):
-        raise wrong("metadata.managedFields", managed, "[]v1.ManagedFieldsEntry")
-    for i, entry in enumerate(managed):
-        for key in [key for key in entry if key not in _ENTRY_KNOWN or entry[key] is None]:
-            if key not in _ENTRY_KNOWN:
-                unknown.append(f"metadata.managedFields[{i}].{key}")
-            del entry[key]
-        for key, value in entry.items():
-            known = _ENTRY_KNOWN[key]
-            if not isinstance(value, known):
-                raise wrong(f"metadata.managedFields.{key}", value, _GO_NAMES[known])
+    walk = Walk(kind.kind, version.name)
+    where = f"{kind.kind}.metadata"
+    obj["metadata"] = read_metadata(obj.get("metadata"), "metadata", where, walk)
+    return walk.unknown

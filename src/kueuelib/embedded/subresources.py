@@ -9,6 +9,7 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import invalid, required, section, shown
 from kueuelib.embedded.decoding import copy_json
+from kueuelib.embedded.registry.cells import selector_text
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.errors import FieldError, ServerError
 
@@ -128,7 +129,7 @@ def scale_of(version: Version, obj: Obj) -> Obj:
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     selector = _at(obj, paths.get("labelSelectorPath", "")) or ""
     if isinstance(selector, dict):
-        selector = _written(selector)
+        selector = selector_text(selector)
     status: Obj = {"replicas": _at(obj, paths.get("statusReplicasPath", "")) or 0}
     replicas = _at(obj, paths.get("specReplicasPath", ""))
     if selector:
@@ -140,18 +141,6 @@ def scale_of(version: Version, obj: Obj) -> Obj:
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
-
-
-def _written(selector: Mapping[str, Any]) -> str:
-    """A selector as in a URL; that of a ReplicationController is a plain map."""
-    whole = selector.keys() & {"matchLabels", "matchExpressions"}
-    labels = (selector.get("matchLabels") or {}) if whole else selector
-    terms = [(key, f"{key}={labels[key]}") for key in labels]
-    for each in selector.get("matchExpressions") or () if whole else ():
-        key, values = each["key"], ",".join(sorted(each.get("values") or ()))
-        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        terms.append((key, forms.get(each["operator"], f"!{key}")))
-    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
 
 
 def _placed(version: Version, obj: Obj, replicas: Any) -> Obj:

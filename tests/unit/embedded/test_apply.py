@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from applying import run
 
 from kueuelib.embedded.patching.apply import (
     Convert,
     FieldWrite,
     apply_steps,
-    run,
     track_steps,
 )
 from kueuelib.embedded.schema.builtin import builtin_node, custom_node

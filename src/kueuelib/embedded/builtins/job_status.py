@@ -11,6 +11,12 @@ from kueuelib.errors import FieldError
 
 _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
 _LASTING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+_REASONS = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
+_CONTRADICTIONS = (
+    ("Complete", "Failed"),
+    ("Complete", "FailureTarget"),
+    ("Failed", "SuccessCriteriaMet"),
+)
 
 
 def _holds(status: Mapping[str, Any], type: str) -> bool:
@@ -78,39 +84,33 @@ def _validate_end(
     status: Mapping[str, Any], before: Mapping[str, Any], *, never_started: bool
 ) -> list[FieldError]:
     """What must be true of a Job that is done; only looked at when it becomes so."""
-    complete, failed = _holds(status, "Complete"), _holds(status, "Failed")
-    path = "status.conditions"
-    conditions = status.get("conditions")
-    errors = []
-    if complete and failed:
-        text = "cannot set Complete=True and Failed=true conditions"
-        errors.append(invalid(path, conditions, text))
-    if complete and _holds(status, "FailureTarget"):
-        text = "cannot set Complete=True and FailureTarget=true conditions"
-        errors.append(invalid(path, conditions, text))
-    if failed and _holds(status, "SuccessCriteriaMet"):
-        text = "cannot set Failed=True and SuccessCriteriaMet=true conditions"
-        errors.append(invalid(path, conditions, text))
+    held = {name for name in _LASTING if _holds(status, name)}
+    path, conditions = "status.conditions", status.get("conditions")
+    errors = [
+        invalid(path, conditions, f"cannot set {one}=True and {other}=true conditions")
+        for one, other in _CONTRADICTIONS
+        if held >= {one, other}
+    ]
     was_done = _holds(before, "Complete") or _holds(before, "Failed")
-    if was_done or not (complete or failed):
+    if was_done or held.isdisjoint(_REASONS):
         return errors
-    if complete and not _holds(status, "SuccessCriteriaMet"):
-        text = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
-        errors.append(invalid(path, conditions, text))
-    if failed and not _holds(status, "FailureTarget"):
-        text = "cannot set Failed=True condition without the FailureTarget=true condition"
-        errors.append(invalid(path, conditions, text))
+    errors += [
+        invalid(
+            path, conditions, f"cannot set {end}=True condition without the {why}=true condition"
+        )
+        for end, why in _REASONS.items()
+        if end in held and why not in held
+    ]
     if status.get("startTime") is None and not never_started:
         errors.append(required("status.startTime", "startTime is required for finished job"))
-    if complete and status.get("completionTime") is None:
+    if "Complete" in held and status.get("completionTime") is None:
         text = "completionTime is required for Complete jobs"
         errors.append(required("status.completionTime", text))
-    if status.get("active"):
-        text = "active>0 is invalid for finished job"
-        errors.append(invalid("status.active", status["active"], text))
-    if status.get("terminating"):
-        text = "terminating>0 is invalid for finished job"
-        errors.append(invalid("status.terminating", status["terminating"], text))
+    errors += [
+        invalid(f"status.{key}", status[key], f"{key}>0 is invalid for finished job")
+        for key in ("active", "terminating")
+        if status.get(key)
+    ]
     if (status.get("ready") or 0) > (status.get("active") or 0):
         text = "cannot set more ready pods than active"
         errors.append(invalid("status.ready", status["ready"], text))

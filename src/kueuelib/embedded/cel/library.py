@@ -53,7 +53,7 @@ class Library:
     ) -> None:
         """Adds `name(params)`; `params` are types, separated by semicolons.
 
-        Of a `method`, `receiver.name(...)`, the receiver is the first of them.
+        The receiver of a `method`, `receiver.name(...)`, is the first of them.
         """
         types = tuple(parse_type(each) for each in params.split(";")) if params else ()
         checks = tuple(check_of(each) for each in types)

@@ -14,7 +14,7 @@ from kueuelib.embedded.builtins.resources import pod_requests
 from kueuelib.embedded.cluster.nodes import is_simulated
 from kueuelib.embedded.cluster.taints import UNSCHEDULABLE, taints_of, tolerates
 from kueuelib.errors import InvalidSelector
-from kueuelib.machinery.selectors import Op, Requirement
+from kueuelib.machinery.selectors import from_expressions
 
 
 def matches_selector(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
@@ -33,24 +33,19 @@ def matches_selector(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
 
 
 def _matches_term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
-    expressions, fields = listed(term, "matchExpressions"), listed(term, "matchFields")
-    if not expressions and not fields:
-        return False
-    return all(_matches(one, labels) for one in expressions) and all(
-        _matches(one, {"metadata.name": name}) for one in fields
+    parts = (
+        (listed(term, "matchExpressions"), labels),
+        (
+            listed(term, "matchFields"),
+            {"metadata.name": name},
+        ),
     )
-
-
-def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     try:
-        found = Requirement(
-            expression.get("key", ""),
-            Op(expression.get("operator", "")),
-            tuple(listed(expression, "values")),
+        return any(found for found, _ in parts) and all(
+            from_expressions(found).matches(known) for found, known in parts
         )
-    except (InvalidSelector, ValueError):
+    except InvalidSelector:
         return False
-    return found.matches(labels)
 
 
 def untolerated_taint(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -2,19 +2,7 @@
 
 Both work on objects of one API version, but managers may have written through another one. Because
 a conversion may need a webhook, the engines are generators: they yield `Convert` and are sent the
-converted object, or None when that version does not exist any more. `run` drives them with a plain
-function; a server drives them so:
-
-```
-steps = apply_steps(...)
-answer = None
-try:
-    while True:
-        asked = steps.send(answer)
-        answer = await convert(asked.obj, asked.api_version)
-except StopIteration as finished:
-    result = finished.value
-```
+converted object, or None when that version does not exist any more.
 """
 
 from __future__ import annotations
@@ -99,20 +87,6 @@ class FieldWrite:
 
 _STATUS_KEEPS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 _NEVER_REMOVED: Final = frozenset({*UNOWNED, (field("metadata"),)})
-
-
-def run(steps: Steps[R], convert: Callable[[Obj, str], Obj | None] | None = None) -> R:
-    """Drive steps whose conversions, if any, are plain calls."""
-    answer: Obj | None = None
-    try:
-        while True:
-            asked = steps.send(answer)
-            if convert is None:
-                raise ValueError(f"no way to convert to {asked.api_version}")
-            answer = convert(asked.obj, asked.api_version)
-    except StopIteration as finished:
-        found: R = finished.value
-        return found
 
 
 # ---- writes that are not apply ------------------------------------------------------------------

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.ages import duration
-from kueuelib.api.meta import Obj, find_condition, parse_time
+from kueuelib.api.meta import Obj, find_condition, is_true, parse_time
+from kueuelib.embedded.builtins.fields import section
+from kueuelib.machinery.fields import field_of
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
+_JOB_STATES = ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
 def since(text: str | None, now: float) -> str:
@@ -29,10 +32,7 @@ def age(obj: Obj, now: float) -> str:
 
 def containers(obj: Obj, path: tuple[str, ...]) -> list[Mapping[str, Any]]:
     """The containers of a pod at the end of a path."""
-    found: Any = obj
-    for part in path:
-        found = found.get(part) or {}
-    return found.get("containers") or []
+    return section(obj, *path).get("containers") or []
 
 
 def pairs(labels: Mapping[str, str]) -> str:
@@ -40,17 +40,31 @@ def pairs(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE
 
 
-def selector(obj: Obj, _: float) -> str:
-    """A selector in the syntax of URLs."""
-    found = (obj.get("spec") or {}).get("selector") or {}
-    if "matchLabels" not in found and "matchExpressions" not in found:
-        return pairs(found)
-    texts = [f"{key}={value}" for key, value in (found.get("matchLabels") or {}).items()]
-    for each in found.get("matchExpressions") or ():
-        key, values = each.get("key"), ",".join(sorted(each.get("values") or ()))
+def selector_text(selector: Mapping[str, Any]) -> str:
+    """A selector in the syntax of URLs; that of a ReplicationController is a plain map."""
+    whole = selector.keys() & {"matchLabels", "matchExpressions"}
+    labels = (selector.get("matchLabels") or {}) if whole else selector
+    terms = [(key, f"{key}={value}") for key, value in labels.items()]
+    for each in selector.get("matchExpressions") or () if whole else ():
+        key, values = each["key"], ",".join(sorted(each.get("values") or ()))
         forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        texts.append(forms.get(each.get("operator"), f"!{key}"))
-    return ",".join(sorted(texts)) or NONE
+        terms.append((key, forms.get(each["operator"], f"!{key}")))
+    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
+
+
+def selector(obj: Obj, _: float) -> str:
+    """The selector of an object."""
+    return selector_text(section(obj, "spec", "selector")) or NONE
+
+
+def slashed(first: str, second: str, otherwise: str = "") -> Callable[[Obj, float], str]:
+    """The texts at two paths with a slash between them."""
+
+    def read(obj: Obj, _: float) -> str:
+        found = field_of(obj, first), field_of(obj, second)
+        return "/".join(found) if any(found) else otherwise
+
+    return read
 
 
 def modes(path: str) -> Callable[[Obj, float], str]:
@@ -98,19 +112,19 @@ def slice_addresses(obj: Obj, _: float) -> str:
 
 def hosts(obj: Obj, _: float) -> str:
     """The hosts of an Ingress."""
-    rules = (obj.get("spec") or {}).get("rules") or ()
+    rules = section(obj, "spec").get("rules") or ()
     return listed([each["host"] for each in rules if each.get("host")]) or "*"
 
 
 def balanced(obj: Obj, _: float) -> str:
     """The addresses of a load balancer."""
-    ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    ingress = section(obj, "status", "loadBalancer").get("ingress") or ()
     return ",".join(str(each.get("ip") or each.get("hostname") or "") for each in ingress)
 
 
 def external(obj: Obj, _: float) -> str:
     """Where a Service can be reached from outside."""
-    spec = obj.get("spec") or {}
+    spec = section(obj, "spec")
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName", ""))
     addresses = ",".join(spec.get("externalIPs") or ())
@@ -126,14 +140,14 @@ def data(obj: Obj, _: float) -> int:
 
 def pod_ready(obj: Obj, _: float) -> str:
     """How many containers are ready, of how many."""
-    states = (obj.get("status") or {}).get("containerStatuses") or []
-    total = len((obj.get("spec") or {}).get("containers") or [])
+    states = section(obj, "status").get("containerStatuses") or []
+    total = len(section(obj, "spec").get("containers") or [])
     return f"{sum(1 for state in states if state.get('ready'))}/{total}"
 
 
 def pod_status(obj: Obj, _: float) -> str:
     """The phase of a pod, or what keeps it from running."""
-    status = obj.get("status") or {}
+    status = section(obj, "status")
     reason = str(status.get("reason") or status.get("phase") or "")
     scheduled = find_condition(status.get("conditions"), "PodScheduled")
     if scheduled.get("reason") == "SchedulingGated":
@@ -157,34 +171,28 @@ def pod_status(obj: Obj, _: float) -> str:
 
 def pod_restarts(obj: Obj, _: float) -> str:
     """How often the containers were started again."""
-    states = (obj.get("status") or {}).get("containerStatuses") or []
+    states = section(obj, "status").get("containerStatuses") or []
     return str(sum(state.get("restartCount", 0) for state in states))
 
 
 def gates(obj: Obj, _: float) -> str:
     """How many readiness gates there are."""
-    found = (obj.get("spec") or {}).get("readinessGates")
+    found = section(obj, "spec").get("readinessGates")
     return str(len(found)) if found else NONE
 
 
 def job_status(obj: Obj, _: float) -> str:
     """What a Job is doing."""
-    status = obj.get("status") or {}
-    conditions = status.get("conditions")
-    for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
-        if find_condition(conditions, type_).get("status") == "True":
-            return text
-    if obj["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    for type_ in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
-        if find_condition(conditions, type_).get("status") == "True":
-            return type_
-    return "Running"
+    held = [name for name in _JOB_STATES if is_true(obj, name)]
+    ended = [name for name in held if name in ("Complete", "Failed")]
+    if ended or not obj["metadata"].get("deletionTimestamp"):
+        return (held or ["Running"])[0]
+    return "Terminating"
 
 
 def job_completions(obj: Obj, _: float) -> str:
     """How many pods of a Job succeeded, of how many."""
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    spec, status = section(obj, "spec"), section(obj, "status")
     done = status.get("succeeded", 0)
     if spec.get("completions") is not None:
         return f"{done}/{spec['completions']}"
@@ -194,7 +202,7 @@ def job_completions(obj: Obj, _: float) -> str:
 
 def job_duration(obj: Obj, now: float) -> str:
     """How long a Job has taken."""
-    status = obj.get("status") or {}
+    status = section(obj, "status")
     if not status.get("startTime"):
         return ""
     end = status.get("completionTime")
@@ -204,10 +212,10 @@ def job_duration(obj: Obj, now: float) -> str:
 
 def node_status(obj: Obj, _: float) -> str:
     """Whether a node is ready, and cordoned."""
-    conditions = (obj.get("status") or {}).get("conditions")
+    conditions = section(obj, "status").get("conditions")
     found = find_condition(conditions, "Ready").get("status")
     text = {"True": "Ready", "False": "NotReady"}.get(str(found), "Unknown")
-    return f"{text},SchedulingDisabled" if (obj.get("spec") or {}).get("unschedulable") else text
+    return f"{text},SchedulingDisabled" if section(obj, "spec").get("unschedulable") else text
 
 
 def node_roles(obj: Obj, _: float) -> str:
@@ -222,7 +230,7 @@ def node_address(type_: str) -> Any:
     """The address of a node that is of a type."""
 
     def read(obj: Obj, _: float) -> str:
-        for each in (obj.get("status") or {}).get("addresses") or []:
+        for each in section(obj, "status").get("addresses") or []:
             if each.get("type") == type_:
                 return str(each.get("address"))
         return NONE
@@ -238,7 +246,7 @@ def count(key: str) -> Any:
 def event_age(obj: Obj, now: float) -> str:
     """The time since an event was last seen."""
     last = obj.get("lastTimestamp") or obj.get("eventTime")
-    series = obj.get("series") or {}
+    series = section(obj, "series")
     if series.get("lastObservedTime"):
         last = series["lastObservedTime"]
     return since(last or obj["metadata"].get("creationTimestamp"), now)
@@ -252,51 +260,37 @@ def event_first(obj: Obj, now: float) -> str:
 
 def event_object(obj: Obj, _: float) -> str:
     """What an event is about."""
-    ref = obj.get("involvedObject") or {}
+    ref = section(obj, "involvedObject")
     return f"{str(ref.get('kind', '')).lower()}/{ref.get('name', '')}"
 
 
 def event_source(obj: Obj, _: float) -> str:
     """Who reported an event."""
-    source = obj.get("source") or {}
+    source = section(obj, "source")
     component = source.get("component") or obj.get("reportingComponent") or ""
     return f"{component}, {source['host']}" if source.get("host") else str(component)
 
 
 def event_count(obj: Obj, _: float) -> int:
     """How often an event was seen."""
-    series = obj.get("series") or {}
+    series = section(obj, "series")
     return int(series.get("count") or obj.get("count") or 1)
-
-
-def role_ref(obj: Obj, _: float) -> str:
-    """The role of a binding."""
-    ref = obj.get("roleRef") or {}
-    return f"{ref.get('kind')}/{ref.get('name')}"
 
 
 def ports(obj: Obj, _: float) -> str:
     """The ports of a Service."""
-    ports = (obj.get("spec") or {}).get("ports") or []
-    return (
-        ",".join(
-            f"{port.get('port')}"
-            + (f":{port['nodePort']}" if port.get("nodePort") else "")
-            + f"/{port.get('protocol', 'TCP')}"
-            for port in ports
-        )
-        or NONE
-    )
-
-
-def created(obj: Obj, _: float) -> str:
-    """The time of creation."""
-    return str(obj["metadata"].get("creationTimestamp"))
+    ports = section(obj, "spec").get("ports") or []
+    texts = [
+        f"{port.get('port')}{':' if port.get('nodePort') else ''}{port.get('nodePort') or ''}"
+        f"/{port.get('protocol', 'TCP')}"
+        for port in ports
+    ]
+    return ",".join(texts) or NONE
 
 
 def replicas_ready(obj: Obj, _: float) -> str:
     """How many replicas are ready, of how many."""
-    ready = (obj.get("status") or {}).get("readyReplicas", 0)
+    ready = section(obj, "status").get("readyReplicas", 0)
     return f"{ready}/{(obj.get('spec') or {}).get('replicas', 1)}"
 
 
@@ -316,7 +310,7 @@ def quota(*, limits: bool) -> Callable[[Obj, float], str]:
     """What of a ResourceQuota is used."""
 
     def read(obj: Obj, _: float) -> str:
-        status = obj.get("status") or {}
+        status = section(obj, "status")
         used = status.get("used") or {}
         parts = [
             f"{name}: {used.get(name, '0')}/{hard}"
@@ -330,7 +324,7 @@ def quota(*, limits: bool) -> Callable[[Obj, float], str]:
 
 def template_labels(obj: Obj, _: float) -> str:
     """The labels of a PodTemplate."""
-    return pairs(((obj.get("template") or {}).get("metadata") or {}).get("labels") or {})
+    return pairs((section(obj, "template").get("metadata") or {}).get("labels") or {})
 
 
 def node_selector(obj: Obj, _: float) -> str:
@@ -340,17 +334,5 @@ def node_selector(obj: Obj, _: float) -> str:
 
 def last_schedule(obj: Obj, now: float) -> str:
     """The time since a CronJob last made a Job."""
-    last = (obj.get("status") or {}).get("lastScheduleTime")
+    last = section(obj, "status").get("lastScheduleTime")
     return since(last, now) if last else NONE
-
-
-def claim(obj: Obj, _: float) -> str:
-    """The claim of a volume."""
-    ref = obj["spec"].get("claimRef")
-    return f"{ref.get('namespace', '')}/{ref.get('name', '')}" if ref else ""
-
-
-def backend(obj: Obj, _: float) -> str:
-    """The Service behind an APIService."""
-    service = (obj.get("spec") or {}).get("service")
-    return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"

@@ -50,13 +50,16 @@ _REPLICATED = (
 )
 _WEBHOOKS = (Column("Webhooks", "integer", cells.count("webhooks")), AGE)
 _BOUND = (
-    Column("Role", "string", cells.role_ref),
+    Column("Role", "string", cells.slashed("roleRef.kind", "roleRef.name")),
     AGE,
     Column("Users", "string", cells.subjects("User"), priority=1),
     Column("Groups", "string", cells.subjects("Group"), priority=1),
     Column("ServiceAccounts", "string", cells.subjects("ServiceAccount"), priority=1),
 )
-_CREATED = (Column("Created At", "date", cells.created),)
+_CREATED = (
+    Column("Created At", "date", lambda obj, _: str(obj["metadata"].get("creationTimestamp"))),
+)
+_BACKEND = ("spec.service.namespace", "spec.service.name")
 _CLASS = _path("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>")
 _VOLUME_MODE = _path("VolumeMode", "spec.volumeMode", default="<unset>", priority=1)
 
@@ -151,7 +154,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Access Modes", "string", cells.modes("spec.accessModes")),
         _path("Reclaim Policy", "spec.persistentVolumeReclaimPolicy", default=""),
         _path("Status", "status.phase", default=""),
-        Column("Claim", "string", cells.claim),
+        Column("Claim", "string", cells.slashed("spec.claimRef.namespace", "spec.claimRef.name")),
         _path("StorageClass", "spec.storageClassName", default=""),
         _CLASS,
         _path("Reason", "status.reason", default=""),
@@ -201,7 +204,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "MutatingWebhookConfiguration": _WEBHOOKS,
     "ValidatingWebhookConfiguration": _WEBHOOKS,
     "Lease": (_path("Holder", "spec.holderIdentity", default=""), AGE),
-    "APIService": (Column("Service", "string", cells.backend), AGE),
+    "APIService": (Column("Service", "string", cells.slashed(*_BACKEND, "Local")), AGE),
     "RuntimeClass": (_path("Handler", "handler", default=""), AGE),
     "PriorityClass": (
         Column("Value", "integer", lambda obj, _: obj.get("value", 0)),

@@ -32,12 +32,12 @@ _ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "l": 0, "b": False, "B": ""
 
 _BASE64: Final = frozenset(f"{string.ascii_letters}{string.digits}+/=\r\n")
 
-Visit = Callable[[Any, str, str, "_Walk"], Any]
+Visit = Callable[[Any, str, str, "Walk"], Any]
 """From a value, its path with and without indices, and the walk, to the value that is kept."""
 
 
 @attrs.define
-class _Walk:
+class Walk:
     """One object on its way through its types.
 
     Attributes:
@@ -48,14 +48,16 @@ class _Walk:
 
     kind: str
     version: str
-    unknown: list[str]
+    unknown: list[str] = attrs.field(factory=list)
 
     def wrong(self, text: str) -> BadRequest:
+        """The failure of the whole object."""
         return BadRequest(
             f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {text}'
         )
 
     def mismatch(self, value: Any, path: str, where: str, wanted: str) -> Mismatch:
+        """The failure of a field with a value of another type."""
         text = self.wrong(
             f"json: cannot unmarshal {_json_type(value, wanted)} into Go struct field {where} "
             f"of type {wanted}"
@@ -74,7 +76,7 @@ def _json_type(value: Any, wanted: str) -> str:
 
 @cache
 def _text(go_type: str) -> Visit:
-    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
         if type(value) is not str:
             raise walk.mismatch(value, path, where, go_type)
         return value
@@ -82,7 +84,7 @@ def _text(go_type: str) -> Visit:
     return visit
 
 
-def _boolean(value: Any, path: str, where: str, walk: _Walk) -> Any:
+def _boolean(value: Any, path: str, where: str, walk: Walk) -> Any:
     if type(value) is not bool:
         raise walk.mismatch(value, path, where, "bool")
     return value
@@ -91,7 +93,7 @@ def _boolean(value: Any, path: str, where: str, walk: _Walk) -> Any:
 def _integer(bits: int) -> Visit:
     limit = 2 ** (bits - 1)
 
-    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
         if type(value) is not int:
             raise walk.mismatch(value, path, where, f"int{bits}")
         if not -limit <= value < limit:
@@ -104,13 +106,13 @@ def _integer(bits: int) -> Visit:
     return visit
 
 
-def _number(value: Any, path: str, where: str, walk: _Walk) -> Any:
+def _number(value: Any, path: str, where: str, walk: Walk) -> Any:
     if type(value) not in (int, float):
         raise walk.mismatch(value, path, where, "float64")
     return value
 
 
-def _quantity(value: Any, _: str, __: str, walk: _Walk) -> Any:
+def _quantity(value: Any, _: str, __: str, walk: Walk) -> Any:
     if type(value) in (int, float, str):
         with contextlib.suppress(InvalidQuantity):
             return canonical(value if isinstance(value, int) else str(value))
@@ -121,7 +123,7 @@ def _quantity(value: Any, _: str, __: str, walk: _Walk) -> Any:
 
 
 def _time(fraction: str) -> Visit:
-    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
         if type(value) is not str:
             raise walk.mismatch(value, path, where, "time.Time")
         try:
@@ -145,7 +147,7 @@ def _bad_byte(text: str) -> int:
     return len(text) - len(text) % 4
 
 
-def _bytes(value: Any, path: str, where: str, walk: _Walk) -> Any:
+def _bytes(value: Any, path: str, where: str, walk: Walk) -> Any:
     if type(value) is not str:
         raise walk.mismatch(value, path, where, "[]uint8")
     try:
@@ -155,23 +157,23 @@ def _bytes(value: Any, path: str, where: str, walk: _Walk) -> Any:
     return value
 
 
-def _int_or_text(value: Any, path: str, where: str, walk: _Walk) -> Any:
+def _int_or_text(value: Any, path: str, where: str, walk: Walk) -> Any:
     if type(value) not in (int, str):
         raise walk.mismatch(value, path, where, "intstr.IntOrString")
     return value
 
 
-def _any(value: Any, _: str, __: str, ___: _Walk) -> Any:
+def _any(value: Any, _: str, __: str, ___: Walk) -> Any:
     return value
 
 
-def _map_only(value: Any, path: str, where: str, walk: _Walk) -> Any:
+def _map_only(value: Any, path: str, where: str, walk: Walk) -> Any:
     if type(value) is not dict:
         raise walk.mismatch(value, path, where, "v1.FieldsV1")
     return value
 
 
-def _schema(value: Any, path: str, where: str, walk: _Walk) -> Any:
+def _schema(value: Any, path: str, where: str, walk: Walk) -> Any:
     if type(value) is bool:
         return value
     if type(value) is list:
@@ -236,7 +238,7 @@ def _list(inner: Visit, field: Field) -> Visit:
     zero = {} if field.message else _ZEROS.get(field.type)
     wanted = f"[]{_go_type(field)}"
 
-    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
         if type(value) is not list:
             raise walk.mismatch(value, path, where, wanted)
         for i, each in enumerate(value):
@@ -254,7 +256,7 @@ def _map(inner: Visit, field: Field) -> Visit:
     zero = {} if field.message else _ZEROS.get(field.type)
     wanted = "v1.ResourceList" if field.type == "q" else f"map[string]{_go_type(field)}"
 
-    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
         if type(value) is not dict:
             raise walk.mismatch(value, path, where, wanted)
         for key, each in value.items():
@@ -281,7 +283,7 @@ def _raw_fields(message: str) -> frozenset[str]:
 def _message(message: str) -> Visit:
     short = message.rpartition(".")[2]
 
-    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
         if type(value) is not dict:
             raise walk.mismatch(value, path, where, f"v1.{short}")
         bare = where.partition(".")[2]
@@ -291,7 +293,7 @@ def _message(message: str) -> Visit:
 
 
 def _walk_fields(
-    message: str, short: str, value: Obj, path: str, bare: str, walk: _Walk, *, root: bool = False
+    message: str, short: str, value: Obj, path: str, bare: str, walk: Walk, *, root: bool = False
 ) -> Obj:
     known = _fields(message)
     dropped = []
@@ -312,6 +314,30 @@ def _walk_fields(
     for name in dropped:
         del value[name]
     return value
+
+
+_read_metadata: Final = _message("meta.ObjectMeta")
+
+
+def read_metadata(given: Any, path: str, where: str, walk: Walk) -> Obj:
+    """Metadata of the right types, without what is unknown, null or empty; changed in place.
+
+    Args:
+        given: the metadata.
+        path: of it.
+        where: the same as Go tells it.
+        walk: notes unknown fields.
+
+    Raises:
+        BadRequest: a field has the wrong type.
+    """
+    meta: Obj = _read_metadata({} if given is None else given, path, where, walk)
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if not meta.get(name, True):
+            del meta[name]
+    if "finalizers" in meta:
+        meta["finalizers"] = list(dict.fromkeys(meta["finalizers"]))
+    return meta
 
 
 @attrs.frozen(eq=False)
@@ -339,7 +365,7 @@ class TypedSchema:
             BadRequest: a field is of another type.
         """
         kind = self.message.rpartition(".")[2]
-        walk = _Walk(kind, self.version, [])
+        walk = Walk(kind, self.version)
         _walk_fields(self.message, kind, obj, "", "", walk, root=True)
         return walk.unknown
 
