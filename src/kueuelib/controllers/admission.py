@@ -78,6 +78,8 @@ class AdmissionLoop:
         settled = self._engine.settle(plan, now)
         self._submit(settled)
         self._spread(settled.effects)
+        skips = {head.cluster_queue: 0 for head in found.heads}
+        self._metrics.skipped_preemptions({**skips, **plan.skipped_preemptions})
         if not found.heads:  # only skipped turns: no try failed
             return True
         admitted = bool(settled.admissions)

@@ -6,9 +6,12 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kueuelib import __version__
 from kueuelib.controllers.counts import (
     ADMITTED,
     ADMITTED_UNTIL_READY,
@@ -80,6 +83,18 @@ class SchedulerMetrics:
             "From the eviction to the release of the quota.",
             (*queue, "reason"),
             exponential(14),
+        )
+        self._ready_to_evicted = telemetry.histogram(
+            "kueue_pods_ready_to_evicted_time_seconds",
+            "From ready pods to the eviction.",
+            (*queue, *EVICTION),
+            exponential(14),
+        )
+        self._skips = telemetry.gauge(
+            "kueue_admission_cycle_preemption_skips",
+            "Heads that had candidates for preemption in the last cycle of the queue, and lost "
+            "them to other heads.",
+            queue,
         )
         self._preempted = telemetry.counter(
             "kueue_preempted_workloads_total",
@@ -161,6 +176,17 @@ class SchedulerMetrics:
         series = self._series.one(owner, self._eviction_seconds, (owner, reason))
         series.observe(max(seconds, 0.0))
 
+    def evicted_while_ready(self, where: Counted, reason: str, cause: str, seconds: float) -> None:
+        """A workload was evicted `seconds` after its pods had become ready."""
+        owner = where.cluster_queue
+        series = self._series.one(owner, self._ready_to_evicted, (owner, reason, cause))
+        series.observe(max(seconds, 0.0))
+
+    def skipped_preemptions(self, counts: Mapping[str, int]) -> None:
+        """How many heads of each ClusterQueue lost their preemption in a cycle."""
+        for queue, count in counts.items():
+            self._series.set(queue, self._skips, (queue,), count)
+
     def _of(self, where: Counted) -> Iterator[Tally]:
         """The series of its ClusterQueue, and of its LocalQueue if that is reported."""
         owner = where.cluster_queue
@@ -185,3 +211,17 @@ class SchedulerMetrics:
     def orphaned(self, *, leaving: bool) -> None:
         """The engine assumed an admission, or an eviction, that nobody was going to write."""
         self._orphaned[leaving].inc()
+
+
+def report_build(telemetry: Telemetry) -> None:
+    """Reports which build runs. Kueue's labels name Git and Go, which a Python package does not."""
+    labels = {
+        "git_version": f"v{__version__}",
+        "git_commit": "",
+        "build_date": "",
+        "go_version": "",
+        "compiler": sys.implementation.name,
+        "platform": f"{sys.platform}/{platform.machine()}",
+    }
+    text = "1 for the version that runs."
+    telemetry.gauge("kueue_build_info", text, tuple(labels)).labels(*labels.values()).set(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -67,10 +67,16 @@ class QueueMetrics:
         telemetry: where to.
         series: those of all ClusterQueues, shared by all that report them.
         resources: whether quota is reported by flavor and resource.
+        pending: what waiting Workloads ask for, by queue and resource; asked at every scrape.
     """
 
     def __init__(
-        self, telemetry: Telemetry, series: OwnedSeries | None = None, *, resources: bool = False
+        self,
+        telemetry: Telemetry,
+        series: OwnedSeries | None = None,
+        *,
+        resources: bool = False,
+        pending: Callable[[], Values] = dict,
     ) -> None:
         queue = ("cluster_queue",)
         self._series = OwnedSeries() if series is None else series
@@ -98,6 +104,9 @@ class QueueMetrics:
         )
         self._resources: dict[str, _Metric] = {}
         if resources:
+            text = "What waiting Workloads ask for."
+            name = "kueue_cluster_queue_resource_pending"
+            telemetry.sampled(name, text, (*queue, "resource"), pending)
             labels = ("cohort", "cluster_queue", "flavor", "resource")
             for name, text in (
                 ("resource_reservation", "Quota that is reserved."),

@@ -25,6 +25,11 @@ LOCAL_QUEUE: Final = "LocalQueue"
 
 KINDS: Final = (COHORT, CLUSTER_QUEUE, LOCAL_QUEUE)
 
+_WITHOUT: Final = (
+    *("kueue_pods_gated", "kueue_pods_ungated", "kueue_pods_rejected"),
+    "kueue_build_info",
+)
+
 Find = Callable[[ObjectKey], Obj | None]
 """The raw object of a key, None when there is none."""
 
@@ -76,7 +81,7 @@ class SeriesLabels:
 
     def __call__(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
         """The labels of a series besides its own; none for metrics that Kueue does not have."""
-        if not name.startswith("kueue_") or name.startswith("kueue_pods_"):
+        if not name.startswith("kueue_") or name.startswith(_WITHOUT):
             return {}
         found = {REPLICA_ROLE: self._role()}
         about = subject(name, labels) if self._custom else None

@@ -21,7 +21,7 @@ from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.in_use import InUseReconciler
 from kueuelib.controllers.local_queue import LocalQueueReconciler
 from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
-from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.metrics import SchedulerMetrics, report_build
 from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.controllers.queue_metrics import CohortMetrics, OwnedSeries, QueueMetrics
 from kueuelib.controllers.series_labels import (
@@ -151,6 +151,7 @@ def setup(
         inadmissible=engine.inadmissible_in,
     )
     series = OwnedSeries()
+    report_build(telemetry)
     metrics = SchedulerMetrics(telemetry, engine.cohorts, local_queue_metrics, series)
     feed = Feed(engine, recorder, clock=clock)
     cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
@@ -214,7 +215,12 @@ def setup(
         now=clock.now,
     )
     informers.workloads.add_handler(follower.seen)
-    queue_metrics = QueueMetrics(telemetry, series, resources=settings.resource_metrics)
+    queue_metrics = QueueMetrics(
+        telemetry,
+        series,
+        resources=settings.resource_metrics,
+        pending=engine.pending_requests,
+    )
     cluster_queue = controller(
         kinds.CLUSTER_QUEUES,
         ClusterQueueReconciler(

@@ -122,6 +122,10 @@ class WorkloadMetrics:
                 since - queued_at(new),
                 since - parse_time(admitted["lastTransitionTime"]) if admitted else 0.0,
             )
+        if _is(EVICTED, after) and not _is(EVICTED, before) and _is(PODS_READY, before):
+            began = parse_time(before[PODS_READY]["lastTransitionTime"])
+            lasted = parse_time(after[EVICTED]["lastTransitionTime"]) - began
+            self._metrics.evicted_while_ready(counted(old), *eviction_cause(new), lasted)
         if _is(QUOTA_RESERVED, before) and not _is(QUOTA_RESERVED, after) and _is(EVICTED, after):
             where = counted(old)
             if where.cluster_queue and not _is(FINISHED, after):

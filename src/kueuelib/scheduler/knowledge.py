@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.facts.standing import Standing, Where
@@ -24,6 +25,7 @@ from kueuelib.scheduler.status import (
     QueueStatus,
     local_queue_status,
     past_of,
+    pending_requests,
     queue_status,
 )
 
@@ -73,6 +75,14 @@ class Knowledge:
             return None
         share = share_of_queue(self._cache, name) if self.shares_fairly else None
         return queue_status(state.spec, state.tally, queue, share)
+
+    def pending_requests(self) -> dict[tuple[str, ...], float]:
+        """What waits in each ClusterQueue asks for, by queue and resource, in base units."""
+        found: dict[tuple[str, ...], float] = {}
+        for name, queue in self._queues.cluster_queues.items():
+            for resource, amount in pending_requests(queue).items():
+                found[name, resource] = float(quantity_of(resource, amount).fraction())
+        return found
 
     def cohort_status(self, name: str) -> CohortStatus | None:
         """The numbers of a cohort; None when no object has the name and nobody uses it."""

@@ -106,6 +106,16 @@ def queue_status(
     )
 
 
+def pending_requests(waiting: PendingQueue) -> dict[str, int]:
+    """What all that waits asks for, by resource; also resources with a quota that none asks for."""
+    found = dict.fromkeys((pair.resource for pair in waiting.spec.limits), 0)
+    for item in waiting.items.values():
+        for pod_set in item.info.pod_sets:
+            for resource, amount in pod_set.requests(pod_set.count, count_pods=False).items():
+                found[resource] = found.get(resource, 0) + amount
+    return found
+
+
 def past_of(usage: PastUsage | None, key: ObjectKey) -> PastUse | None:
     """What a LocalQueue used in the past; None where that does not count."""
     sample = None if usage is None else usage.sample(key)

@@ -339,6 +339,22 @@ def test_head_that_loses_its_room_preempts_in_the_next_cycle(cluster: Cluster) -
     assert cluster.cycle() == ["+p2"]
 
 
+def test_heads_that_lose_their_preemption_to_others_are_counted(cluster: Cluster) -> None:
+    policy = {"reclaimWithinCohort": "LowerPriority"}
+    for name in ("a", "b"):
+        cluster.queue(name, {"f": {"gpu": 1}}, cohort="c", preemption=policy)
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    cluster.running("low", "z", 1, priority=0)
+    cluster.running("high", "z", 1, priority=9)
+    for name, queue in (("p", "a"), ("q", "b")):
+        cluster.submit(name, queue, 1, priority=1)
+    found = cluster.engine.next_cycle(cluster.now)
+    assert found is not None
+    plan = decide(found, cluster.now)
+    assert [one.key.name for one in plan.preemptions] == ["p"]
+    assert plan.skipped_preemptions == {"b": 1}
+
+
 @pytest.mark.parametrize("reclaim", ["Never", "Any"])
 def test_who_can_always_reclaim_does_not_hold_others_back(cluster: Cluster, reclaim: str) -> None:
     policy = {"reclaimWithinCohort": reclaim}

@@ -9,8 +9,8 @@ from typing import Protocol
 import attrs
 
 from kueuelib.api.conversion import convert
-from kueuelib.api.kinds import KUEUE, spoken
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.kinds import KUEUE, WORKLOADS, spoken
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, parse_time
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.errors import (
     AlreadyExists,
@@ -35,6 +35,7 @@ from kueuelib.jobs.contract.commands import (
     Wait,
 )
 from kueuelib.jobs.reconcile.lanes import Lane, stretches
+from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.controller import Result
@@ -135,7 +136,7 @@ class Executor:
             about: the job that it is for. A refusal that no retry can cure is reported there, and
                 retried only after a change or a long delay; without it the refusal is raised.
         """
-        run = _Run()
+        run = _Run(about)
         for lanes in stretches(commands):
             if len(lanes) == 1:
                 whole = await self._follow(lanes[0], about, run)
@@ -229,7 +230,10 @@ class Executor:
         match command:
             case Create(resource, obj):
                 wire = spoken(resource, self._version)
-                self._known.learn(await self._client.create(wire, self._speak(resource, obj)))
+                made = await self._client.create(wire, self._speak(resource, obj))
+                self._known.learn(made)
+                if resource == WORKLOADS and run.about is not None:
+                    self._count_workload(made, run.about)
             case Recheck(resource, obj):
                 return await self._exists(resource, obj, run)
             case Change():
@@ -253,6 +257,13 @@ class Executor:
                 run.wait = seconds
                 return False
         return True
+
+    def _count_workload(self, made: Obj, job: Obj) -> None:
+        """Counts how long a job had no Workload; one that was changed since would be misleading."""
+        meta, refs = job["metadata"], made["metadata"].get("ownerReferences")
+        if refs and int(meta.get("generation") or 1) <= 1 and "creationTimestamp" in meta:
+            times = [parse_time(each["creationTimestamp"]) for each in (made["metadata"], meta)]
+            self._count(CREATED_WORKLOAD, (refs[0]["kind"],), times[0] - times[1])
 
     async def _exists(self, resource: Resource, obj: Obj, run: _Run) -> bool:
         """Whether the server still has an object, and nobody deletes it."""
@@ -330,7 +341,8 @@ class Executor:
 class _Run:
     """The state of one plan while it is carried out."""
 
-    def __init__(self) -> None:
+    def __init__(self, about: Obj | None = None) -> None:
+        self.about = about
         self.wait: float | None = None
         self.behind = False
         self._latest: dict[str, Obj] = {}

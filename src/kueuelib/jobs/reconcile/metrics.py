@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from kueuelib.jobs.contract.commands import MISSED
 from kueuelib.runtime.telemetry import Telemetry
 
+CREATED_WORKLOAD = "created workload"
 REPAIRED = "repaired"
 LEFT_ALONE = "left alone"
+LATENCY_BUCKETS = tuple(0.01 * 2**exponent for exponent in range(11))
 
 
 class JobMetrics:
@@ -26,12 +28,20 @@ class JobMetrics:
             ("kind", "what"),
         )
 
+        self._latency = telemetry.histogram(
+            "kueue_workload_creation_latency_seconds",
+            "From the creation of a job to that of its Workload.",
+            ("job_kind",),
+            LATENCY_BUCKETS,
+        )
+
     def missed(self, kind: str, what: str) -> None:
         """A job came in past the webhook."""
         self._missed.labels(kind, what).inc()
 
     def count(self, what: str, labels: Sequence[str], seconds: float | None = None) -> None:
         """Count what a plan wants counted, with the time that it took if it took one."""
-        del seconds
         if what == MISSED:
             self.missed(*labels)
+        elif what == CREATED_WORKLOAD:
+            self._latency.labels(*labels).observe(max(seconds or 0.0, 0.0))

@@ -56,5 +56,10 @@ def decide_on(snapshot: Snapshot, found: CycleInput, now: float) -> Plan:
         order.append(entry.head.info.key)
     waits = (*turns.waits, *refused)
     return Plan(
-        tuple(turns.admissions), waits, tuple(order), tuple(turns.preemptions), judge.reported
+        tuple(turns.admissions),
+        waits,
+        tuple(order),
+        tuple(turns.preemptions),
+        judge.reported,
+        turns.skipped_preemptions,
     )

@@ -158,6 +158,8 @@ class Plan:
         preemptions: the waiting workloads for which others have to leave, in the order of the
             decisions; nobody is a victim twice.
         faults: where the preemption policy failed.
+        skipped_preemptions: by ClusterQueue, how many heads lost what they wanted to preempt for to
+            heads before them.
     """
 
     admissions: tuple[Admit, ...]
@@ -165,3 +167,4 @@ class Plan:
     order: tuple[ObjectKey, ...]
     preemptions: tuple[Preemption, ...] = ()
     faults: tuple[PolicyFault, ...] = ()
+    skipped_preemptions: Mapping[str, int] = attrs.field(factory=dict, eq=False)

@@ -9,6 +9,8 @@ victims have not left yet, unless the administrator allows quota to be exceeded 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
@@ -48,6 +50,7 @@ class Turns:
         admissions: the workloads that got quota.
         waits: who did not.
         preemptions: the workloads for which others must leave.
+        skipped_preemptions: by ClusterQueue, the heads whose preemption heads before them thwarted.
         shown: the state with what all heads got so far, and with their victims still in place; kept
             with fair sharing only, which orders the heads by it.
     """
@@ -67,6 +70,7 @@ class Turns:
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []
         self.preemptions: list[Preemption] = []
+        self.skipped_preemptions: Counter[str] = Counter()
 
     def take(self, entry: Entry) -> None:
         """Decides one head."""
@@ -77,11 +81,15 @@ class Turns:
                 entry = self._look_again(entry)
         assignment, victims = entry.proposal.assignment, entry.proposal.victims
         if assignment.mode is not FIT and not victims:
+            if taken:
+                self.skipped_preemptions[entry.head.cluster_queue] += 1
             self._blocked(entry)
         elif taken and assignment.mode is FIT:
             self._charge(entry, assignment.usage)
             self._wait(entry, FitsAfterPreemptions(tuple(taken)), Requeue.PENDING_PREEMPTION)
         elif not self._fits(entry):
+            if victims:
+                self.skipped_preemptions[entry.head.cluster_queue] += 1
             self._wait(
                 entry,
                 NoLongerFits(entry.queue.spec.cohort),

@@ -21,6 +21,7 @@ from kueuelib.jobs.contract.commands import (
     Wait,
 )
 from kueuelib.jobs.reconcile.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor, Outcome
+from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
 from kueuelib.runtime.client import PatchType
 from kueuelib.runtime.controller import DONE, Result
 
@@ -138,6 +139,23 @@ async def test_a_change_sends_the_difference_with_its_preconditions():
         "spec": {"suspend": False},
     }
     assert known.learned == [("learn", "101")]
+
+
+@pytest.mark.parametrize(("generation", "counts"), [(1, 1), (2, 0)])
+async def test_the_time_until_a_new_job_has_its_workload_is_counted(generation, counts):
+    found = []
+
+    class Stamping(Server):
+        async def create(self, resource, obj):
+            meta = {"creationTimestamp": "2024-01-01T00:00:07Z", "ownerReferences": [{"kind": "J"}]}
+            answer = await super().create(resource, obj)
+            return {"metadata": {**answer["metadata"], **meta}}
+
+    meta = {"generation": generation, "creationTimestamp": "2024-01-01T00:00:05Z"}
+    executor = Executor(Stamping(), Known(), Notes(), "c", "v1beta2", lambda *it: found.append(it))
+    await executor.run([Create(WORKLOADS, workload())], {"metadata": meta})
+    await executor.run([Create(WORKLOADS, workload())])
+    assert found == [(CREATED_WORKLOAD, ("J",), 2.0)] * counts
 
 
 @pytest.mark.parametrize(
