@@ -39,16 +39,26 @@ class Credentials:
         """For a server that accepts, but does not insist on, client certificates of the CA."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # OpenSSL reads certificate chains from files only.
-        with tempfile.TemporaryDirectory(prefix="kueuelib-") as folder:
-            path = Path(folder, "server.pem")
-            path.touch(mode=0o600)
-            path.write_bytes(self.server_key + self.server_certificate)
-            context.load_cert_chain(path)
+        show_certificate(context, self.server_key + self.server_certificate)
         context.load_verify_locations(cadata=self.ca.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
         context.set_alpn_protocols(["http/1.1"])
         return context
+
+
+def show_certificate(context: ssl.SSLContext, pem: bytes) -> None:
+    """Makes a context show a certificate.
+
+    Args:
+        context: of a server or a client.
+        pem: the private key, then the certificate.
+    """
+    # OpenSSL reads certificate chains from files only.
+    with tempfile.TemporaryDirectory(prefix="kueuelib-") as folder:
+        path = Path(folder, "chain.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(pem)
+        context.load_cert_chain(path)
 
 
 def _name(common: str, *organizations: str) -> x509.Name:
@@ -56,7 +66,8 @@ def _name(common: str, *organizations: str) -> x509.Name:
     return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
-def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
+def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key as PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -139,7 +150,7 @@ class Authority:
                 critical=False,
             )
         certificate = builder.sign(self._key, hashes.SHA256())
-        return certificate.public_bytes(serialization.Encoding.PEM), _pem_key(key)
+        return certificate.public_bytes(serialization.Encoding.PEM), pem_of(key)
 
 
 def _alternative(host: str) -> x509.GeneralName:

@@ -25,6 +25,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AUTHENTICATED
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.admission.plugin import Caller, Reader
+from kueuelib.embedded.tls import pem_of
 from kueuelib.errors import FieldError, NotFound
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -74,11 +75,7 @@ class Tokens:
     @property
     def pem(self) -> bytes:
         """The private key."""
-        return self._key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
+        return pem_of(self._key)
 
     def adopt(self, pem: bytes) -> None:
         """Goes on with the key of an earlier life, so that its tokens stay good.

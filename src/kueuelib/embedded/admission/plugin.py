@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.errors import FieldError
+from kueuelib.errors import FieldError, Forbidden
 
 
 class Operation(StrEnum):
@@ -93,6 +93,17 @@ class AdmissionRequest:
     now: float
     options: Mapping[str, Any] = attrs.field(factory=dict)
     warnings: list[str] = attrs.field(factory=list)
+
+    def refuse(self, why: str) -> Forbidden:
+        """The exception that says a plug-in does not want the request."""
+        resource = self.resource
+        plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        meta = (self.obj or self.old or {}).get("metadata") or {}
+        name = self.key.name or meta.get("name") or meta.get("generateName") or ""
+        details = {"name": name, "kind": resource.plural}
+        if resource.group:
+            details["group"] = resource.group
+        return Forbidden(f'{plural} "{name}" is forbidden: {why}', details=details)
 
     @property
     def new(self) -> Obj:

@@ -20,7 +20,6 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.quota_rules import resource_name
-from kueuelib.embedded.builtins.refusals import refuse
 from kueuelib.embedded.builtins.resources import (
     HUGE_PAGES,
     STANDARD,
@@ -252,4 +251,4 @@ class LimitRangePlugin(AdmissionPlugin):
         problems = broken_limits(request.new["spec"], found)
         if problems:
             text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-            raise refuse(request, text)
+            raise request.refuse(text)

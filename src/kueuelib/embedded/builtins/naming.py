@@ -5,50 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from kueuelib.api.patterns import LABEL_LIMIT, SUBDOMAIN_LIMIT
+from kueuelib.api.validation.fields import (
+    LABEL_1035_RULE,
+    LABEL_RULE,
+    LABEL_VALUE_RULE,
+    QUALIFIED_RULE,
+    SUBDOMAIN_RULE,
+)
+
 NameRule = Callable[[str], Sequence[str]]
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_LABEL_1035 = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = rf"({_QUALIFIED})?"
 
 _IS_LABEL = re.compile(_LABEL).fullmatch
-_IS_SUBDOMAIN = re.compile(_SUBDOMAIN).fullmatch
-_IS_LABEL_1035 = re.compile(_LABEL_1035).fullmatch
+_IS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*").fullmatch
+_IS_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?").fullmatch
 _IS_QUALIFIED = re.compile(_QUALIFIED).fullmatch
-_IS_VALUE = re.compile(_VALUE).fullmatch
+_IS_VALUE = re.compile(rf"({_QUALIFIED})?").fullmatch
 
-_ENDS = "must start and end with an alphanumeric character"
-_SUBDOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    f"'.', and {_ENDS} (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
-)
-_LABEL_TEXT = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-    f"and {_ENDS} (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
-)
-_LABEL_1035_TEXT = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    f"regex used for validation is '{_LABEL_1035}')"
-)
-_QUALIFIED_PARTS = (
-    f"must consist of alphanumeric characters, '-', '_' or '.', and {_ENDS} (e.g. 'MyName',  or "
-    f"'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
-)
 _QUALIFIED_TEXT = (
-    f"a qualified name {_QUALIFIED_PARTS} with an optional DNS subdomain prefix and '/' "
-    "(e.g. 'example.com/MyName')"
+    f"a qualified name {QUALIFIED_RULE.removeprefix('name part ')} with an optional DNS subdomain "
+    "prefix and '/' (e.g. 'example.com/MyName')"
 )
-_VALUE_TEXT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-    f"and {_ENDS} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    f"'{_VALUE}')"
-)
-
-LABEL_LIMIT = 63
-SUBDOMAIN_LIMIT = 253
 
 
 def _longer(text: str, limit: int) -> list[str]:
@@ -57,19 +37,19 @@ def _longer(text: str, limit: int) -> list[str]:
 
 def subdomain(name: str) -> list[str]:
     """The rule of most names: RFC 1123 subdomain."""
-    bad = [] if _IS_SUBDOMAIN(name) else [_SUBDOMAIN_TEXT]
+    bad = [] if _IS_SUBDOMAIN(name) else [SUBDOMAIN_RULE]
     return _longer(name, SUBDOMAIN_LIMIT) + bad
 
 
 def label(name: str) -> list[str]:
     """The rule of namespaces and containers: RFC 1123 label."""
-    bad = [] if _IS_LABEL(name) else [_LABEL_TEXT]
+    bad = [] if _IS_LABEL(name) else [LABEL_RULE]
     return _longer(name, LABEL_LIMIT) + bad
 
 
 def label_1035(name: str) -> list[str]:
     """The rule of services: RFC 1035 label."""
-    bad = [] if _IS_LABEL_1035(name) else [_LABEL_1035_TEXT]
+    bad = [] if _IS_LABEL_1035(name) else [LABEL_1035_RULE]
     return _longer(name, LABEL_LIMIT) + bad
 
 
@@ -97,13 +77,13 @@ def qualified_name(key: str) -> list[str]:
     elif len(name) > LABEL_LIMIT:
         found.append(f"name part must be no more than {LABEL_LIMIT} bytes")
     if not _IS_QUALIFIED(name):
-        found.append(f"name part {_QUALIFIED_PARTS}")
+        found.append(QUALIFIED_RULE)
     return found
 
 
 def label_value(value: str) -> list[str]:
     """The rule of label values."""
-    bad = [] if _IS_VALUE(value) else [_VALUE_TEXT]
+    bad = [] if _IS_VALUE(value) else [LABEL_VALUE_RULE]
     return _longer(value, LABEL_LIMIT) + bad
 
 

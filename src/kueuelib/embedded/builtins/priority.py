@@ -19,7 +19,6 @@ from kueuelib.embedded.builtins.fields import (
     not_supported,
     section,
 )
-from kueuelib.embedded.builtins.refusals import refuse
 from kueuelib.errors import FieldError
 
 HIGHEST_OF_USERS = 1_000_000_000
@@ -131,7 +130,7 @@ class PriorityPlugin(AdmissionPlugin):
         if name:
             found = reader.get(PRIORITY_CLASSES, ObjectKey("", name))
             if found is None:
-                raise refuse(request, f"no PriorityClass with name {name} was found")
+                raise request.refuse(f"no PriorityClass with name {name} was found")
         else:
             found = default_class(reader.items(PRIORITY_CLASSES))
         given = spec.get("priority")
@@ -142,7 +141,7 @@ class PriorityPlugin(AdmissionPlugin):
                 f"priority admission controller computed {resolved['priority']} "
                 "from the given PriorityClass name"
             )
-            raise refuse(request, text)
+            raise request.refuse(text)
         spec.update(resolved)
 
     def validate(self, request: AdmissionRequest, reader: Reader) -> None:
@@ -160,4 +159,4 @@ class PriorityPlugin(AdmissionPlugin):
                 f"PriorityClass {other['metadata']['name']} is already marked as default. "
                 "Only one PriorityClass can be marked as default"
             )
-            raise refuse(request, text)
+            raise request.refuse(text)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -55,12 +53,7 @@ class FrontProxy:
 
     def load(self, context: ssl.SSLContext) -> None:
         """Makes a client's context show the certificate."""
-        # OpenSSL reads certificate chains from files only.
-        with tempfile.TemporaryDirectory(prefix="kueuelib-") as folder:
-            path = Path(folder, "proxy.pem")
-            path.touch(mode=0o600)
-            path.write_bytes(self._key + self._certificate)
-            context.load_cert_chain(path)
+        tls.show_certificate(context, self._key + self._certificate)
 
     def config_map(self, client_ca: bytes) -> Obj:
         """What tells other servers how to know this one.

@@ -36,15 +36,25 @@ _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 @attrs.frozen
 class Place:
-    """Where a schema stands.
+    """A schema, and where it stands.
 
     Attributes:
+        schema: a part of the whole schema.
+        path: of the part in the definition.
         undefaulted: why there may be no default, or None.
         metadata: whether it is in the head of an object: its apiVersion, kind or metadata.
     """
 
+    schema: Raw
+    path: str
     undefaulted: str | None = None
     metadata: bool = False
+
+    @property
+    def items(self) -> Raw | None:
+        """The schema of the items, if there is one for all of them."""
+        found = self.schema.get("items")
+        return found if isinstance(found, Mapping) else None
 
 
 def openapi_problems(schema: Raw, path: str) -> list[FieldError]:
@@ -54,7 +64,7 @@ def openapi_problems(schema: Raw, path: str) -> list[FieldError]:
         schema: the whole schema of one version.
         path: of the schema in the definition.
     """
-    return list(_problems(schema, path, Place(), root=True))
+    return list(_problems(Place(schema, path), root=True))
 
 
 def has_unsupported(schema: Any) -> bool:
@@ -70,35 +80,35 @@ def has_unsupported(schema: Any) -> bool:
     return any(has_unsupported(part) for part in parts)
 
 
-def _problems(schema: Raw, path: str, place: Place, *, root: bool = False) -> Errors:
+def _problems(place: Place, *, root: bool = False) -> Errors:
     for rule in RULES:
-        yield from rule(schema, path, place)
+        yield from rule(place)
+    schema, path = place.schema, place.path
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
-        inner = place
+        reason = place.undefaulted
         if place.metadata:
-            text = " inside additionalProperties applying to object metadata"
-            inner = attrs.evolve(place, undefaulted=text)
-        yield from _problems(additional, f"{path}.additionalProperties", inner)
+            reason = " inside additionalProperties applying to object metadata"
+        where = f"{path}.additionalProperties"
+        yield from _problems(Place(additional, where, reason, place.metadata))
     for name, sub in properties_of(schema):
-        inner = place
+        inner = attrs.evolve(place, schema=sub, path=f"{path}.properties[{name}]")
         if name in _HEAD and (root or schema.get(EMBEDDED)):
             reason = f" in top-level {name}" if root else place.undefaulted
-            inner = Place(reason, metadata=True)
-        yield from _problems(sub, f"{path}.properties[{name}]", inner)
+            inner = attrs.evolve(inner, undefaulted=reason, metadata=True)
+        yield from _problems(inner)
     for where, part in junctors_of(schema):
-        yield from _problems(part, f"{path}.{where}", place)
-    items = schema.get("items")
-    if isinstance(items, Mapping):
-        yield from _problems(items, f"{path}.items", place)
+        yield from _problems(attrs.evolve(place, schema=part, path=f"{path}.{where}"))
+    if place.items is not None:
+        yield from _problems(attrs.evolve(place, schema=place.items, path=f"{path}.items"))
 
 
 # ---- keywords ------------------------------------------------------------------------------------
 
 
-def types_are_known(schema: Raw, path: str, place: Place) -> Errors:
+def types_are_known(place: Place) -> Errors:
     """The type is one of OpenAPI's."""
-    del place
+    schema, path = place.schema, place.path
     type_ = schema.get("type")
     if type_ and type_ not in TYPES:
         yield not_supported(f"{path}.type", type_, TYPES)
@@ -107,53 +117,54 @@ def types_are_known(schema: Raw, path: str, place: Place) -> Errors:
         yield forbidden(f"{path}.type", text)
 
 
-def defaults_are_allowed(schema: Raw, path: str, place: Place) -> Errors:
+def defaults_are_allowed(place: Place) -> Errors:
     """There are no defaults in the metadata of the object."""
+    schema, path = place.schema, place.path
     if schema.get("default") is not None and place.undefaulted is not None:
         yield forbidden(f"{path}.default", f"must not be set{place.undefaulted}")
 
 
-def keywords_are_supported(schema: Raw, path: str, place: Place) -> Errors:
+def keywords_are_supported(place: Place) -> Errors:
     """What JSON schema has and custom resources do not."""
-    del place
+    schema, path = place.schema, place.path
     for name in UNSUPPORTED:
         if schema.get(name) is not None:
             yield forbidden(f"{path}.{name}", f"{name} is not supported")
 
 
-def items_are_all_alike(schema: Raw, path: str, place: Place) -> Errors:
+def items_are_all_alike(place: Place) -> Errors:
     """The items of a list have one schema."""
-    del place
-    if isinstance(schema.get("items"), list):
-        yield forbidden(f"{path}.items", "items must be a schema object and not an array")
+    if isinstance(place.schema.get("items"), list):
+        text = "items must be a schema object and not an array"
+        yield forbidden(f"{place.path}.items", text)
 
 
-def embedded_objects_are_no_metadata(schema: Raw, path: str, place: Place) -> Errors:
+def embedded_objects_are_no_metadata(place: Place) -> Errors:
     """In the metadata of an object no other object is embedded."""
+    schema, path = place.schema, place.path
     if place.metadata and schema.get(EMBEDDED):
         yield forbidden(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
 
 
-def items_may_be_equal(schema: Raw, path: str, place: Place) -> Errors:
+def items_may_be_equal(place: Place) -> Errors:
     """Whether all items differ is not checked."""
-    del place
-    if schema.get("uniqueItems"):
+    if place.schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield forbidden(f"{path}.uniqueItems", text)
+        yield forbidden(f"{place.path}.uniqueItems", text)
 
 
-def objects_are_maps_or_structs(schema: Raw, path: str, place: Place) -> Errors:
+def objects_are_maps_or_structs(place: Place) -> Errors:
     """An object has named fields, or fields of any name."""
-    del place
+    schema, path = place.schema, place.path
     additional = schema.get("additionalProperties")
     if schema.get("properties") and additional is not None and additional is not True:
         text = "additionalProperties and properties are mutual exclusive"
         yield forbidden(f"{path}.additionalProperties", text)
 
 
-def unknown_fields_are_kept_or_not_spoken_of(schema: Raw, path: str, place: Place) -> Errors:
+def unknown_fields_are_kept_or_not_spoken_of(place: Place) -> Errors:
     """`x-kubernetes-preserve-unknown-fields` is true or absent."""
-    del place
+    schema, path = place.schema, place.path
     if schema.get(PRESERVE) is False:
         yield invalid(f"{path}.{PRESERVE}", value=False, detail="must be true or undefined")
 
@@ -161,9 +172,9 @@ def unknown_fields_are_kept_or_not_spoken_of(schema: Raw, path: str, place: Plac
 # ---- lists and maps ------------------------------------------------------------------------------
 
 
-def map_types_are_of_objects(schema: Raw, path: str, place: Place) -> Errors:
+def map_types_are_of_objects(place: Place) -> Errors:
     """`x-kubernetes-map-type` is known, and stands at an object."""
-    del place
+    schema, path = place.schema, place.path
     found = schema.get(MAP_TYPE)
     if found is None:
         return
@@ -172,9 +183,9 @@ def map_types_are_of_objects(schema: Raw, path: str, place: Place) -> Errors:
         yield not_supported(f"{path}.{MAP_TYPE}", found, ("atomic", "granular"))
 
 
-def list_types_are_of_arrays(schema: Raw, path: str, place: Place) -> Errors:
+def list_types_are_of_arrays(place: Place) -> Errors:
     """`x-kubernetes-list-type` is known, and stands at an array."""
-    del place
+    schema, path = place.schema, place.path
     found = schema.get(LIST_TYPE)
     if found is None:
         return
@@ -191,13 +202,11 @@ def _typed(schema: Raw, path: str, wanted: str, keyword: str) -> Errors:
         yield invalid(where, type_, text) if type_ else required(where, text)
 
 
-def items_of_sets_are_atomic(schema: Raw, path: str, place: Place) -> Errors:
+def items_of_sets_are_atomic(place: Place) -> Errors:
     """An item of a set is compared as a whole."""
-    del place
-    items = schema.get("items")
-    if schema.get("type") != "array" or schema.get(LIST_TYPE) != "set":
-        return
-    if not isinstance(items, Mapping):
+    schema, path = place.schema, place.path
+    items = place.items
+    if schema.get("type") != "array" or schema.get(LIST_TYPE) != "set" or items is None:
         return
     own = items.get(LIST_TYPE)
     text = "must be atomic as item of a list with x-kubernetes-list-type=set"
@@ -207,9 +216,9 @@ def items_of_sets_are_atomic(schema: Raw, path: str, place: Place) -> Errors:
         yield invalid(f"{path}.items.{MAP_TYPE}", own, text)
 
 
-def keys_are_of_map_lists(schema: Raw, path: str, place: Place) -> Errors:
+def keys_are_of_map_lists(place: Place) -> Errors:
     """`x-kubernetes-list-map-keys` stands where the list type is `map`, and there only."""
-    del place
+    schema, path = place.schema, place.path
     keys, type_ = schema.get(LIST_KEYS), schema.get(LIST_TYPE)
     if keys and type_ != "map":
         text = f"must be map if {LIST_KEYS} is non-empty"
@@ -220,9 +229,9 @@ def keys_are_of_map_lists(schema: Raw, path: str, place: Place) -> Errors:
         yield required(f"{path}.{LIST_KEYS}", text)
 
 
-def keys_are_scalars_of_items(schema: Raw, path: str, place: Place) -> Errors:
+def keys_are_scalars_of_items(place: Place) -> Errors:
     """The items of a map list are objects, and its keys are different scalars in them."""
-    del place
+    schema, path = place.schema, place.path
     if schema.get(LIST_TYPE) != "map":
         return
     items = schema.get("items")
@@ -247,11 +256,11 @@ def keys_are_scalars_of_items(schema: Raw, path: str, place: Place) -> Errors:
             yield invalid(where, keys, "must not contain duplicate entries")
 
 
-def keys_are_always_there(schema: Raw, path: str, place: Place) -> Errors:
+def keys_are_always_there(place: Place) -> Errors:
     """An item of a set or a map list is not null, and no key of it is missing."""
-    del place
-    items, type_ = schema.get("items"), schema.get(LIST_TYPE)
-    if not isinstance(items, Mapping) or type_ not in ("set", "map"):
+    schema, path = place.schema, place.path
+    items, type_ = place.items, schema.get(LIST_TYPE)
+    if items is None or type_ not in ("set", "map"):
         return
     if items.get("nullable"):
         text = f"cannot be nullable when {LIST_TYPE} is {type_}"
@@ -270,7 +279,7 @@ def keys_are_always_there(schema: Raw, path: str, place: Place) -> Errors:
             yield forbidden(f"{where}.nullable", f"{text} cannot be nullable")
 
 
-RULES: Final[Sequence[Callable[[Raw, str, Place], Errors]]] = (
+RULES: Final[Sequence[Callable[[Place], Errors]]] = (
     types_are_known,
     defaults_are_allowed,
     keywords_are_supported,
