@@ -273,10 +273,12 @@ def load_configuration(path: Path | None) -> Configuration:
     if path is None:
         return Configuration()
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         problem = error.strerror or str(error)
         raise ConfigError(str(path), problem, "give the path of a readable file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), "is not UTF-8 text", "give the path of a YAML file") from error
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:

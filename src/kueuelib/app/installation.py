@@ -16,6 +16,7 @@ import attrs
 from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import CRDS, KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
+from kueuelib.api.names import is_dns1123_label
 from kueuelib.app.configuration import InternalCertManagement
 from kueuelib.app.deployment import Deployed
 from kueuelib.controllers.manifests import (
@@ -68,6 +69,20 @@ _PLURALS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
+
+
+def check_namespace(name: str) -> None:
+    """Refuses a name that no namespace can have.
+
+    Raises:
+        ConfigError: it is such a name.
+    """
+    if not is_dns1123_label(name):
+        raise ConfigError(
+            f"--namespace {name}",
+            "not a valid namespace name",
+            "use lower-case letters, digits and '-'",
+        )
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ import attrs
 from kueuelib.api.crd import to_yaml
 from kueuelib.app.configuration import load_configuration
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration
-from kueuelib.app.installation import Installation, checked_url, install
+from kueuelib.app.installation import Installation, check_namespace, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
@@ -85,6 +85,7 @@ def write_packages(options: Options, namespace: str, chart: Path | None, base: P
     try:
         kinds = options.frameworks()
         files = write_chart(chart, deployed, kinds) if chart else []
+        check_namespace(namespace)
         installation = Installation(namespace, deployed=deployed, frameworks=kinds)
         files += write_kustomize(base, installation) if base else []
     except OSError as error:
@@ -110,6 +111,7 @@ def run(
         ConfigError: what was given cannot work, or the kinds are not served in time.
         ApiError: the server refused something.
     """
+    check_namespace(namespace)
     installation = Installation(
         namespace,
         checked_url(webhook_url),

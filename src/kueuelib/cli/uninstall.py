@@ -9,7 +9,7 @@ import anyio
 
 from kueuelib.app.configuration import VisibilityServer
 from kueuelib.app.deployment import Deployed
-from kueuelib.app.installation import Installation
+from kueuelib.app.installation import Installation, check_namespace
 from kueuelib.app.uninstallation import Removal, uninstall
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import connect, wait_for_server
@@ -26,6 +26,7 @@ def run(
     """
     logs.configure("console", "info")
     every = Deployed(service_monitor=True, visibility_port=VisibilityServer().bind_port)
+    check_namespace(namespace)
     installation = Installation(namespace, deployed=every)
     removal = Removal(installation, force, keep_kinds)
     for line in anyio.run(_uninstall, kubeconfig, removal, server_timeout):

@@ -253,6 +253,10 @@ def test_a_file_that_is_no_mapping_is_refused(content: Any) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="absent.yaml: No such file"):
         load_configuration(tmp_path / "absent.yaml")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="binary.yaml: is not UTF-8 text"):
+        load_configuration(binary)
 
 
 def test_malformed_yaml_names_the_line(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import orjson
+import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.app.installation import Installation, install
+from kueuelib.app.installation import Installation, check_namespace, install
 from kueuelib.controllers.webhooks import by_service, with_conversion
 from kueuelib.embedded.server import ApiServer
+from kueuelib.errors import ConfigError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 
@@ -58,3 +60,9 @@ async def test_a_kind_that_others_convert_needs_no_webhook_afterwards(tmp_path: 
                 strategy = crd["spec"]["conversion"]["strategy"]
                 assert found["spec"]["conversion"]["strategy"] == strategy
                 assert ("webhook" in found["spec"]["conversion"]) is (strategy == "Webhook")
+
+
+@pytest.mark.parametrize("name", ["Bad_Name", "", "a" * 64, "a.b"])
+def test_a_name_that_no_namespace_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="not a valid namespace name; use lower-case letters"):
+        check_namespace(name)
