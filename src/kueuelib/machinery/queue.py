@@ -131,8 +131,8 @@ class QueueCore(Generic[K]):
         after: float = 0.0,
         priority: int | None = None,
         rate_limited: bool = False,
-    ) -> None:
-        """Ask for a run of each key.
+    ) -> bool:
+        """Ask for a run of each key; return whether that is more, or sooner, than before.
 
         Args:
             keys: what to work on.
@@ -142,8 +142,9 @@ class QueueCore(Generic[K]):
             rate_limited: delay by the rate limiter; of two delays above zero the smaller holds.
         """
         if self._mode is not _Mode.OPEN:
-            return
+            return False
         self._advance(now)
+        changed = False
         for key in keys:
             delay = max(after, 0.0)
             if rate_limited:
@@ -152,7 +153,9 @@ class QueueCore(Generic[K]):
                     delay = min(delay, limited) if delay > 0.0 else limited
             if delay > 0.0:
                 self.retries += 1
-            self._merge(key, now, now + delay if delay > 0.0 else None, priority or 0)
+            ready_at = now + delay if delay > 0.0 else None
+            changed |= self._merge(key, now, ready_at, priority or 0)
+        return changed
 
     def pop_ready(self, now: float) -> Item[K] | None:
         """Hand out the next key, or None when none is ready."""
@@ -237,7 +240,7 @@ class QueueCore(Generic[K]):
             self._oldest.clear()
             self._depth.clear()
 
-    def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> None:
+    def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> bool:
         found = self._records.get(key)
         if found is None:
             record = _Record(priority, self._fresh(), ready_at)
@@ -245,7 +248,7 @@ class QueueCore(Generic[K]):
             if ready_at is None:
                 self._became_ready(record, now)
             self._file(key, record)
-            return
+            return True
         changed = False
         if priority > found.priority:
             if found.ready_at is None:
@@ -262,6 +265,7 @@ class QueueCore(Generic[K]):
             changed = True
         if changed:
             self._file(key, found)
+        return changed
 
     def _advance(self, now: float) -> None:
         """Make every key ready whose time has come, in the order of their times."""
