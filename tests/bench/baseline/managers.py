@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -107,7 +108,9 @@ def managing(
     config.write_text(CONFIG.format(health=health, webhook=webhook, qps=options.qps))
     names = {"kubeconfig": str(server.kubeconfig), "config": str(config)}
     command = [word.format(**names) for word in spec.command]
+    environment = dict(os.environ)
     if spec.own:
+        environment |= _compiled(command, folder.parent / "bytecode")
         access = ["--kubeconfig", str(server.kubeconfig)]
         install = [*command, "install", *access, "--webhook-url", f"https://127.0.0.1:{webhook}"]
         with (folder / "install.log").open("wb") as log:
@@ -116,13 +119,21 @@ def managing(
             command[-2:] = [str(SAMPLER), str(folder / "profile.json")]
         command += ["manager", *_under_account(server), "--config", str(config)]
     with (folder / "manager.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
         if spec.own:
             _wait(f"http://127.0.0.1:{health}/readyz", process, folder)
         yield process
     finally:
         stop_process(process)
+
+
+def _compiled(command: Sequence[str], folder: Path) -> dict[str, str]:
+    """The environment of a manager that finds its bytecode, as an installation does."""
+    found = {"PYTHONPYCACHEPREFIX": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
+    once = [*command[: command.index("-m")], "-c", "import kueuelib.cli.manager"]
+    subprocess.run(once, check=True, env={**os.environ, **found})
+    return found
 
 
 def _under_account(server: Server) -> list[str]:
