@@ -35,10 +35,16 @@ class Clock:
         await asyncio.sleep(0)
 
 
+class Head(NamedTuple):
+    """The first Workload of a queue."""
+
+    cluster_queue: str
+
+
 class HasHeads(NamedTuple):
     """What a cycle would decide about."""
 
-    heads: tuple[str, ...]
+    heads: tuple[Head, ...]
 
 
 class Engine:
@@ -53,7 +59,7 @@ class Engine:
         self.asked += 1
         if not self.script:
             return None
-        return HasHeads(() if self.script[0] is None else ("head",))
+        return HasHeads(() if self.script[0] is None else (Head("queue"),))
 
     def settle(self, plan: Plan, now: float) -> Settled:
         admits = self.script.pop(0)
