@@ -1,7 +1,7 @@
 """An operator: a CRD, two kinds of children, a finalizer and a status."""
 
 from kueuelib.runtime import (
-    Condition,
+    ConditionedStatus,
     Context,
     KubeObject,
     Operator,
@@ -22,11 +22,8 @@ class Spec(Struct):
 
 
 @frozen
-class Status(Struct):
+class Status(ConditionedStatus):
     """What the operator did."""
-
-    observed_generation: int = 0
-    conditions: tuple[Condition, ...] = ()
 
 
 @crd("example.com", "v1", plural="sites")

@@ -20,7 +20,6 @@ from kueuelib.runtime import (
     Trusting,
     WebhookServer,
     connect,
-    host_names,
     kinds,
     labels_of,
     server_context,
@@ -63,10 +62,10 @@ async def main(kubeconfig: str, port: int) -> None:
         context, manager = server_context(), Manager()
         secret = ObjectKey("default", "team-guard-certificates")
         trusting = [Trusting(kinds.VALIDATING_WEBHOOKS, NAME)]
-        names = host_names(["127.0.0.1"])
         server = WebhookServer("127.0.0.1", port, context)
         server.validate(PATH, keeps_its_team)
-        manager.add(Group.WEBHOOKS, CertificateKeeper(client, [context], secret, names, trusting))
+        keeper = CertificateKeeper(client, [context], secret, ["127.0.0.1"], trusting)
+        manager.add(Group.WEBHOOKS, keeper)
         manager.add(Group.WEBHOOKS, server)
         with Signals(manager.stop):
             await manager.run()

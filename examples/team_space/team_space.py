@@ -1,15 +1,11 @@
 """Gives every TeamSpace a Namespace with a quota and a role binding for each member."""
 
 from kueuelib.runtime import (
-    AdmissionRequest,
-    Column,
-    Condition,
+    ConditionedStatus,
     Context,
     FieldError,
     KubeObject,
     Operator,
-    Resource,
-    Rule,
     Struct,
     crd,
     field,
@@ -18,9 +14,7 @@ from kueuelib.runtime import (
     wire,
 )
 
-RBAC = "rbac.authorization.k8s.io"
-QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
-BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
+QUOTAS, BINDINGS, RBAC = kinds.RESOURCE_QUOTAS, kinds.ROLE_BINDINGS, kinds.ROLE_BINDINGS.group
 BIND = {"apiGroups": [RBAC], "resources": ["clusterroles"], "verbs": ["bind"]}
 app = Operator("team-spaces", rules=[{**BIND, "resourceNames": ["edit"]}])
 
@@ -30,27 +24,18 @@ class Spec(Struct):
     """Who works in the space, and how much it may use."""
 
     members: tuple[str, ...] = ()
-    cpu: int = field(default=4, metadata=wire(minimum=1))
+    cpu: int = field(default=4, metadata=wire(minimum=1, maximum=100))
     owner: str = ""
 
 
 @frozen
-class Status(Struct):
+class Status(ConditionedStatus):
     """What was done."""
 
-    members: int = 0
-    observed_generation: int = 0
-    conditions: tuple[Condition, ...] = ()
+    members: int = field(default=0, metadata=wire(column="Members"))
 
 
-@crd(
-    "example.com",
-    "v1",
-    plural="teamspaces",
-    namespaced=False,
-    columns=[Column("Members", ".status.members", "integer")],
-    rules=[Rule("spec", "self.cpu <= 100", "ask for at most 100 CPUs")],
-)
+@crd("example.com", "v1", plural="teamspaces", namespaced=False)
 @frozen
 class TeamSpace(KubeObject):
     """A namespace for a team."""
@@ -89,10 +74,8 @@ def first_member_owns(new: TeamSpace) -> TeamSpace:
 
 
 @app.validates(TeamSpace)
-def owner_is_member(
-    new: TeamSpace | None, _: TeamSpace | None, __: AdmissionRequest
-) -> list[FieldError]:
+def owner_is_member(new: TeamSpace) -> list[FieldError]:
     """The owner must be one of the members."""
-    if new is None or new.spec.owner in ("", *new.spec.members):
+    if new.spec.owner in ("", *new.spec.members):
         return []
     return [FieldError("spec.owner", "FieldValueInvalid", f"{new.spec.owner} is not a member")]

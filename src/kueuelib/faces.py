@@ -50,6 +50,6 @@ def lazily(
         return value
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *names})
+        return sorted({*(own for own in vars(sys.modules[package]) if own[:2] == "__"), *names})
 
     return get, listed, names

@@ -15,7 +15,7 @@ Types give the shape of the schema, `wire` metadata its limits, and docstrings t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -31,12 +31,16 @@ from kueuelib.api.crd_parts import (
 )
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.api.schema import object_schema
+from kueuelib.api.struct import Struct, Wire, json_name
 from kueuelib.errors import ConfigError, FieldError, InvalidObject
 
 T = TypeVar("T", bound=KubeObject)
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VERSION: Final = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
+
+_PRINTED: Final = ("integer", "number", "boolean", "date")
+"""Types of columns beside strings."""
 
 
 @attrs.frozen
@@ -101,7 +105,7 @@ def crd(
         namespaced: whether objects live in namespaces.
         short_names: further names for `kubectl`.
         categories: groups of kinds, for example `all`.
-        columns: what `kubectl get` prints.
+        columns: what `kubectl get` prints, before the fields with `wire(column=...)`.
         rules: what must hold, in CEL.
         selectable: JSON paths for field selectors, for example `.spec.team`.
         versions: further versions.
@@ -186,15 +190,33 @@ def crd_of(cls: type[KubeObject], client_config: Obj | None = None) -> Obj:
 
 def _entry(found: Definition, version: str, cls: type[KubeObject], *, served: bool) -> Obj:
     stored = version == found.resource.version
+    schema = object_schema(cls, derived=True)
     return version_entry(
         version,
-        object_schema(cls, derived=True),
+        schema,
         stored=stored,
         served=served,
-        columns=found.columns,
+        columns=(*found.columns, *_columns(cls, schema)),
         rules=(rule for rule in found.rules if rule.version in ("", version)),
         selectable=found.selectable if stored else (),
     )
+
+
+def _columns(cls: type[Struct], schema: Obj, path: str = "") -> Iterator[Column]:
+    """The columns that `wire(column=...)` names."""
+    for field in attrs.fields(attrs.resolve_types(cls)):
+        name = json_name(field)
+        inner, heading = (
+            schema.get("properties", {}).get(name),
+            field.metadata.get("wire", Wire()).column,
+        )
+        if inner is None:
+            continue
+        if heading:
+            kind = "date" if inner.get("format") == "date-time" else inner.get("type", "string")
+            yield Column(heading, f"{path}.{name}", kind if kind in _PRINTED else "string")
+        elif isinstance(field.type, type) and issubclass(field.type, Struct):
+            yield from _columns(field.type, inner, f"{path}.{name}")
 
 
 def converted(definition: Definition, obj: Obj, version: str) -> Obj:

@@ -31,6 +31,7 @@ SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange", namespaced=True)
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
 EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
 JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
@@ -43,6 +44,10 @@ PRIORITY_CLASSES = Resource(
 )
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
+ROLE_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True
+)
 CRDS = Resource(
     "apiextensions.k8s.io",
     "v1",

@@ -302,6 +302,19 @@ class Condition(Struct):
 
 
 @attrs.frozen
+class ConditionedStatus(Struct):
+    """The base of a status with conditions.
+
+    Attributes:
+        observed_generation: the generation of the object that the status is about.
+        conditions: what holds, each by type.
+    """
+
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=wire(keys=("type",)))
+
+
+@attrs.frozen
 class LabelSelectorRequirement(Struct):
     """One expression of a label selector.
 

@@ -49,6 +49,7 @@ class Wire:
         required: the schema demands the key.
         schema: keywords added to the field's own JSON schema.
         items: keywords added to the schema of the items or values.
+        column: the heading of a column that shows the field in `kubectl get`; empty for none.
     """
 
     name: str = ""
@@ -56,6 +57,7 @@ class Wire:
     required: bool = False
     schema: Mapping[str, Any] = NOTHING
     items: Mapping[str, Any] = NOTHING
+    column: str = ""
 
 
 def wire(
@@ -67,6 +69,7 @@ def wire(
     kind: str = "",
     default: Any = UNSET,
     items: Mapping[str, Any] = NOTHING,
+    column: str = "",
     **schema: Any,
 ) -> dict[str, Wire]:
     """The `metadata` of an attrs field.
@@ -79,6 +82,7 @@ def wire(
         kind: `atomic`, `set` or `granular`, the list or map type of the schema.
         default: the default of the schema.
         items: keywords for the schema of the items or values.
+        column: the heading of a column that shows the field in `kubectl get`.
         schema: further keywords of JSON schema, such as `maxItems`.
     """
     if keys:
@@ -88,7 +92,7 @@ def wire(
         schema["kind"] = kind
     if default is not UNSET:
         schema["default"] = default
-    return {"wire": Wire(name, always, required, schema, items)}
+    return {"wire": Wire(name, always, required, schema, items, column)}
 
 
 def json_name(field: attrs.Attribute[Any]) -> str:

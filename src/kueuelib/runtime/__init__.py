@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kueuelib.api.definitions import crd as crd
     from kueuelib.api.definitions import crd_of as crd_of
     from kueuelib.api.meta import Condition as Condition
+    from kueuelib.api.meta import ConditionedStatus as ConditionedStatus
     from kueuelib.api.meta import KubeObject as KubeObject
     from kueuelib.api.meta import Obj as Obj
     from kueuelib.api.meta import ObjectKey as ObjectKey
@@ -75,7 +76,6 @@ if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry as Telemetry
     from kueuelib.runtime.webhook.admission import AdmissionRequest as AdmissionRequest
     from kueuelib.runtime.webhook.admission import Verdict as Verdict
-    from kueuelib.runtime.webhook.certs import host_names as host_names
     from kueuelib.runtime.webhook.certs import server_context as server_context
     from kueuelib.runtime.webhook.server import WebhookServer as WebhookServer
     from kueuelib.runtime.webhook.trust import CertificateKeeper as CertificateKeeper
@@ -93,8 +93,8 @@ else:
             "kueuelib.api.crd_parts": "Column Rule",
             "kueuelib.api.definitions": "Version crd crd_of",
             "kueuelib.api.kinds": "kinds",
-            "kueuelib.api.meta": "Condition KubeObject Obj ObjectKey ObjectMeta Resource is_true "
-            "key_of labels_of owner_reference",
+            "kueuelib.api.meta": "Condition ConditionedStatus KubeObject Obj ObjectKey ObjectMeta "
+            "Resource is_true key_of labels_of owner_reference",
             "kueuelib.api.quantity": "Quantity",
             "kueuelib.api.struct": "Struct Time wire",
             "kueuelib.errors": "FieldError TerminalError errors",
@@ -116,7 +116,7 @@ else:
             "kueuelib.runtime.predicates": "predicates",
             "kueuelib.runtime.telemetry": "Telemetry",
             "kueuelib.runtime.webhook.admission": "AdmissionRequest Verdict",
-            "kueuelib.runtime.webhook.certs": "host_names server_context",
+            "kueuelib.runtime.webhook.certs": "server_context",
             "kueuelib.runtime.webhook.server": "WebhookServer",
             "kueuelib.runtime.webhook.trust": "CertificateKeeper Trusting",
         },

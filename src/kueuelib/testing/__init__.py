@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kueuelib.testing.manager import queueing as queueing
     from kueuelib.testing.operators import eventually as eventually
     from kueuelib.testing.operators import running as running
+    from kueuelib.testing.operators import settled as settled
     from kueuelib.testing.preemption_conformance import (
         check_preemption_policy as check_preemption_policy,
     )
@@ -43,7 +44,7 @@ else:
             "kueuelib.testing.hostile": "Storm StormFailed create delete patch patch_status trial",
             "kueuelib.testing.job_adapter": "JobAdapter",
             "kueuelib.testing.job_conformance": "JobConformance",
-            "kueuelib.testing.operators": "eventually running",
+            "kueuelib.testing.operators": "eventually running settled",
             "kueuelib.testing.preemption_conformance": "check_preemption_policy",
             "kueuelib.testing.processes": "free_port",
             "kueuelib.testing.manager": "queueing",

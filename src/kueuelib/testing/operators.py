@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from kueuelib.api.meta import Obj, is_true, key_of
+from kueuelib.api.meta import KubeObject, Obj, is_true, key_of
 from kueuelib.controllers.webhooks import by_url
 from kueuelib.errors import ApiError, TransportError
 from kueuelib.runtime.client import Client, PatchType
@@ -22,6 +22,7 @@ from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.processes import free_port
 
 T = TypeVar("T")
+K = TypeVar("K", bound=KubeObject)
 PAUSE = 0.02
 """Seconds between two looks."""
 _KINDS = {each.kind: each for each in (CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
@@ -97,6 +98,31 @@ async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
         if asyncio.get_running_loop().time() >= end:
             raise AssertionError(f"not within {within:g} s; at the end it was {last!r}")
         await asyncio.sleep(PAUSE)
+
+
+async def settled(client: Client, value: K, within: float = 30.0) -> K:
+    """Wait until an operator has dealt with an object, and return its newest state.
+
+    The operator has, if `status.observedGeneration` is the generation of the object or a later one.
+
+    Args:
+        client: of the API server.
+        value: the object, as the server returned it from a write.
+        within: seconds.
+
+    Raises:
+        AssertionError: it has not.
+    """
+    kind = client.of(type(value))
+
+    async def look() -> K | None:
+        newest = await kind.get(value.key)
+        observed = getattr(getattr(newest, "status", None), "observed_generation", 0)
+        return newest if observed >= value.metadata.generation else None
+
+    found = await eventually(look, within)
+    assert found is not None
+    return found
 
 
 async def _established(client: Client, definition: Obj) -> bool:

@@ -11,9 +11,9 @@ import pytest
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.crd_parts import Column, Rule
 from kueuelib.api.definitions import Version, converted, crd, crd_of, definition_of
-from kueuelib.api.meta import Condition, KubeObject, ObjectMeta
+from kueuelib.api.meta import ConditionedStatus, KubeObject, ObjectMeta
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.struct import Struct, wire
+from kueuelib.api.struct import Struct, Time, wire
 from kueuelib.errors import ConfigError, InvalidObject
 
 
@@ -32,7 +32,7 @@ class Disk(Struct):
 
 @attrs.frozen
 class Limits(Struct):
-    cpu: int = attrs.field(default=2, metadata=wire(minimum=1))
+    cpu: int = attrs.field(default=2, metadata=wire(minimum=1, column="CPUs"))
     share: float = 0.5
 
 
@@ -46,9 +46,8 @@ class WidgetSpec(Struct):
 
 
 @attrs.frozen
-class WidgetStatus(Struct):
-    conditions: tuple[Condition, ...] = ()
-    observed_generation: int = 0
+class WidgetStatus(ConditionedStatus):
+    since: Time | None = attrs.field(default=None, metadata=wire(column="Since"))
 
 
 @attrs.frozen
@@ -127,8 +126,12 @@ def test_rules_columns_names_and_the_subresource_are_in_the_definition() -> None
         False,
     )
     assert new["additionalPrinterColumns"] == [
-        {"name": "Owner", "type": "string", "jsonPath": ".spec.owner"}
+        {"name": "Owner", "type": "string", "jsonPath": ".spec.owner"},
+        {"name": "CPUs", "type": "integer", "jsonPath": ".spec.limits.cpu"},
+        {"name": "Since", "type": "date", "jsonPath": ".status.since"},
     ]
+    conditions = schema()["properties"]["status"]["properties"]["conditions"]
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
     assert new["subresources"] == {"status": {}}
     assert "subresources" not in old
     (rule,) = schema()["properties"]["spec"]["x-kubernetes-validations"]

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ConfigError, FieldError
 from kueuelib.runtime import (
+    AdmissionRequest,
     Client,
+    ConditionedStatus,
     Context,
     KubeObject,
     Obj,
@@ -24,7 +26,7 @@ from kueuelib.runtime import (
     kinds,
 )
 from kueuelib.runtime.operator.hooks import serve_hooks
-from kueuelib.testing import eventually, running
+from kueuelib.testing import eventually, running, settled
 
 
 @frozen
@@ -36,10 +38,9 @@ class Spec(Struct):
 
 
 @frozen
-class Status(Struct):
+class Status(ConditionedStatus):
     """What was seen."""
 
-    observed_generation: int = 0
     seen: tuple[str, ...] = ()
 
 
@@ -280,6 +281,44 @@ async def test_defaults_of_a_class_take_and_return_typed_objects(client: Client)
         assert made["metadata"]["annotations"] == {"a": "b"}
         assert (await client.of(Box).create(box("two", text="x"))).spec.text == "x"
     assert all(isinstance(each, Box) for each in given)
+
+
+def test_a_check_of_the_new_object_alone_has_one_argument() -> None:
+    app = Operator("boxes")
+
+    @app.validates(Box)
+    def short(new: Box) -> list[FieldError]:
+        too_long = len(new.spec.text) > 3
+        return [FieldError("spec.text", "FieldValueInvalid", "too long")] if too_long else []
+
+    assert short(box("one", text="x")) == []
+    answers = [
+        app.hooks[0].function(box("one", text=text), None, AdmissionRequest("u", "CREATE"))
+        for text in ("abc", "abcd")
+    ]
+    assert [len(each) for each in answers] == [0, 1]
+
+
+def test_a_check_of_deletions_cannot_have_one_argument() -> None:
+    app = Operator("boxes")
+    with pytest.raises(ConfigError, match="<lambda> has one argument, but a deletion has no new"):
+        app.validates(Box, operations=["UPDATE", "DELETE"])(lambda new: [])
+
+
+async def test_settled_waits_for_the_generation_of_an_object(client: Client) -> None:
+    app = Operator("boxes")
+
+    @app.reconciles(Box)
+    async def noted(found: Box, context: Context) -> None:
+        context.condition("Ready", True, "Noted", found.spec.text)
+
+    async with running(app, client):
+        boxes = client.of(Box)
+        one = await settled(client, await boxes.create(box("one", text="a")))
+        one = await settled(client, await boxes.replace(one.evolve(spec=Spec(text="b"))))
+        assert [each.message for each in one.status.conditions] == ["b"]
+    with pytest.raises(AssertionError, match=r"not within 0\.1 s"):
+        await settled(client, await boxes.create(box("two")), within=0.1)
 
 
 def test_a_defaulting_function_that_gets_what_is_no_such_object_denies_the_request() -> None:

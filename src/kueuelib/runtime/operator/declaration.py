@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 import attrs
 
@@ -25,7 +26,21 @@ from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
 K = TypeVar("K", bound=KubeObject)
 V = TypeVar("V")
 
-Check = Callable[[V | None, V | None, AdmissionRequest], Sequence[FieldError] | Verdict]
+Judged = Sequence[FieldError] | Verdict
+Check = Callable[[V | None, V | None, AdmissionRequest], Judged]
+ShortCheck = Callable[[V], Judged]
+"""A check that needs the new object only, so not for deletions."""
+
+
+class Validates(Protocol[V]):
+    """The decorator of a check, in either form."""
+
+    @overload
+    def __call__(self, function: ShortCheck[V], /) -> ShortCheck[V]: ...
+    @overload
+    def __call__(self, function: Check[V], /) -> Check[V]: ...
+
+
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -192,7 +207,7 @@ class Operator:
         *,
         operations: Sequence[str] = ("CREATE", "UPDATE"),
         object_selector: Mapping[str, Any] | None = None,
-    ) -> Callable[[Check[K]], Check[K]]: ...
+    ) -> Validates[K]: ...
 
     @overload
     def validates(
@@ -201,7 +216,7 @@ class Operator:
         *,
         operations: Sequence[str] = ("CREATE", "UPDATE"),
         object_selector: Mapping[str, Any] | None = None,
-    ) -> Callable[[Check[Obj]], Check[Obj]]: ...
+    ) -> Validates[Obj]: ...
 
     def validates(
         self,
@@ -209,8 +224,10 @@ class Operator:
         *,
         operations: Sequence[str] = ("CREATE", "UPDATE"),
         object_selector: Mapping[str, Any] | None = None,
-    ) -> Callable[[Check[Any]], Check[Any]]:
+    ) -> Validates[Any]:
         """Register a validating webhook: a function of (new, old, request) to broken rules.
+
+        A function with one argument receives the new object only.
 
         Args:
             kind: a class with `crd`, or a `Resource`; the function gets typed or raw objects, None
@@ -218,7 +235,21 @@ class Operator:
             operations: some of `CREATE`, `UPDATE` and `DELETE`.
             object_selector: a raw label selector; only such objects are shown to the webhook.
         """
-        return self._hook(kind, operations, object_selector, mutating=False)
+
+        def register(function: Any) -> Any:
+            short = _arguments(function) == 1
+            if short and "DELETE" in operations:
+                raise ConfigError(
+                    f"operator {self.name}",
+                    f"{getattr(function, '__name__', function)} has one argument, but a deletion "
+                    "has no new object",
+                    "give it three arguments: new, old, request",
+                )
+            full = (lambda new, _old, _request: function(new)) if short else function
+            self._hook(kind, operations, object_selector, mutating=False)(full)
+            return function
+
+        return register
 
     @overload
     def defaults(
@@ -298,3 +329,9 @@ class Operator:
 
         logs.configure()
         run_program(serve, self, ServeOptions(kubeconfig=kubeconfig))
+
+
+def _arguments(function: Callable[..., Any]) -> int:
+    """How many arguments a function needs."""
+    found = inspect.signature(function).parameters.values()
+    return sum(each.default is each.empty and each.kind <= each.VAR_POSITIONAL for each in found)

@@ -33,7 +33,14 @@ from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.webhook.certs import FIELDS, Certificates, Names, load, renewed
+from kueuelib.runtime.webhook.certs import (
+    FIELDS,
+    Certificates,
+    Names,
+    host_names,
+    load,
+    renewed,
+)
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -215,7 +222,7 @@ class CertificateKeeper:
         client: reads and writes the Secret and those who trust it.
         contexts: of the servers.
         secret: where certificates are kept.
-        names: what the server must be called.
+        names: host names and addresses under which the API server calls.
         trusting: objects that carry the `caBundle`.
         clock: time.
         organisation: of the certificates' subjects.
@@ -227,7 +234,7 @@ class CertificateKeeper:
         client: Client,
         contexts: Iterable[ssl.SSLContext],
         secret: ObjectKey,
-        names: Names,
+        names: Names | Iterable[str],
         trusting: Iterable[Trusting] = (),
         *,
         clock: Clock = SYSTEM_CLOCK,
@@ -238,7 +245,7 @@ class CertificateKeeper:
         self._client = client
         self._contexts = tuple(contexts)
         self._secret = secret
-        self._names = names
+        self._names = names if isinstance(names, Names) else host_names(names)
         self._trusting = tuple(trusting)
         self._clock = clock
         self._organisation = organisation
