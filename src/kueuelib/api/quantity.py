@@ -51,6 +51,8 @@ _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX: Final = ("", *_BINARY)
 _LARGEST_EXPONENT: Final = 400
+_LONGEST: Final = 1000
+"""Letters of a quantity that is read."""
 _SHAPE: Final = re.compile(
     r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))"
     r"(?:([KMGTPE]i)|[eE]([+-]?[0-9]+)|([numkMGTPE]?))",
@@ -143,10 +145,11 @@ ZERO: Final = Quantity(0)
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Quantity:
-    found = _SHAPE.fullmatch(text)
+    found = _SHAPE.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
         raise InvalidQuantity(
-            f"{text!r} is not a quantity; write a number with an optional suffix: 500m, 2, 1.5Gi"
+            f"{text[:_LONGEST]!r} is not a quantity; write a number with an optional suffix: "
+            "500m, 2, 1.5Gi"
         )
     sign, whole, places, only_places, binary, exponent, decimal = found.groups()
     digits = places or only_places or ""

@@ -22,6 +22,8 @@ from kueuelib.embedded.schema.typed import Walk, read_metadata
 from kueuelib.embedded.verbs import FieldValidation, WriteOptions
 from kueuelib.errors import BadRequest, FieldError
 
+STRICT_ERRORS = 100
+"""So many unknown or repeated fields are named, as in kube-apiserver."""
 _HEAD = frozenset(("apiVersion", "kind", "metadata"))
 
 
@@ -194,7 +196,7 @@ def report_unknown(
 ) -> None:
     """Refuses or warns of fields that nobody knows or that were given twice."""
     texts = [f'unknown field "{path}"' for path in unknown]
-    texts += list(options.received)
+    texts = [*texts, *options.received][:STRICT_ERRORS]
     if not texts or options.field_validation is FieldValidation.IGNORE:
         return
     if options.field_validation is FieldValidation.WARN:

@@ -26,6 +26,9 @@ MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
 
+SHOWN = 256 * 1024
+"""Letters of errors in one answer."""
+
 
 def details(kind: Kind, name: str = "", **more: Any) -> dict[str, Any]:
     """The `details` of a Status about one object."""
@@ -79,6 +82,7 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Invalid:
 
 def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> Invalid:
     """The same for what is not a stored object: options, reviews."""
+    errors = _shown(errors)
     texts = list(dict.fromkeys(map(str, errors)))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     about: dict[str, Any] = {"name": name} if name else {}
@@ -90,6 +94,17 @@ def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]
     ]
     qualified = f"{kind}.{group}" if group else kind
     return Invalid(f'{qualified} "{name}" is invalid: {text}', details=about)
+
+
+def _shown(errors: Sequence[FieldError]) -> Sequence[FieldError]:
+    """As many errors as an answer can hold; the last one says how many more there are."""
+    room = SHOWN
+    for number, error in enumerate(errors):
+        room -= len(error.path) + len(error.message)
+        if room < 0 and number:
+            text = f"Too many errors: {len(errors) - number} more"
+            return [*errors[:number], FieldError("", "FieldValueTooMany", text)]
+    return errors
 
 
 def forbidden(kind: Kind, name: str, why: str) -> Forbidden:

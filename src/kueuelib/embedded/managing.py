@@ -20,6 +20,7 @@ from kueuelib.embedded.decoding import (
     copy_json,
     report_unknown,
 )
+from kueuelib.embedded.large import Large
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, track_steps
 from kueuelib.embedded.patching.fieldsets import Ambiguous
 from kueuelib.embedded.patching.last_applied import renewed
@@ -39,8 +40,9 @@ R = TypeVar("R")
 class Managers:
     """Keeps the owners of fields."""
 
-    def __init__(self, converter: Converter) -> None:
+    def __init__(self, converter: Converter, large: Large) -> None:
         self._converter = converter
+        self._large = large
         self._nodes: weakref.WeakKeyDictionary[Version, SchemaNode] = weakref.WeakKeyDictionary()
 
     def node(self, kind: Kind, version: str) -> SchemaNode:
@@ -79,7 +81,7 @@ class Managers:
         )
         before = {"metadata": {}, **(version.schema.zero() if version.schema else {})}
         steps = track_steps(lambda name: self.node(kind, _short(name)), old, new, write, before)
-        entries = await self._drive(kind, steps)
+        entries = await self._drive(kind, steps, options.size)
         if entries:
             new["metadata"]["managedFields"] = entries
         else:
@@ -123,23 +125,31 @@ class Managers:
             force=options.force,
         )
         try:
-            found = await self._drive(kind, steps)
+            found = await self._drive(kind, steps, options.size)
         except Ambiguous as error:
             raise _untyped(config["apiVersion"], kind, given, str(error)) from error
         return renewed(found, given, options.field_manager)
 
-    async def _drive(self, kind: Kind, steps: Generator[Convert, Obj | None, R]) -> R:
+    async def _drive(self, kind: Kind, steps: Generator[Convert, Obj | None, R], size: int) -> R:
         answer: Obj | None = None
-        try:
-            while True:
-                asked = steps.send(answer)
-                version = _short(asked.api_version)
-                answer = None
-                if kind.api_version(version) == asked.api_version and version in kind.versions:
-                    answer = await self._converter.convert_one(kind, asked.obj, version)
-        except StopIteration as finished:
-            found: R = finished.value
-            return found
+        while True:
+            found, asked = await self._large.work(size, _advanced, steps, answer)
+            if asked is None:
+                return found  # type: ignore[return-value]  # there is a result, or a question
+            version = _short(asked.api_version)
+            answer = None
+            if kind.api_version(version) == asked.api_version and version in kind.versions:
+                answer = await self._converter.convert_one(kind, asked.obj, version)
+
+
+def _advanced(
+    steps: Generator[Convert, Obj | None, R], answer: Obj | None
+) -> tuple[R | None, Convert | None]:
+    """The result, or else the next question."""
+    try:
+        return None, steps.send(answer)
+    except StopIteration as finished:
+        return finished.value, None
 
 
 def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions) -> Obj:

@@ -20,9 +20,12 @@ from kueuelib.embedded.verbs import PatchType
 from kueuelib.errors import BadRequest, Invalid, TooLarge
 
 OPERATIONS_LIMIT = 10_000
+COPIED_LIMIT = 3 * 2**20
+"""Bytes of JSON that the `copy` operations of a patch may copy together."""
 _NOT_APPLICABLE: Final = (
     jsonpatch.JsonPatchException,
     JsonPointerException,
+    orjson.JSONEncodeError,
     TypeError,
     KeyError,
     AttributeError,
@@ -47,8 +50,14 @@ def json_patch(target: Obj, operations: Any) -> Any:
             f"got {len(operations)}"
         )
     found: Any = copy_json(target)
+    room = COPIED_LIMIT
     for operation in operations:
         try:
+            if operation.get("op") == "copy":
+                source = JsonPointer(str(operation.get("from", ""))).resolve(found, None)
+                room -= len(orjson.dumps(source))
+                if room < 0:
+                    raise Invalid(REJECTED, details={})
             found = jsonpatch.JsonPatch([_lenient(operation, found)]).apply(found, in_place=True)
         except _NOT_APPLICABLE as error:
             raise Invalid(REJECTED, details={}) from error

@@ -29,6 +29,7 @@ from kueuelib.embedded.conversion import Converter, HookCaller
 from kueuelib.embedded.decoding import decode
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
+from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import bad_patch, patched
 from kueuelib.embedded.reading import Reads
@@ -71,6 +72,7 @@ class ApiService:
         definitions: keeps the registry equal to the stored definitions.
         now: the time of the server, seconds since the epoch.
         tokens: of ServiceAccounts.
+        large: works on large objects.
     """
 
     def __init__(
@@ -95,9 +97,10 @@ class ApiService:
         self.commits = Commits(self.storage)
         self.webhooks = WebhookChain(hooks, self.reader, self.converter, self.commits)
         chain = Chain((NamespaceLifecycle(), *plugins), self.reader, self.webhooks)
-        self.managers = Managers(self.converter)
-        self.writes = Writes(self.commits, self.converter, chain, self.managers, now)
-        self._upserts = Upserts(self.commits, self.writes, self.managers, now)
+        self.large = Large()
+        self.managers = Managers(self.converter, self.large)
+        self.writes = Writes(self.commits, self.converter, chain, self.managers, self.large, now)
+        self._upserts = Upserts(self.commits, self.writes, self.managers, self.large, now)
         self.deletes = Deletes(self.commits, self.converter, chain, now)
         self.tokens = Tokens(self.reader)
         self._aggregation = Aggregation(self.storage, self.registry, self.commits)
@@ -118,6 +121,7 @@ class ApiService:
         for stream in list(self._streams):
             stream.close()
         self._aggregation.close()
+        self.large.close()
         await self.definitions.close()
         await self.storage.close()
 
@@ -241,7 +245,7 @@ class ApiService:
             raise failures.unsupported_media_type(self.patch_types(target.kind))
         node = self.managers.node(target.kind, target.version.name)
 
-        async def transform(old: Obj, *, settled: bool) -> Obj:
+        def changed(old: Obj, *, settled: bool) -> Obj:
             wanted = patched(old, body, type_, node)
             if type_ is PatchType.STRATEGIC:
                 wanted |= {key: old[key] for key in ("apiVersion", "kind")}  # Go reads neither
@@ -253,6 +257,9 @@ class ApiService:
             except BadRequest as error:
                 given = body if type_ is PatchType.STRATEGIC else wanted
                 raise bad_patch(error, given, as_text=given is wanted) from error
+
+        async def transform(old: Obj, *, settled: bool) -> Obj:
+            return await self.large.work(options.size, changed, old, settled=settled)
 
         return await self.writes.change(target, transform, options), False
 

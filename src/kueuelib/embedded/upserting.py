@@ -11,6 +11,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.decoding import copy_json, decode
+from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers, configuration
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.embedded.write_checks import Target, check_revision, place
@@ -31,15 +32,22 @@ class Upserts:
         commits: the present objects.
         writes: makes and changes them.
         managers: the owners of fields.
+        large: works on large objects.
         now: the time of the server, seconds since the epoch.
     """
 
     def __init__(
-        self, commits: Commits, writes: Writes, managers: Managers, now: Callable[[], float]
+        self,
+        commits: Commits,
+        writes: Writes,
+        managers: Managers,
+        large: Large,
+        now: Callable[[], float],
     ) -> None:
         self._commits = commits
         self._writes = writes
         self._managers = managers
+        self._large = large
         self._now = now
 
     async def replace(
@@ -47,7 +55,7 @@ class Upserts:
     ) -> tuple[Obj, bool]:
         """A replacement of an object or its status."""
         kind, version = target.kind, target.version
-        wanted = decode(kind, version, given, options)
+        wanted = await self._large.work(options.size, decode, kind, version, given, options)
         meta = wanted["metadata"]
         if not meta.get("name"):
             raise failures.unnamed(target.key)
@@ -88,7 +96,7 @@ class Upserts:
     async def apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
         """A server-side apply."""
         kind, version, key = target.kind, target.version, target.key
-        config = configuration(kind, version, body, options)
+        config = await self._large.work(options.size, configuration, kind, version, body, options)
         meta = config["metadata"]
         named = "name" in meta
         if not meta.setdefault("name", key.name):
@@ -106,7 +114,10 @@ class Upserts:
             )
             if live is None:
                 return found  # a new object is decoded when it is created
-            return decode(kind, version, found, options, live if settled else None)
+            known = live if settled else None
+            return await self._large.work(
+                options.size, decode, kind, version, found, options, known
+            )
 
         async def create() -> Obj:
             if not named:

@@ -51,6 +51,7 @@ class WriteOptions:
         force: an apply patch takes fields over from other managers.
         warnings: filled with texts for the client.
         received: of fields given twice and the like, found while the body was decoded.
+        size: bytes of the body, or of what is changed if that is more.
     """
 
     caller: Caller = SYSTEM
@@ -60,6 +61,7 @@ class WriteOptions:
     force: bool = False
     warnings: list[str] = attrs.field(factory=list)
     received: tuple[str, ...] = ()
+    size: int = 0
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, decode, redefine
+from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.storage import Entry, StaleWrite
@@ -53,11 +54,13 @@ class Writes:
         converter: Converter,
         chain: Chain,
         managers: Managers,
+        large: Large,
         now: Callable[[], float],
     ) -> None:
         self._now = now
         self._commits = commits
         self._managers = managers
+        self._large = large
         self._converter = converter
         self._chain = chain
 
@@ -78,7 +81,7 @@ class Writes:
             named = section(given, "metadata").get("name") or ""
             why = "create not allowed while custom resource definition is terminating"
             raise failures.forbidden(kind, named, why)
-        obj = decode(kind, version, given, options)
+        obj = await self._large.work(options.size, decode, kind, version, given, options)
         place(kind, obj, namespace)
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
@@ -107,8 +110,9 @@ class Writes:
             request.key = final = ObjectKey(key.namespace, name)
             kind.rules.prepare_create(new, request)
             if attempt == 0:
-                self._refuse_broken(kind, name, broken_rules(kind, version, new, None, ""))
-                options.warnings.extend(kind.rules.warnings(new, None))
+                await self._large.work(
+                    options.size, _judge, kind, version, name, new, None, "", (), options
+                )
                 await self._chain.validate(kind, request)
             if options.dry_run:
                 if self._commits.present(kind, final):
@@ -159,6 +163,7 @@ class Writes:
             entry = self._commits.present(kind, target.key)
             if entry is None:
                 raise failures.not_found(kind, target.key.name)
+            options.size = max(options.size, len(entry.raw))
             old = await self._converter.convert_one(kind, entry.obj(), version.name)
             wanted = await transform(old, settled=_is_settled(kind, version, entry))
             insisted = given_version or insisted_on(wanted, old)
@@ -204,9 +209,10 @@ class Writes:
         identity.carry_over(new, old)
         kind.rules.prepare_update(new, old, request)
         identity.count_generation(kind, version, new, old)
-        errors = broken_rules(kind, version, new, old, subresource, fixed)
-        self._refuse_broken(kind, target.key.name, errors)
-        options.warnings.extend(kind.rules.warnings(new, old))
+        name = target.key.name
+        await self._large.work(
+            options.size, _judge, kind, version, name, new, old, subresource, fixed, options
+        )
         await self._chain.validate(kind, request)
         return new
 
@@ -250,10 +256,21 @@ class Writes:
             warnings=options.warnings,
         )
 
-    @staticmethod
-    def _refuse_broken(kind: Kind, name: str, errors: list[FieldError]) -> None:
-        if errors:
-            raise failures.invalid(kind, name, errors)
+
+def _judge(
+    kind: Kind,
+    version: Version,
+    name: str,
+    new: Obj,
+    old: Obj | None,
+    subresource: str,
+    fixed: Sequence[FieldError],
+    options: WriteOptions,
+) -> None:
+    """Refuses what breaks rules, and warns of what is doubtful."""
+    if errors := broken_rules(kind, version, new, old, subresource, fixed):
+        raise failures.invalid(kind, name, errors)
+    options.warnings.extend(kind.rules.warnings(new, old))
 
 
 def _is_settled(kind: Kind, version: Version, entry: Entry) -> bool:

@@ -13,13 +13,19 @@ from kueuelib.embedded.http.negotiation import JSON, PLAIN, YAML, Wanted
 from kueuelib.errors import ApiError
 
 WARNING_LIMIT = 256
+WARNINGS_LIMIT = 4096
+"""Letters of one warning, and of all together, as in kube-apiserver."""
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
-    """One `Warning` header each, without repetitions."""
-    found = []
+    """One `Warning` header each, without repetitions, as many as there is room for."""
+    found: list[tuple[str, str]] = []
+    room = WARNINGS_LIMIT
     for text in dict.fromkeys(warnings):
         plain = "".join(letter for letter in text if letter.isprintable())[:WARNING_LIMIT]
+        room -= len(plain)
+        if room < 0:
+            break
         quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
         found.append(("Warning", f'299 - "{quoted}"'))
     return found

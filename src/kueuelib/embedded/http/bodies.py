@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -15,12 +14,11 @@ from kueuelib.embedded.http.unreadable import Unreadable, not_json, unrecognized
 from kueuelib.embedded.http.yaml_bodies import parse_yaml
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.schema.mismatch import json_type
-from kueuelib.errors import BadRequest, UnsupportedMediaType
+from kueuelib.errors import BadRequest, TooLarge, UnsupportedMediaType
 
 LIMIT = 3 * 2**20
-HEAVY = 64 * 1024
-"""Larger bodies are decoded in a thread, so that others are answered meanwhile."""
-
+VALUES = 100_000
+"""So many items and fields may be in a body: each is work for the server."""
 JSON_TYPES = ("application/json", "text/json")
 _FIELD_ENDS = re.compile(rb'"\s*:')
 _HEAD = ("apiversion", "kind")
@@ -36,15 +34,6 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-async def decoded(
-    body: bytes, content_type: str, *, notice_duplicates: bool
-) -> tuple[Any, list[str]]:
-    """`parse`, which does not hold others up."""
-    if len(body) <= HEAVY:
-        return parse(body, content_type, notice_duplicates=notice_duplicates)
-    return await asyncio.to_thread(parse, body, content_type, notice_duplicates=notice_duplicates)
-
-
 def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[Any, list[str]]:
     """The data, and texts about fields that were given twice.
 
@@ -55,6 +44,7 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
 
     Raises:
         BadRequest: the body is malformed.
+        TooLarge: it has too many values.
         UnsupportedMediaType: it is neither JSON nor YAML.
     """
     media = media_type(content_type)
@@ -70,7 +60,20 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
         if media in YAML_TYPES:
             return parse_yaml(body), []
         raise not_json(body) from error
+    if sum(map(body.count, (b",", b"[", b"{"))) > VALUES and _size(data) > VALUES:
+        raise TooLarge(f"Request entity too large: more than {VALUES} values")
     return data, _duplicates(body, data) if notice_duplicates else []
+
+
+def _size(data: Any) -> int:
+    """The number of items and fields."""
+    found, rest = 0, [data]
+    while rest:
+        inner = rest.pop()
+        found += len(inner)
+        values = inner.values() if isinstance(inner, dict) else inner
+        rest += [each for each in values if isinstance(each, dict | list)]
+    return found
 
 
 def _unsupported() -> UnsupportedMediaType:

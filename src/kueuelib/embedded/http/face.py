@@ -190,7 +190,8 @@ class Face:
             raise failures.wrong_method()
         content_type = request.headers.get("Content-Type", "")
         raw = await body_of(request)
-        given, _ = await bodies.decoded(raw, content_type, notice_duplicates=False)
+        work = self._service.large.work
+        given, _ = await work(len(raw), bodies.parse, raw, content_type, notice_duplicates=False)
         wanted = negotiate(request.headers.get("Accept", ""))
         body = self._reviews.answer(route.plural, route.namespace, given, caller)
         return answer(body, status=201, wanted=wanted)

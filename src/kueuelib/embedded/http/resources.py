@@ -340,14 +340,14 @@ class Resources:
         raw = await body_of(request)
         notice = options.field_validation is not FieldValidation.IGNORE
         try:
-            data, duplicates = await bodies.decoded(raw, content_type, notice_duplicates=notice)
+            data, duplicates = await self._parsed(raw, content_type, notice=notice)
         except Unreadable as error:
             if whole is None:
                 raise
             raise error.of_object(raw, whole.kind) from error
         if whole is not None:
             bodies.check_head(raw, data, whole, validated=notice)
-        options.received = tuple(duplicates)
+        options.received, options.size = tuple(duplicates), len(raw)
         return data
 
     async def _optional_body(self, request: web.BaseRequest) -> Any:
@@ -355,7 +355,13 @@ class Resources:
         if not raw:
             return None
         content_type = request.headers.get("Content-Type", "")
-        return (await bodies.decoded(raw, content_type, notice_duplicates=False))[0]
+        return (await self._parsed(raw, content_type, notice=False))[0]
+
+    async def _parsed(
+        self, raw: bytes, content_type: str, *, notice: bool
+    ) -> tuple[Any, list[str]]:
+        work = self._service.large.work
+        return await work(len(raw), bodies.parse, raw, content_type, notice_duplicates=notice)
 
     def _written(
         self,

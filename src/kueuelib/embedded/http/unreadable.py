@@ -71,12 +71,14 @@ def not_json(body: bytes) -> Unreadable:
     """The failure of a body that was read as JSON."""
     text = body.decode(errors="replace")
     try:
-        json.loads(text)
+        json.loads(text, parse_int=str)  # an int of thousands of digits is an error
     except json.JSONDecodeError as error:
         return Unreadable(_words(text, error))
     except RecursionError:
         return Unreadable("exceeded max depth")
-    return Unreadable("invalid UTF-8")
+    if "\ufffd" in text:
+        return Unreadable("invalid UTF-8")
+    return Unreadable("json: cannot unmarshal number into Go value of type float64")
 
 
 def _words(text: str, error: json.JSONDecodeError) -> str:

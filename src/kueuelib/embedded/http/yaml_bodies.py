@@ -17,7 +17,7 @@ import yaml
 from kueuelib.embedded.http.unreadable import not_yaml
 from kueuelib.errors import BadRequest
 
-NODE_LIMIT: Final = 500_000
+NODE_LIMIT: Final = 200_000
 DEPTH: Final = 1000
 SECONDS: Final = 5.0
 """The time of this thread on a processor: a busy machine refuses no more than an idle one."""
@@ -25,6 +25,7 @@ _LOOK_EVERY: Final = 1024
 """Events after which the clock is looked at."""
 _PREFIX: Final = "tag:yaml.org,2002:"
 _COLLECTIONS: Final = {yaml.MappingStartEvent: "map", yaml.SequenceStartEvent: "seq"}
+_NUMBERS: Final = (f"{_PREFIX}int", f"{_PREFIX}float")
 _TEXT, _MERGE = f"{_PREFIX}str", f"{_PREFIX}merge"
 
 
@@ -148,6 +149,8 @@ class _Builder:
             found: Any = text
         elif tag == _MERGE:
             found = _Merge
+        elif ":" in text and tag in _NUMBERS and event.tag is None:
+            found = text  # 1:30 is ninety in YAML 1.1, but not in Go
         else:
             node = yaml.ScalarNode(tag, text, event.start_mark, event.end_mark)
             found = self._loader.construct_object(node)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
+import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.schema.defaults import apply_defaults
@@ -14,6 +16,9 @@ from kueuelib.embedded.schema.node import SchemaNode, from_openapi
 from kueuelib.embedded.schema.prune import prune
 from kueuelib.embedded.schema.validate import validate
 from kueuelib.errors import FieldError
+
+KEPT = 4
+"""So many compiled schemas are kept: the same one is needed again at once."""
 
 
 @attrs.frozen(eq=False)
@@ -29,12 +34,17 @@ class StructuralSchema:
 
     @classmethod
     def of(cls, openapi: Mapping[str, Any]) -> StructuralSchema:
-        """From an `openAPIV3Schema`.
+        """From an `openAPIV3Schema`; what a definition was judged by is served, too.
 
         Raises:
             ValueError: a pattern or a list type is none.
         """
-        return cls(from_openapi(openapi))
+        text = orjson.dumps(openapi)
+        found = _RECENT.pop(text, None) or cls(from_openapi(openapi))
+        _RECENT[text] = found
+        if len(_RECENT) > KEPT:
+            _RECENT.popitem(last=False)
+        return found
 
     def prune(self, obj: Obj) -> list[str]:
         """Remove unknown fields in place, and give their paths."""
@@ -77,6 +87,13 @@ class StructuralSchema:
         """
         if not self.node.ruled:
             return []
+        from kueuelib.embedded.cel.checking import RuleBook
         from kueuelib.embedded.cel.rules import problems_of
 
-        return problems_of(self.node, path)
+        problems = problems_of(self.node, path)
+        if not problems and not self._books:
+            self._books.append(RuleBook(self.node))
+        return problems
+
+
+_RECENT: OrderedDict[bytes, StructuralSchema] = OrderedDict()

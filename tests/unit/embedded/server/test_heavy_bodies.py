@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
 
+from kueuelib.api.quantity import Quantity
+from kueuelib.embedded import large as large_module
+from kueuelib.embedded.failures import invalid_named
 from kueuelib.embedded.http import bodies, yaml_bodies
-from kueuelib.errors import BadRequest
+from kueuelib.embedded.http.answers import warning_headers
+from kueuelib.embedded.large import HEAVY, Large
+from kueuelib.embedded.patches import json_patch
+from kueuelib.embedded.schema.structural import KEPT, StructuralSchema
+from kueuelib.errors import (
+    BadRequest,
+    FieldError,
+    Invalid,
+    InvalidQuantity,
+    TooLarge,
+    TooManyRequests,
+)
 
 YAML = "application/yaml"
 
@@ -78,17 +94,102 @@ def test_long_lines_and_many_brackets_are_fine() -> None:
     assert (len(data["a"]), len(data["b"])) == (5000, 5000)
 
 
-@pytest.mark.parametrize(("size", "apart"), [(100, False), (bodies.HEAVY, True)])
-async def test_large_bodies_are_decoded_in_a_thread(
-    size: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("size", "apart"), [(HEAVY, False), (HEAVY + 1, True)])
+async def test_large_objects_are_worked_on_in_a_thread(size: int, apart: bool) -> None:
+    large = Large()
+    thread = await large.work(size, threading.current_thread)
+    assert (thread is not threading.main_thread()) == apart
+    large.close()
+
+
+async def test_one_large_object_is_worked_on_at_a_time() -> None:
+    large, running, most = Large(), 0, 0
+
+    def work() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.01)
+        running -= 1
+
+    await asyncio.gather(*(large.work(HEAVY + 1, work) for _ in range(5)))
+    assert most == 1
+    large.close()
+
+
+def test_bodies_of_too_many_values_are_refused() -> None:
+    text = ",".join(["[1]"] * (bodies.VALUES // 2))
+    bodies.parse(f'["{"," * 10**6}"]'.encode(), "", notice_duplicates=False)
+    bodies.parse(f"[{text}]".encode(), "", notice_duplicates=False)
+    with pytest.raises(TooLarge, match="more than 100000 values"):
+        bodies.parse(f"[{text},1]".encode(), "", notice_duplicates=False)
+
+
+def test_a_number_of_thousands_of_digits_is_malformed() -> None:
+    with pytest.raises(BadRequest, match="cannot unmarshal number"):
+        bodies.parse(b"1" * 5000, "", notice_duplicates=False)
+
+
+def test_an_answer_holds_no_more_errors_than_fit() -> None:
+    errors = [FieldError(f"a[{i}]", "FieldValueInvalid", "x" * 1000) for i in range(10_000)]
+    error = invalid_named("A", "", "a", errors)
+    assert len(error.message) < 300_000
+    assert error.details is not None
+    assert error.details["causes"][-1]["message"].endswith("more")
+    assert invalid_named("A", "", "a", errors[:9]).details == {
+        "name": "a",
+        "kind": "A",
+        "causes": [
+            {"reason": each.reason, "message": each.message, "field": each.path}
+            for each in errors[:9]
+        ],
+    }
+
+
+def test_a_patch_copies_no_more_than_a_body_can_hold() -> None:
+    target = {"data": {"a": "x" * 1000}}
+    copies = [{"op": "copy", "from": "/data", "path": f"/data/{i}"} for i in range(40)]
+    assert len(json_patch(target, copies[:5])["data"]) == 6
+    with pytest.raises(Invalid, match="rejected our request"):
+        json_patch(target, copies)
+
+
+def test_warnings_have_room_for_some() -> None:
+    found = warning_headers(f"unknown field {i}" for i in range(10_000))
+    assert 100 < len(found) < 300
+
+
+async def test_too_many_large_objects_at_once_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = []
+    monkeypatch.setattr(large_module, "WAITING", 2)
+    large, go_on = Large(), threading.Event()
+    working = [asyncio.create_task(large.work(HEAVY + 1, go_on.wait)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyRequests):
+        await large.work(HEAVY + 1, list)
+    go_on.set()
+    assert await asyncio.gather(*working) == [True, True]
+    assert await large.work(HEAVY + 1, list) == []
+    large.close()
 
-    def parse(*_: Any, **__: Any) -> tuple[Any, list[str]]:
-        seen.append(threading.current_thread() is not threading.main_thread())
-        return {}, []
 
-    monkeypatch.setattr(bodies, "parse", parse)
-    body = b'{"a":"' + b"x" * size + b'"}'
-    await bodies.decoded(body, "application/json", notice_duplicates=True)
-    assert seen == [apart]
+def test_what_looks_like_a_time_is_a_text_as_in_go() -> None:
+    body = b"a: 1:30\nb: 1:30.5\nc: " + b"1:" * 100_000 + b"1"
+    found = yaml_bodies.parse_yaml(body)
+    assert (found["a"], found["b"]) == ("1:30", "1:30.5")
+
+
+def test_what_a_definition_is_judged_by_is_served() -> None:
+    schema = {"type": "object", "x-kubernetes-validations": [{"rule": "1 == 1"}]}
+    first = StructuralSchema.of(schema)
+    assert StructuralSchema.of(dict(schema)) is first
+    for number in range(KEPT):
+        StructuralSchema.of({"type": "object", "description": str(number)})
+    assert StructuralSchema.of(schema) is not first
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "0." + "1" * 5000])
+def test_a_quantity_of_thousands_of_digits_is_refused(text: str) -> None:
+    with pytest.raises(InvalidQuantity, match="is not a quantity"):
+        Quantity.parse(text)
