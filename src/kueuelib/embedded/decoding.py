@@ -94,7 +94,7 @@ def _parts(given: Mapping[str, Any], without: Mapping[str, Any]) -> Obj:
 def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
     """What an object does not say of its kind is taken from the URL."""
     for key in ("apiVersion", "kind"):
-        if not isinstance(obj.get(key) or "", str):
+        if not isinstance(obj.get(key), str | None):
             raise failures.bad_request(
                 f"couldn't get version/kind; json parse error: json: cannot unmarshal "
                 f"{json_type(obj[key])} into Go struct field .{key} of type string"

@@ -53,11 +53,14 @@ def carry_over(new: Obj, old: Obj) -> None:
 
 def count_generation(kind: Kind, version: Version, new: Obj, old: Obj) -> None:
     """Raises the generation when the wish (not the metadata, not the status) has changed."""
-    if not kind.generation and kind.builtin:
+    if kind.builtin and (not kind.generation or kind.kind == "PriorityClass"):
         return
     ignored = _NOT_WISH if version.status else _NOT_CONTENT
     keys = (new.keys() | old.keys()) - ignored
-    if any(new.get(key) != old.get(key) for key in keys):
+    relabelled = kind.kind == "EndpointSlice" and (
+        new["metadata"].get("labels") != old["metadata"].get("labels")
+    )
+    if relabelled or any(new.get(key) != old.get(key) for key in keys):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 

@@ -6,7 +6,7 @@ The rules are in `kueuelib.embedded.patching`; this gives them schemas and conve
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 from kueuelib.api.meta import Obj, format_time
@@ -22,18 +22,21 @@ from kueuelib.embedded.decoding import (
 )
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, track_steps
-from kueuelib.embedded.patching.fieldsets import Ambiguous
+from kueuelib.embedded.patching.fieldsets import Ambiguous, Unkeyed
 from kueuelib.embedded.patching.last_applied import renewed
+from kueuelib.embedded.patching.located import UNDECLARED, typed_problem, without
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.schema.builtin import builtin_node, custom_node
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
 from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.embedded.verbs import WriteOptions
-from kueuelib.errors import ApiError
+from kueuelib.errors import ApiError, BadRequest
 
 MANAGER_LIMIT = 128
 UNKNOWN_MANAGER = "unknown"
+PROBLEMS = 100
+"""So many values of wrong types are named, each of which is another look at the object."""
 R = TypeVar("R")
 
 
@@ -81,7 +84,10 @@ class Managers:
         )
         before = {"metadata": {}, **(version.schema.zero() if version.schema else {})}
         steps = track_steps(lambda name: self.node(kind, _short(name)), old, new, write, before)
-        entries = await self._drive(kind, steps, options.size)
+        try:
+            entries = await self._drive(kind, steps, options.size)
+        except Ambiguous:
+            entries = []  # items without keys: the owners are forgotten
         if entries:
             new["metadata"]["managedFields"] = entries
         else:
@@ -126,6 +132,8 @@ class Managers:
         )
         try:
             found = await self._drive(kind, steps, options.size)
+        except Unkeyed as error:
+            raise _untyped(config["apiVersion"], kind, live or given, str(error), _LIVE) from error
         except Ambiguous as error:
             raise _untyped(config["apiVersion"], kind, given, str(error)) from error
         return renewed(found, given, options.field_manager)
@@ -152,7 +160,9 @@ def _advanced(
         return finished.value, None
 
 
-def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions) -> Obj:
+def configuration(
+    kind: Kind, version: Version, node: SchemaNode, body: Any, options: WriteOptions
+) -> Obj:
     """The checked body of an apply patch; nothing is defaulted, since defaults are nobody's.
 
     What is null or empty stays: it is owned as well.
@@ -177,17 +187,35 @@ def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions
         group, name = (each if isinstance(each, str) else "" for each in named)
         group = group if "/" in group else f"/{group}"
         raise failures.bad_request(f"invalid object type: {group}, Kind={name}")
-    plain: Obj = copy_json(config)
-    try:
-        unknown = _checked(kind, version, plain)
-    except Mismatch as error:
-        raise _untyped(expected, kind, config, error.typed) from error
-    if unknown:
-        raise _undeclared(expected, kind, config, unknown)
+    problems = _problems(kind, version, node, config)
+    if problems:
+        text = problems[0]
+        if problems[1:]:
+            text = "errors:\n" + "\n".join(f"  {each}" for each in sorted(problems))
+        raise _untyped(expected, kind, config, text)
     report_unknown(kind, version, options, ())
     if config.get("metadata") is None:
         config["metadata"] = {}
     return config
+
+
+def _problems(kind: Kind, version: Version, node: SchemaNode, config: Obj) -> list[str]:
+    """What a kind does not know, and values of other types than it has."""
+    left: Obj | None = config
+    found = list[str]()
+    while left is not None and len(found) < PROBLEMS:
+        plain: Obj = copy_json(left)
+        try:
+            unknown = _checked(kind, version, plain)
+        except Mismatch as error:
+            found.append(typed_problem(node, config, error.path, error.typed))
+            left = without(left, error.path)
+        except BadRequest:
+            return found  # a text that cannot be read; it may not be reached
+        else:
+            texts = (typed_problem(node, config, path, UNDECLARED) for path in unknown)
+            return [*found, *texts]
+    return found
 
 
 def _checked(kind: Kind, version: Version, config: Obj) -> list[str]:
@@ -199,23 +227,20 @@ def _checked(kind: Kind, version: Version, config: Obj) -> list[str]:
     return unknown
 
 
-def _undeclared(api_version: str, kind: Kind, config: Obj, paths: Sequence[str]) -> ApiError:
-    """An apply cannot own what its schema does not know, whatever the field validation."""
-    lines = [f".{path}: field not declared in schema" for path in paths]
-    text = lines[0] if len(lines) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in lines)
-    return _untyped(api_version, kind, config, text)
+_GIVEN = "failed to create typed patch object ({}): {}"
+_LIVE = (
+    "failed to create manager for existing fields: failed to convert new object ({}) to smd "
+    "typed: {}"
+)
 
 
-def _untyped(api_version: str, kind: Kind, config: Obj, text: str) -> ApiError:
+def _untyped(api_version: str, kind: Kind, config: Obj, text: str, why: str = _GIVEN) -> ApiError:
     meta = section(config, "metadata")
     names = (meta.get(key, "") for key in ("namespace", "name"))
     name = "/".join(each if isinstance(each, str) else "" for each in names)
     version = api_version if "/" in api_version else f"/{api_version}"
-    return ApiError(
-        f"failed to create typed patch object ({name}; {version}, Kind={kind.kind}): {text}",
-        code=500,
-        reason="",
-    )
+    about = f"{name}; {version}, Kind={kind.kind}"
+    return failures.unexplained(why.format(about, text))
 
 
 def manager_of(options: WriteOptions) -> str:

@@ -133,6 +133,25 @@ def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
     return strategic_merge(node, target, body)
 
 
+def restored_head(old: Obj, patch: Obj) -> Obj:
+    """The version and kind of an object, of which a strategic merge patch changes nothing.
+
+    Raises:
+        BadRequest: it would write what is not a text.
+    """
+    for key in ("apiVersion", "kind"):
+        if not isinstance(patch.get(key), str | None):
+            raise mismatch.Mismatch("", key, "string", patch[key])
+    return {key: old[key] for key in ("apiVersion", "kind")}
+
+
+def undeclared(obj: Obj) -> BadRequest:
+    """An object without a version has no fields that are known."""
+    names = sorted(obj.keys() - {"apiVersion", "kind"})
+    told = ", ".join(f'unknown field "{name}"' for name in names)
+    return BadRequest(f"strict decoding error: {told}")
+
+
 def bad_patch(error: BadRequest, given: Any, *, as_text: bool) -> Invalid:
     """What a patch makes of the object is not of its kind.
 

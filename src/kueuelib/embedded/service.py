@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -31,7 +32,7 @@ from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
-from kueuelib.embedded.patches import bad_patch, patched
+from kueuelib.embedded.patches import bad_patch, patched, restored_head, undeclared
 from kueuelib.embedded.reading import Reads
 from kueuelib.embedded.registry.builtin import Rules, builtin_kinds
 from kueuelib.embedded.registry.crd_rules import CrdRules
@@ -45,6 +46,7 @@ from kueuelib.embedded.verbs import (
     DELETE,
     FROM_NOW,
     DeleteOptions,
+    FieldValidation,
     ListOptions,
     ObjectList,
     PatchType,
@@ -247,12 +249,17 @@ class ApiService:
 
         def changed(old: Obj, *, settled: bool) -> Obj:
             wanted = patched(old, body, type_, node)
-            if type_ is PatchType.STRATEGIC:
-                wanted |= {key: old[key] for key in ("apiVersion", "kind")}  # Go reads neither
-            elif target.kind.builtin and isinstance(wanted, dict) and not wanted.get("apiVersion"):
-                raise failures.unnamed(target.key)
             known = old if settled else None
+            strategic = type_ is PatchType.STRATEGIC
+            unversioned = target.kind.builtin and wanted.get("apiVersion", "") in (None, "")
+            strict = options.field_validation is FieldValidation.STRICT
+            if unversioned and not strategic and not strict:
+                raise failures.unnamed(target.key)
             try:
+                if strategic:
+                    wanted |= restored_head(old, body)
+                elif unversioned:
+                    raise undeclared(wanted)
                 return decode(target.kind, target.version, wanted, options, known)
             except BadRequest as error:
                 given = body if type_ is PatchType.STRATEGIC else wanted
@@ -344,18 +351,15 @@ class ApiService:
         selection: ListOptions = ALL,
         options: DeleteOptions = DELETE,
     ) -> Sequence[Obj]:
-        """Deletes every selected object; what `delete` returned for each."""
+        """Deletes every selected object, and gives them as they were."""
         kind, version = self.registry.require(resource)
         page = await self.reads.list(kind, version.name, namespace, selection)
         found = []
         for raw in page.items:
-            try:
-                obj, _ = await self.deletes.delete(
-                    kind, version, key_of(orjson.loads(raw)), options
-                )
-            except NotFound:
-                continue
-            found.append(obj)
+            obj = orjson.loads(raw)
+            with suppress(NotFound):
+                await self.deletes.delete(kind, version, key_of(obj), options)
+                found.append(obj)
         return found
 
     @staticmethod

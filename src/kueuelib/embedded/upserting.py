@@ -96,7 +96,12 @@ class Upserts:
     async def apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
         """A server-side apply."""
         kind, version, key = target.kind, target.version, target.key
-        config = await self._large.work(options.size, configuration, kind, version, body, options)
+        if target.subresource and not self._commits.has(kind, key):
+            raise failures.not_found(kind, key.name)
+        node = self._managers.node(kind, version.name)
+        config = await self._large.work(
+            options.size, configuration, kind, version, node, body, options
+        )
         meta = config["metadata"]
         named = "name" in meta
         if not meta.setdefault("name", key.name):

@@ -35,7 +35,7 @@ def pod(**spec):
         pytest.param({"a": 1}, {"a": {"y": 2, "z": None}}, {"a": {"y": 2}}, id="scalar to map"),
         pytest.param({"a": {"x": 1}}, {"a": {"$patch": "replace", "y": 2}}, {"a": {"y": 2}}),
         pytest.param({"a": {"x": 1}}, {"a": {"$patch": "delete"}}, {"a": {}}),
-        pytest.param({"a": {"x": 1}}, {"a": {"$patch": "merge", "y": 2}}, {"a": {"x": 1, "y": 2}}),
+        pytest.param({}, {"a": {"$patch": "x"}, "l": [{"$patch": "x"}]}, {"l": []}, id="new maps"),
         pytest.param(
             {"a": {"x": 1, "y": 2, "z": 3}},
             {"a": {"$retainKeys": ["y", "n"], "n": 4}},
@@ -66,23 +66,22 @@ def test_lists_inside_of_merged_items_merge_as_well():
     assert patched(POD, old, patch)["spec"]["containers"] == [
         {
             "name": "a",
-            "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}],
+            "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}],
             "args": ["y"],
         }
     ]
 
 
-def test_an_item_is_deleted_or_replaced_by_its_key():
+def test_an_item_is_deleted_by_its_key():
     old = pod(containers=[{"name": "a", "image": "i", "tty": True}, {"name": "b"}, {"name": "c"}])
     patch = pod(
         containers=[
             {"$patch": "delete", "name": "b"},
             {"$patch": "delete", "name": "unknown"},
-            {"$patch": "replace", "name": "a", "image": "j"},
         ]
     )
     assert patched(POD, old, patch)["spec"]["containers"] == [
-        {"name": "a", "image": "j"},
+        {"name": "a", "image": "i", "tty": True},
         {"name": "c"},
     ]
 
@@ -131,8 +130,8 @@ def test_owner_references_merge_by_uid():
     old = {"metadata": {"ownerReferences": [{"uid": "1", "name": "a"}]}}
     patch = {"metadata": {"ownerReferences": [{"uid": "2", "name": "b"}]}}
     assert [ref["uid"] for ref in patched(POD, old, patch)["metadata"]["ownerReferences"]] == [
-        "1",
         "2",
+        "1",
     ]
 
 
@@ -142,7 +141,7 @@ def test_conditions_of_a_job_merge_by_type():
     assert patched(JOB, old, patch) == patch
 
 
-def test_items_take_the_given_order_and_strangers_stay_where_they_were():
+def test_items_take_the_given_order_and_strangers_stay_before_later_ones():
     old = pod(containers=[{"name": name} for name in "axbc"])
     patch = pod(
         **{
@@ -151,8 +150,8 @@ def test_items_take_the_given_order_and_strangers_stay_where_they_were():
         }
     )
     assert [each["name"] for each in patched(POD, old, patch)["spec"]["containers"]] == [
-        *"cnba",
         "x",
+        *"cnba",
     ]
 
 
@@ -166,11 +165,18 @@ def test_pod_templates_of_jobs_merge_like_pods():
     ("patch", "problem"),
     [
         (pod(containers=[{"image": "x"}]), "does not contain declared merge key: name"),
-        (pod(containers=["x"]), "does not contain declared merge key: name"),
+        (pod(containers=["x"]), "list element types are not identical"),
+        (pod(containers=[[]]), "list element types are not identical"),
+        (pod(containers=[{"name": "a", "$patch": "merge"}]), "merging lists cannot yet"),
+        (pod(containers=[{"name": "a", "$patch": "x"}]), "unknown patch type: x"),
         ({"spec": {"$patch": "explode"}}, "unknown patch type: explode"),
+        ({"spec": {"$patch": "merge", "a": 1}}, r"unknown patch type: merge in map: map\["),
         ({"spec": {"$retainKeys": ["a"], "b": 1}}, "invalid patch format of retainKeys"),
         ({"spec": {"$retainKeys": "a"}}, "invalid patch format of retainKeys"),
-        ({"metadata": {"$deleteFromPrimitiveList/finalizers": 1}}, "must be a list"),
+        (
+            {"spec": {"$setElementOrder/containers": 1}},
+            r"expected a \[]interface {}, but received a int64",
+        ),
         ([], "json: cannot unmarshal array into Go value of type map"),
     ],
 )

@@ -92,14 +92,8 @@ class NodeRules(KindRules):
             try:
                 ipaddress.ip_network(text)
             except ValueError:
-                why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-                errors.append(invalid(f"spec.podCIDRs[{i}]", text, why))
+                errors.append(invalid(f"spec.podCIDRs[{i}]", text, naming.NO_NETWORK))
         return errors
-
-    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """The first network is in two fields."""
-        del old, request
-        _pair_networks(obj)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """The same, twice, and what a node keeps once it has got it."""
@@ -118,12 +112,6 @@ class NodeRules(KindRules):
         if before.get("providerID") and now.get("providerID") != before["providerID"]:
             errors.append(forbidden("spec.providerID", text.format("providerID")))
         return errors + _validate_taints(listed(now, "taints"))
-
-
-def _pair_networks(obj: Obj) -> None:
-    spec = section(obj, "spec")
-    if isinstance(spec, dict) and spec.get("podCIDRs") and not spec.get("podCIDR"):
-        spec["podCIDR"] = spec["podCIDRs"][0]
 
 
 def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:

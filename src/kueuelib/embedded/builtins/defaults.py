@@ -6,6 +6,7 @@ The others stand beside their fields in `schema/wire.txt`, and are filled in bef
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -17,6 +18,14 @@ NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 RBAC: Final = "rbac.authorization.k8s.io"
 _MOST_RETRIES: Final = 2**31 - 1
+
+
+_IMAGE: Final = re.compile(
+    r"(?:(?:localhost|[\w.-]*[.][\w.-]*|[\w.-]+(?=:\d)|[\w.-]*[A-Z][\w.-]*)(?::\d+)?/)?"
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?(?P<digest>@[a-z0-9+._-]+:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+).fullmatch
 
 
 def _pod(pod: Obj) -> None:
@@ -45,9 +54,8 @@ def _pod_spec(spec: Obj) -> None:
 
 def _container(container: Obj) -> None:
     """Latest images are pulled always, others when they are missing."""
-    image = container.get("image") or ""
-    tag = image.rpartition("/")[2].partition(":")[2]
-    latest = "@" not in image and tag in ("", "latest")
+    found = _IMAGE(container.get("image") or "")
+    latest = found and found["tag"] in (None, "latest") and not found["digest"]
     setdefault(container, "imagePullPolicy", "Always" if latest else "IfNotPresent")
 
 
@@ -133,6 +141,15 @@ def _node_status(status: Obj) -> None:
         status["allocatable"] = dict(status["capacity"])
 
 
+def _node_spec(spec: Obj) -> None:
+    """The first network is in two fields; where they differ, the older one counts."""
+    first, networks = spec.get("podCIDR"), listed(spec, "podCIDRs")
+    if first and networks[:1] != [first]:
+        spec["podCIDRs"] = [first]
+    elif networks:
+        spec["podCIDR"] = networks[0]
+
+
 def _secret(secret: Obj) -> None:
     """Texts become data."""
     texts = secret.pop("stringData", None)
@@ -169,6 +186,7 @@ BY_TYPE: Final[Mapping[str, Callable[[Obj], None]]] = {
     "core.EphemeralContainer": _container,
     "core.LimitRangeItem": _limits,
     "core.Namespace": _namespace,
+    "core.NodeSpec": _node_spec,
     "core.NodeStatus": _node_status,
     "core.Pod": _pod,
     "core.PodSpec": _pod_spec,

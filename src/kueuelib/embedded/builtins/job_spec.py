@@ -56,6 +56,8 @@ def _validate_generated(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
     wanted = generated_labels(job)
     errors = [
         invalid(path, dict(labels), f"must be '{value}'")
+        if labels.get(key)
+        else required(f"{path}[{key}]", f"must be '{value}'")
         for key, value in wanted.items()
         if labels.get(key) != value
     ]
@@ -167,7 +169,10 @@ def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
     errors += immutable("spec.selector", spec.get("selector"), before.get("selector"))
     errors += _validate_template_update(spec, before, old)
     for key in _FIXED:
-        errors += immutable(f"spec.{key}", meaning(spec.get(key)), meaning(before.get(key)))
+        now, then = meaning(spec.get(key)), meaning(before.get(key))
+        if now != then:
+            told = internal("PodFailurePolicy", now) if key == "podFailurePolicy" and now else now
+            errors.append(invalid(f"spec.{key}", told, IMMUTABLE))
     return errors
 
 

@@ -16,6 +16,7 @@ from kueuelib.api.validation.fields import (
 
 NameRule = Callable[[str], Sequence[str]]
 
+NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 

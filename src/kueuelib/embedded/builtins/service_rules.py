@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -10,6 +11,7 @@ from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     duplicate,
+    forbidden,
     invalid,
     listed,
     not_supported,
@@ -24,6 +26,19 @@ TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 HEADLESS = "None"
 _LAST_PORT = 65535
+_NODE_PORTS = range(30000, 32768)
+_OUTSIDE = ("LoadBalancer", "NodePort")
+_POLICIES = ("Cluster", "Local")
+_CHECK = "healthCheckNodePort"
+_ALLOCATED = "allocateLoadBalancerNodePorts"
+_ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+_OWN = {
+    ("ClusterIP", *_OUTSIDE): (*_ADDRESSES, "internalTrafficPolicy"),
+    _OUTSIDE: ("externalTrafficPolicy",),
+    ("LoadBalancer",): (_ALLOCATED, "loadBalancerClass"),
+    ("ExternalName",): ("externalName",),
+}
+"""Fields that a service loses with its type, if they are as before."""
 
 
 def _address(obj: Obj) -> str:
@@ -34,6 +49,49 @@ def _address(obj: Obj) -> str:
     return f"10.96.{first}.{max(second, 1)}"
 
 
+def _port(obj: Obj, what: str) -> int:
+    """A port of the nodes that depends on the service and the use only; two may have the same."""
+    data = f"{obj['metadata'].get('uid')}/{what}".encode()
+    found = int.from_bytes(blake2b(data, digest_size=4).digest(), "big")
+    return _NODE_PORTS.start + found % len(_NODE_PORTS)
+
+
+def _is_checked(spec: Obj) -> bool:
+    return spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _give_ports(obj: Obj) -> None:
+    """Ports of the nodes, where the type of the service wants some."""
+    spec = obj["spec"]
+    if _is_checked(spec):
+        setdefault(spec, _CHECK, _port(obj, _CHECK))
+    if spec["type"] in _OUTSIDE and spec.get(_ALLOCATED) is not False:
+        for port in listed(spec, "ports"):
+            if not port.get("nodePort"):
+                port["nodePort"] = _port(obj, f"{port.get('port')}/{port.get('protocol')}")
+
+
+def _balanced(spec: Obj) -> list[FieldError]:
+    """The rules of traffic from outside."""
+    errors = []
+    ranges, path = listed(spec, "loadBalancerSourceRanges"), "spec.LoadBalancerSourceRanges"
+    if ranges and spec["type"] != "LoadBalancer":
+        errors.append(forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
+    for i, text in enumerate(ranges if spec["type"] == "LoadBalancer" else ()):
+        try:
+            ipaddress.ip_network(text.strip(), strict=False)
+        except ValueError:
+            fits = False
+        else:
+            fits = "/" in text
+        if not fits:
+            errors.append(invalid(f"{path}[{i}]", text, naming.NO_NETWORK))
+    policy = spec.get("externalTrafficPolicy")
+    if policy and spec["type"] in _OUTSIDE and policy not in _POLICIES:
+        errors.append(not_supported("spec.externalTrafficPolicy", policy, _POLICIES))
+    return errors
+
+
 class ServiceRules(KindRules):
     """The strategy of Services; addresses are given, traffic does not flow."""
 
@@ -41,9 +99,14 @@ class ServiceRules(KindRules):
         """A new service has no status, and gets its address."""
         del request
         obj["status"] = {"loadBalancer": {}}
+        if obj["spec"]["type"] != "ExternalName":
+            self.prepare_addresses(obj)
+            _give_ports(obj)
+
+    @staticmethod
+    def prepare_addresses(obj: Obj) -> None:
+        """Gives a service its address."""
         spec = obj["spec"]
-        if spec["type"] == "ExternalName":
-            return
         if not spec.get("clusterIP") and obj["metadata"].get("name"):
             spec["clusterIP"] = _address(obj)
         setdefault(spec, "clusterIPs", [spec.get("clusterIP", HEADLESS)])
@@ -51,13 +114,29 @@ class ServiceRules(KindRules):
         setdefault(spec, "ipFamilyPolicy", "SingleStack")
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """The address stays when it is not mentioned."""
-        del request
-        before = section(old, "spec")
-        if obj["spec"]["type"] != "ExternalName":
-            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        """The address stays when it is not mentioned; what is of another type goes."""
+        before, spec = section(old, "spec"), obj["spec"]
+        if request.subresource == "status":
+            return
+        if spec["type"] != "ExternalName":
+            for key in _ADDRESSES:
                 if before.get(key) is not None:
-                    setdefault(obj["spec"], key, before[key])
+                    setdefault(spec, key, before[key])
+        gone = [key for type_, keys in _OWN.items() if spec["type"] not in type_ for key in keys]
+        for key in gone:
+            if spec.get(key) == before.get(key):
+                spec.pop(key, None)
+        if spec["type"] not in _OUTSIDE:
+            known = [port.get("nodePort") for port in listed(before, "ports")]
+            if known == [port.get("nodePort") for port in listed(spec, "ports")]:
+                for port in listed(spec, "ports"):
+                    port.pop("nodePort", None)
+        if not _is_checked(spec) and spec.get(_CHECK) == before.get(_CHECK):
+            spec.pop(_CHECK, None)
+        if spec["type"] != "ExternalName":
+            if not spec.get("clusterIP"):
+                self.prepare_addresses(obj)
+            _give_ports(obj)
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """Type and ports."""
@@ -95,7 +174,7 @@ class ServiceRules(KindRules):
                 errors.append(invalid(f"{path}.targetPort", goal, text))
             if port["protocol"] not in PROTOCOLS:
                 errors.append(not_supported(f"{path}.protocol", port["protocol"], PROTOCOLS))
-        return [*errors, *validate_labels(spec.get("selector"), "spec.selector")]
+        return [*errors, *validate_labels(spec.get("selector"), "spec.selector"), *_balanced(spec)]
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """The address does not change."""

@@ -23,6 +23,8 @@ from kueuelib.embedded.builtins.fields import (
     not_supported,
     required,
     section,
+    setdefault,
+    subobject,
 )
 from kueuelib.embedded.builtins.fields import invalid as invalid_value
 from kueuelib.embedded.builtins.job_spec import validate_job_template
@@ -72,7 +74,7 @@ class StoredRules(KindRules):
         if self._status is not None:
             obj["status"] = dict(self._status)
         if obj["kind"] == "PersistentVolume":
-            obj["status"]["lastPhaseTransitionTime"] = format_time(request.now)
+            obj["status"][_MOVED] = format_time(request.now)
         if obj["kind"] == "DaemonSet":
             obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
         if self._finalizer:
@@ -81,7 +83,10 @@ class StoredRules(KindRules):
                 held.append(self._finalizer)
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """The annotation of a DaemonSet counts the changes of its template."""
+        """A DaemonSet counts the changes of its template; a volume knows when its phase changed."""
+        moved = section(old, "status").get(_MOVED)
+        if obj["kind"] == "PersistentVolume" and moved:
+            setdefault(subobject(obj, "status"), _MOVED, moved)
         if obj["kind"] != "DaemonSet" or request.subresource == "status":
             return
         known = section(old, "metadata", "annotations").get(TEMPLATE_GENERATION)
@@ -98,7 +103,15 @@ class StoredRules(KindRules):
         """The same, and what stays."""
         if subresource == "status":
             return ()
-        errors = self._check(obj)
+        errors = list[FieldError]()
+        for path in self._fixed:
+            *parts, last = path.split(".")
+            now, before = section(obj, *parts).get(last), section(old, *parts).get(last)
+            errors += immutable(path, now, before)
+        rules = self._check(obj)
+        if obj["kind"] == "PersistentVolume":
+            rules *= 2  # Kubernetes asks twice
+        errors = [*errors, *rules] if obj["kind"] == "DaemonSet" else [*rules, *errors]
         if self._free and _without(obj["spec"], self._free) != _without(old["spec"], self._free):
             names = [f"'{name}'" for name in self._free]
             text = f"{', '.join(names[:-1])} and {names[-1]} are forbidden"
@@ -106,10 +119,6 @@ class StoredRules(KindRules):
             errors.append(forbidden("spec", text))
         if self._finalizer:
             errors += _changed_volume(obj, old)
-        for path in self._fixed:
-            *parts, last = path.split(".")
-            now, before = section(obj, *parts).get(last), section(old, *parts).get(last)
-            errors += immutable(path, now, before)
         return errors
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
@@ -218,6 +227,7 @@ def _check_pod_template(obj: Obj) -> list[FieldError]:
     return validate_template(section(obj, "template"), "template")
 
 
+_MOVED: Final = "lastPhaseTransitionTime"
 _CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _CLAIM_TEXT: Final = (

@@ -96,6 +96,8 @@ def _selector(kind: str, rules: Workload, spec: Mapping[str, Any]) -> list[Field
     labels = section(template, "metadata").get("labels")
     errors: list[FieldError] = []
     if kind == "ReplicationController":
+        if spec.get("template") is None:
+            return [required(path)] * (not selector) + [required("spec.template")]
         if not selector:
             errors.append(required(path))
         elif not selector.items() <= (labels or {}).items():

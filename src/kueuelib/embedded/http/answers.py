@@ -51,7 +51,7 @@ def answer(
     raw = body if isinstance(body, bytes) else orjson.dumps(body)
     if wanted.format == YAML:
         data = orjson.loads(raw)
-        raw = yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=False).encode()
+        raw = yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=True).encode()
     headers = [("Content-Type", media_type or wanted.format)]
     headers += warning_headers(warnings)
     return web.Response(body=raw, status=status, headers=headers)

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
 from kueuelib.embedded.http.negotiation import Wanted
 from kueuelib.embedded.registry.columns import AGE
 from kueuelib.embedded.registry.kind import Column, Kind, Version
@@ -47,11 +48,17 @@ def columns_of(kind: Kind, version: Version) -> tuple[Column, ...]:
 
 
 def partial(obj: Obj, version: str = "v1") -> Obj:
-    """An object's metadata alone."""
+    """An object's metadata alone, without an annotation that is a field inside of Kubernetes."""
+    meta = obj["metadata"]
+    notes = meta.get("annotations") or {}
+    if TEMPLATE_GENERATION in notes:
+        notes = {name: text for name, text in notes.items() if name != TEMPLATE_GENERATION}
+        meta = {name: value for name, value in meta.items() if name != "annotations"}
+        meta |= {"annotations": notes} if notes else {}
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": obj["metadata"],
+        "metadata": meta,
     }
 
 
@@ -118,12 +125,15 @@ def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) ->
     """A list of objects that are JSON already; items of built-in kinds lose apiVersion and kind."""
     api_version = kind.api_version(version.name)
     if kind.builtin:
-        prefix = b'{"apiVersion":%b,"kind":%b,' % (
-            orjson.dumps(api_version),
-            orjson.dumps(kind.kind),
+        names = orjson.dumps(kind.kind), orjson.dumps(api_version)
+        prefixes = (  # files of older servers have the second order
+            b'{"kind":%b,"apiVersion":%b,' % names,
+            b'{"apiVersion":%b,"kind":%b,' % names[::-1],
         )
-        length = len(prefix)
-        items = (b"{" + raw[length:] if raw.startswith(prefix) else raw for raw in items)
+        length = len(prefixes[0])
+        items = (b"{" + raw[length:] if raw.startswith(prefixes) else raw for raw in items)
+    else:
+        meta = {"continue": "", **meta}
     return list_head(kind.list_kind, api_version, meta) + b",".join(items) + b"]}"
 
 

@@ -29,7 +29,12 @@ class Ambiguous(KueuelibError):
     """A granular list has equal items, or an item without its key."""
 
 
+class Unkeyed(Ambiguous):
+    """An item of a list that is stored has none of its keys."""
+
+
 _SELF: Final = "."
+NO_KEY: Final = "k:{}"
 _KNOWN: Final = 512
 """How many JSON forms are remembered: objects of a kind are mostly owned in the same ways."""
 _LARGE: Final = 256
@@ -82,6 +87,8 @@ def items_by_element(
         if strict and node.list_type is ListType.MAP:
             _check_key(node, item, path, index)
         name = element(node, item)
+        if name == NO_KEY and not strict:
+            raise Unkeyed(_no_key(node, path, index))
         if name not in found:
             found[name] = item
         elif strict:
@@ -97,11 +104,15 @@ def _check_key(node: SchemaNode, item: Any, path: Path, index: int) -> None:
     if not isinstance(item, dict):
         raise Ambiguous(f"{where} may not have non-map elements")
     if not _key(node, item):
-        names = " ".join(f'"{name}"' for name in node.list_map_keys)
-        raise Ambiguous(
-            f"{where} has an element that omits all key fields [{names}] (and doesn't have "
-            "default values for any key fields)"
-        )
+        raise Ambiguous(_no_key(node, path, index))
+
+
+def _no_key(node: SchemaNode, path: Path, index: int) -> str:
+    names = " ".join(f'"{name}"' for name in node.list_map_keys)
+    return (
+        f"{show(path)}: element {index}: associative list with keys has an element that omits all "
+        f"key fields [{names}] (and doesn't have default values for any key fields)"
+    )
 
 
 # ---- from objects -------------------------------------------------------------------------------

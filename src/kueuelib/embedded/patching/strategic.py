@@ -1,27 +1,27 @@
 """Strategic merge patches: merge patches whose lists merge by key.
 
-Directives: `$patch: replace | delete | merge` in maps and list items, `$retainKeys`,
-`$deleteFromPrimitiveList/<field>` and `$setElementOrder/<field>`.
+Directives: `$patch: replace | delete` in maps and list items, `$retainKeys`,
+`$deleteFromPrimitiveList/<field>` and `$setElementOrder/<field>`. Like Kubernetes, this reads them
+only where both sides have a map or a list; new values lose the maps that have `$patch`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
-from kueuelib.embedded.patching.compare import interleave
 from kueuelib.embedded.schema.equality import canonical
 from kueuelib.embedded.schema.mismatch import json_type, shown
 from kueuelib.embedded.schema.node import PatchStrategy, SchemaNode
-from kueuelib.errors import BadRequest
+from kueuelib.errors import ApiError, BadRequest
 
 _PATCH: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
 _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
-_DIRECTIVES: Final = ("replace", "delete", "merge")
+_GONE: Final = object()
 
 
 def strategic_merge(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> Obj:
@@ -33,7 +33,7 @@ def strategic_merge(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> 
         patch: null drops a field.
 
     Raises:
-        BadRequest: the patch is malformed.
+        ApiError: the patch is malformed.
     """
     if not isinstance(patch, Mapping):
         raise BadRequest(
@@ -43,75 +43,106 @@ def strategic_merge(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> 
     return _merge_map(node, target, patch)
 
 
-def _merge_map(node: SchemaNode, target: Any, patch: Mapping[str, Any]) -> Obj:
-    directive = _directive(patch)
-    if directive == "delete":
-        return {}
-    if directive == "replace":
-        return dict(_plain(patch))
-    merged: Obj = _retained(target if isinstance(target, dict) else {}, patch)
-    orders: dict[str, Any] = {}
-    for name, value in patch.items():
-        if name in (_PATCH, _RETAIN):
-            continue
-        if name.startswith(_ORDER):
-            orders[name.removeprefix(_ORDER)] = _list(name, value)
-        elif name.startswith(_DELETE_FROM):
-            _delete_values(merged, name.removeprefix(_DELETE_FROM), _list(name, value))
-    for name, value in patch.items():
-        if name in (_PATCH, _RETAIN) or name.startswith((_ORDER, _DELETE_FROM)):
-            continue
+def _merge_map(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> Obj:
+    if _PATCH in patch:
+        directive = patch[_PATCH]
+        if directive == "replace":
+            return {name: value for name, value in patch.items() if name != _PATCH}
+        if directive == "delete":
+            return {}
+        raise _unknown_directive(patch)
+    merged, left = _retained(target, patch), dict(patch)
+    left.pop(_RETAIN, None)
+    for name in [each for each in left if each.startswith(_ORDER)]:
+        order, field = left.pop(name), name.removeprefix(_ORDER)
+        if not isinstance(order, list):
+            raise _bad_argument(order)
+        if field in left:
+            merged[field] = _merged(node.child(field), merged.get(field), left.pop(field))
+        if isinstance(merged.get(field), list):
+            merged[field] = _ordered(node.child(field), target.get(field), merged[field], order)
+    for name, value in left.items():
+        field = name.removeprefix(_DELETE_FROM)
         if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = _merge_value(node.child(name), merged.get(name), value)
-    for name, order in orders.items():
-        if isinstance(merged.get(name), list):
-            merged[name] = _ordered(node.child(name), merged[name], order)
+            merged.pop(field, None)
+        elif field == name:
+            merged[name] = _merged(node.child(name), merged.get(name), value)
+            if merged[name] is _GONE:
+                del merged[name]
+        elif isinstance(value, list) and isinstance(merged.get(field), list):
+            gone = {canonical(each) for each in value}
+            merged[field] = [each for each in merged[field] if canonical(each) not in gone]
     return merged
 
 
-def _merge_value(node: SchemaNode, target: Any, value: Any) -> Any:
-    if isinstance(value, Mapping):
+def _merged(node: SchemaNode, target: Any, value: Any) -> Any:
+    if isinstance(value, Mapping) and isinstance(target, dict):
         return _merge_map(node, target, value)
-    if isinstance(value, list):
-        return _merge_list(node, target if isinstance(target, list) else [], value)
-    return value
+    if isinstance(value, list) and isinstance(target, list):
+        replaced = node.patch_strategy is PatchStrategy.REPLACE
+        return value if replaced else _merge_list(node, target, value)
+    return _without_directives(_without_nulls(value))
 
 
 def _merge_list(node: SchemaNode, target: list[Any], patch: list[Any]) -> list[Any]:
-    if node.patch_strategy is PatchStrategy.REPLACE:
-        return [_plain(item) for item in patch if not _is_directive_only(item)]
-    if not node.patch_merge_key:
-        merged = list(target)
-        known = {canonical(item) for item in merged}
-        for item in patch:
-            if canonical(item) not in known:
-                known.add(canonical(item))
-                merged.append(item)
-        return merged
+    kinds = {json_type(item) for item in (*target, *patch)}
+    if len(kinds) > 1:
+        text = f"list element types are not identical: {shown([target, patch])}"
+        raise failures.unexplained(text)
+    if "array" in kinds:
+        raise failures.unexplained("lists of lists are not supported", 422)
+    if not node.patch_merge_key or "object" not in kinds:
+        values = {canonical(item): item for item in (*target, *patch)}
+        order = [canonical(item) for item in patch]
+        known = [canonical(item) for item in target]
+        return [values[each] for each in _interleaved(known, values, order)]
     return _merge_items(node, target, patch)
 
 
 def _merge_items(node: SchemaNode, target: list[Any], patch: list[Any]) -> list[Any]:
-    if any(_is_directive_only(item) for item in patch):
-        return [_plain(item) for item in patch if not _is_directive_only(item)]
+    plain = [item for item in patch if _PATCH not in item]
+    directives = [item for item in patch if _PATCH in item]
+    for item in directives:
+        if item[_PATCH] == "delete":
+            gone = _key(node, item)
+            target = [each for each in target if _key(node, each) != gone]
+        elif item[_PATCH] == "merge":
+            raise failures.unexplained("merging lists cannot yet be specified in the patch")
+        elif item[_PATCH] != "replace":
+            raise _unknown_directive(item)
+    if any(item[_PATCH] == "replace" for item in directives):
+        return plain
     items: dict[str, Any] = {}
     for item in target:
         items.setdefault(_key(node, item), item)
-    for item in patch:
+    known = list(items)
+    for item in plain:
         key = _key(node, item)
-        directive = _directive(item)
-        if directive == "delete":
-            items.pop(key, None)
-        elif directive == "replace":
-            items[key] = _plain(item)
-        else:
-            items[key] = _merge_map(node.item, items.get(key), item)
-    return list(items.values())
+        items[key] = _merge_map(node.item, items[key], item) if key in items else item
+    order = [_key(node, item) for item in plain]
+    return [items[each] for each in _interleaved(known, items, order)]
 
 
-def _ordered(node: SchemaNode, value: list[Any], order: list[Any]) -> list[Any]:
+def _interleaved(known: Sequence[str], items: Mapping[str, Any], order: list[str]) -> list[str]:
+    """The keys of the items: those of `order` in that order, the others before later neighbours.
+
+    Args:
+        known: the keys in their order before.
+        items: by their keys; the rest of their order counts for those that `order` does not name.
+        order: keys.
+    """
+    named = [key for key in dict.fromkeys(order) if key in items]
+    rest = [key for key in items if key not in set(named)]
+    at = {key: place for place, key in enumerate(known)}
+    found = []
+    for key in named:
+        while rest and key in at and at.get(rest[0], len(at)) < at[key]:
+            found.append(rest.pop(0))
+        found.append(key)
+    return found + rest
+
+
+def _ordered(node: SchemaNode, before: Any, value: list[Any], order: list[Any]) -> list[Any]:
     """The list with the named items in the given order, the others near where they were."""
     by_key = bool(node.patch_merge_key) and node.patch_strategy is PatchStrategy.MERGE
 
@@ -119,60 +150,52 @@ def _ordered(node: SchemaNode, value: list[Any], order: list[Any]) -> list[Any]:
         return _key(node, item) if by_key else canonical(item)
 
     items = {text(item): item for item in value}
-    wanted = [key for key in dict.fromkeys(text(item) for item in order) if key in items]
-    return [items[key] for key in interleave(list(items), wanted)]
+    known = [text(item) for item in before] if isinstance(before, list) else []
+    return [items[key] for key in _interleaved(known, items, [text(item) for item in order])]
 
 
 def _key(node: SchemaNode, item: Any) -> str:
     key = node.patch_merge_key
-    if not isinstance(item, Mapping) or item.get(key) is None:
+    if not isinstance(item, Mapping) or key not in item:
         raise failures.unexplained(f"map: {shown(item)} does not contain declared merge key: {key}")
     return canonical(item[key])
 
 
-def _directive(patch: Mapping[str, Any]) -> str:
-    found = patch.get(_PATCH, "merge")
-    if found not in _DIRECTIVES:
-        raise failures.unexplained(f"unknown patch type: {shown(found)} in map: {shown(patch)}")
-    return str(found)
+def _unknown_directive(patch: Mapping[str, Any]) -> ApiError:
+    text = f"unknown patch type: {shown(patch[_PATCH])} in map: {shown(patch)}"
+    return failures.unexplained(text)
 
 
-def _is_directive_only(item: Any) -> bool:
-    """Whether a list item says that the rest of the patch's list replaces the present one."""
-    return isinstance(item, Mapping) and dict(item) == {_PATCH: "replace"}
+def _bad_argument(value: Any) -> ApiError:
+    names = {"object": "map[string]interface {}", "number": "int64", "null": "%!s(<nil>)"}
+    found = names.get(json_type(value), json_type(value))
+    return failures.unexplained(f"expected a []interface {{}}, but received a {found}")
 
 
 def _retained(target: Obj, patch: Mapping[str, Any]) -> Obj:
     if _RETAIN not in patch:
         return dict(target)
     kept = patch[_RETAIN]
+    named = [name for name, value in patch.items() if value is not None and name != _RETAIN]
     if not isinstance(kept, list) or any(
-        name not in kept for name in patch if not name.startswith("$")
+        name not in kept for name in named if not name.startswith((_DELETE_FROM, _ORDER))
     ):
         raise BadRequest("invalid patch format of retainKeys")
     return {name: value for name, value in target.items() if name in kept}
 
 
-def _delete_values(merged: Obj, name: str, values: list[Any]) -> None:
-    if isinstance(merged.get(name), list):
-        gone = {canonical(value) for value in values}
-        merged[name] = [item for item in merged[name] if canonical(item) not in gone]
-
-
-def _list(name: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise BadRequest(f"error applying patch: {name} must be a list")
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """A value as it is stored: without directives and nulls."""
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {
-            name: _plain(each)
-            for name, each in value.items()
-            if each is not None and not name.startswith("$")
-        }
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def _without_directives(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if _PATCH in value:
+            return _GONE
+        found = {name: _without_directives(each) for name, each in value.items()}
+        return {name: each for name, each in found.items() if each is not _GONE}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [found for each in value if (found := _without_directives(each)) is not _GONE]
     return value

@@ -50,7 +50,7 @@ admissionregistration.k8s.io extension cluster conditional
 coordination.k8s.io
     Lease  leases  -  conditional upserts
 node.k8s.io
-    RuntimeClass  runtimeclasses  -  cluster upserts
+    RuntimeClass  runtimeclasses  -  cluster conditional upserts
 scheduling.k8s.io
     PriorityClass  priorityclasses  pc  cluster generation
 rbac.authorization.k8s.io upserts
@@ -66,6 +66,7 @@ discovery.k8s.io
 """Groups with the traits of all their kinds; below: kind, plural, short names, traits."""
 
 _SELECTABLE: Final[Mapping[str, str]] = {
+    "ReplicationController": "status.replicas",
     "Pod": (
         "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName "
         "spec.hostNetwork status.phase status.podIP status.nominatedNodeName"

@@ -14,6 +14,14 @@ from kueuelib.errors import BadRequest
 _NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
 _TEXTS: Final = ("string", "[]uint8", "time.Time")
 _SCALARS: Final = {"bool": "boolean", "int32": "numeric (int or float)"}
+_GO_TYPES: Final = {
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+}
 _KINDS: Final = {dict: "map", list: "slice", str: "string", bool: "bool", int: "int64"}
 
 
@@ -34,13 +42,13 @@ class Mismatch(BadRequest):
 
     def __init__(self, message: str, path: str, wanted: str, value: Any) -> None:
         super().__init__(message)
-        self._path = path
+        self.path = path
         self._wanted = wanted
         self._value = value
 
     @property
     def typed(self) -> str:
-        """The message for requests that are read into typed values."""
+        """What is wrong with it, for requests that are read into typed values."""
         wanted = self._wanted
         if wanted in _TEXTS or wanted in go_texts():
             expected = "string"
@@ -51,9 +59,11 @@ class Mismatch(BadRequest):
         else:
             expected = _SCALARS.get(wanted.replace("64", "32"), "numeric (int or float)")
         if expected in ("map", "list"):
-            return f".{self._path}: expected {expected}, got &{{{shown(self._value)}}}"
-        inner = json.dumps(self._value) if isinstance(self._value, str) else shown(self._value)
-        return f".{self._path}: expected {expected}, got &value.valueUnstructured{{Value:{inner}}}"
+            return f"expected {expected}, got &{{{shown(self._value)}}}"
+        if expected.startswith("numeric"):
+            return f"expected {expected}, got {_GO_TYPES[type(self._value)]}"
+        inner = _written(self._value)
+        return f"expected {expected}, got &value.valueUnstructured{{Value:{inner}}}"
 
     @property
     def restored(self) -> str:
@@ -73,6 +83,18 @@ class Mismatch(BadRequest):
         if wanted.startswith("v1."):
             return f"cannot restore struct from: {source}"
         return f"unrecognized type: {wanted}"
+
+
+def _written(value: Any) -> str:
+    """JSON data as in the source of a Go program."""
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(name)}:{_written(value[name])}" for name in sorted(value))
+        return f"map[string]interface {{}}{{{', '.join(pairs)}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_written, value))}}}"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return "interface {}(nil)" if value is None else shown(value)
 
 
 def shown(value: Any) -> str:

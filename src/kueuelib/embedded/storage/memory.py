@@ -99,7 +99,7 @@ class Storage:
         revision = self.revision + 1
         meta = obj["metadata"]
         meta["resourceVersion"] = str(revision)
-        head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta}
+        head = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": meta}
         return Entry(
             key=key,
             revision=revision,

@@ -55,10 +55,10 @@ def test_a_write_on_an_older_state_is_stale():
         storage.remove(table, first.obj(), no_fields, first)
 
 
-def test_entries_start_with_apiversion_and_kind():
+def test_entries_start_with_kind_and_apiversion():
     storage = Storage()
     raw = put(storage, KEYS[0]).raw
-    assert raw.startswith(b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{')
+    assert raw.startswith(b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{')
 
 
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), max_size=40))
