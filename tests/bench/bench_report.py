@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 from figures import milliseconds, show
 
@@ -19,6 +21,10 @@ from test_report import STATUS, row, served, shown, workload
 
 WAITING = 2000
 CHANGES = 5
+SECONDS = 20
+"""Of a stream of changes, one each second."""
+PROBE = 0.02
+"""Seconds between small requests that show how soon the loop of the server answers."""
 WATCH = """
 window.longest = 0;
 new PerformanceObserver(list => {
@@ -53,6 +59,33 @@ async def _appearances(page: Page, rest: Rest) -> list[float]:
     return found
 
 
+async def _stream(page: Page, rest: Rest, url: str) -> list[float]:
+    """One new Workload a second, last and first in turn; how long small requests took meanwhile."""
+    probes: list[float] = []
+    probing = asyncio.create_task(_probe(url, probes))
+    for number in range(SECONDS):
+        due = time.perf_counter() + 1
+        one = workload(f"stream-{number}", 3)
+        one["spec"]["priority"] = number if number % 2 else 0
+        await asyncio.to_thread(rest.create, f"{KUEUE}/namespaces/ns/workloads", one)
+        await asyncio.sleep(due - time.perf_counter())
+    await page.until(shown(f"stream-{SECONDS - 1}", f"stream-{SECONDS - 2}"))
+    probing.cancel()
+    await asyncio.gather(probing, return_exceptions=True)
+    return probes
+
+
+async def _probe(url: str, probes: list[float]) -> None:
+    """The server refuses these requests at once: only its loop can be late."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            since = time.perf_counter()
+            async with session.post(url) as answer:
+                assert answer.status == 405
+            probes.append(time.perf_counter() - since)
+            await asyncio.sleep(PROBE)
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason=ABSENT)
 async def test_a_live_page_with_two_thousand_workloads(tmp_path: Path) -> None:
@@ -76,6 +109,9 @@ async def test_a_live_page_with_two_thousand_workloads(tmp_path: Path) -> None:
                     await page.ask(MARK)
                     appearances = await _appearances(page, rest)
                     of_changes, kept = await page.ask(LONGEST), await page.ask(MARKED)
+                    await page.ask(f"{row('w-1000')}.scrollIntoView()")
+                    probes = await _stream(page, rest, url)
+                    of_stream = await page.ask(LONGEST)
                     size = await page.ask(SIZE)
                     assert await page.ask(f"{row('w')} !== null")
     show(
@@ -86,6 +122,11 @@ async def test_a_live_page_with_two_thousand_workloads(tmp_path: Path) -> None:
             ("a key in the filter until its rows are shown", milliseconds(keys)),
             ("the longest task of the browser while typing", milliseconds([of_keys])),
             ("the longest task of the browser while rows come", milliseconds([of_changes])),
+            (
+                f"the longest task of the browser, a change a second for {SECONDS} s",
+                milliseconds([of_stream]),
+            ),
+            ("a small request to the server meanwhile", milliseconds(probes)),
             ("rows that changes left alone", f"{kept} of {WAITING}"),
             ("HTML", f"{size / 1e6:.2f} MB"),
         ),

@@ -18,7 +18,7 @@ from kueuelib.scheduler.explain.answer import Explanation
 
 FRESH = 60.0
 """Seconds for which a change counts that was tried, while its Workload waits as before."""
-NOTHING = Shown({}, {})
+NOTHING = Shown({}, {}, {})
 
 
 @attrs.frozen(eq=False)

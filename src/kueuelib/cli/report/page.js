@@ -3,6 +3,20 @@
   const byId = (id) => document.getElementById(id);
   const live = document.body.dataset.live;
 
+  // --- work in slices, so that the page answers while it changes
+
+  const SLICE = 25;
+  const pauseOf = () => new Promise((go) => { setTimeout(go); });
+  const each = async (items, work) => {
+    let end = performance.now() + SLICE;
+    for (const item of items) {
+      work(item);
+      if (performance.now() < end || document.hidden) continue;
+      await pauseOf();
+      end = performance.now() + SLICE;
+    }
+  };
+
   // --- ages, as kubectl writes them
 
   const units = (seconds) => {
@@ -22,27 +36,32 @@
 
   // The clock of the server counts: what is read says how far this one is off.
   let ahead = 0;
-  const writeAges = (root) => {
-    const now = Date.now() - ahead;
-    for (const time of root.querySelectorAll("time")) {
-      const text = units(Math.max(0, Math.floor((now - Date.parse(time.dateTime)) / 1000)));
-      if (time.textContent !== text) time.textContent = text;
-    }
+  const writeAge = (time) => {
+    const seconds = Math.floor((Date.now() - ahead - Date.parse(time.dateTime)) / 1000);
+    const text = units(Math.max(0, seconds));
+    if (time.textContent !== text) time.textContent = text;
   };
+  const writeAges = (root) => each(root.querySelectorAll("time"), writeAge);
 
   // --- the filter
 
   const filter = byId("filter");
-  const select = () => {
-    const wanted = filter.value.trim().toLowerCase();
+  let selections = 0;
+  const select = async () => {
+    const wanted = filter.value.trim().toLowerCase(), mine = ++selections;
+    const some = new Set();
     let count = 0;
-    for (const row of document.querySelectorAll("tr[data-find]")) {
+    await each(document.querySelectorAll("tr[data-find]"), (row) => {
+      if (mine !== selections) return;
       const gone = !row.dataset.find.includes(wanted);
       if (row.classList.contains("gone") !== gone) row.classList.toggle("gone", gone);
-      count += gone ? 0 : 1;
-    }
+      if (gone) return;
+      count += 1;
+      some.add(row.closest("section.queue"));
+    });
+    if (mine !== selections) return;
     for (const section of document.querySelectorAll("section.queue")) {
-      section.classList.toggle("gone", !section.querySelector("tbody tr:not(.gone)"));
+      section.classList.toggle("gone", !some.has(section));
     }
     byId("found").textContent = wanted ? `${count} found` : "";
   };
@@ -61,44 +80,66 @@
     return template.content.firstElementChild;
   };
 
-  // What the reader opened or has the focus on stays so; parts of a part move to the new one.
+  // What holds other parts is changed in place, since to move them costs a layout of them all.
+  const renew = (old, next) => {
+    for (const { name, value } of next.attributes) old.setAttribute(name, value);
+    if (old.matches("tbody[id]")) return;
+    const [mine, theirs] = [[...old.childNodes], [...next.childNodes]];
+    if (mine.map((one) => one.nodeName).join() !== theirs.map((one) => one.nodeName).join()) {
+      const inner = next.querySelector("tbody[id]");
+      if (inner) inner.replaceWith(byId(inner.id));
+      old.replaceChildren(...next.childNodes);
+      return;
+    }
+    mine.forEach((one, at) => {
+      if (one.nodeType === Node.ELEMENT_NODE) renew(one, theirs[at]);
+      else if (one.nodeValue !== theirs[at].nodeValue) one.nodeValue = theirs[at].nodeValue;
+    });
+  };
+
+  // What the reader opened or has the focus on stays so.
   const replace = (old, next) => {
-    const open = [...old.querySelectorAll("details[open]")].length;
-    if (open) for (const each of next.querySelectorAll("details")) each.open = true;
-    const inner = next.querySelector("tbody[id]");
-    if (inner) inner.append(...byId(inner.id).childNodes);
+    if (next.querySelector("tbody[id]")) return renew(old, next);
+    if (old.querySelector("details[open]")) {
+      for (const each of next.querySelectorAll("details")) each.open = true;
+    }
     if (old.classList.contains("gone")) next.classList.add("gone");
     const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
     old.replaceWith(next);
     if (focused) byId(focused)?.focus({ preventScroll: true });
   };
 
-  const arrange = (container, ids, fresh) => {
+  const arrange = async (container, ids, fresh) => {
     const wanted = new Set(ids);
-    for (const child of [...container.children]) if (!wanted.has(child.id)) child.remove();
+    await each([...container.children], (child) => { if (!wanted.has(child.id)) child.remove(); });
     let at = container.firstElementChild;
-    for (const id of ids) {
+    await each(ids, (id) => {
       const child = fresh.get(id) ?? byId(id);
-      if (child === at) at = at.nextElementSibling;
+      if (child === at) at = at?.nextElementSibling;
       else if (child) container.insertBefore(child, at);
-    }
+    });
   };
 
-  const apply = (change) => {
-    const fresh = new Map();
-    for (const [id, html] of Object.entries(change.html)) {
+  const apply = async (change) => {
+    const fresh = new Map(), find = (id) => byId(id) ?? fresh.get(id);
+    await each(Object.entries(change.html), ([id, html]) => {
       const old = byId(id), next = made(html);
-      writeAges(next);
+      for (const time of next.querySelectorAll("time")) writeAge(time);
       if (old) replace(old, next);
       else fresh.set(id, next);
-    }
+    });
+    await each(Object.entries(change.marks), ([id, text]) => {
+      find(id).firstElementChild.textContent = text;
+    });
     for (const [id, ids] of Object.entries(change.order)) {
       const container = byId(id) ?? [...fresh.values()].map((one) => one.querySelector(`#${CSS.escape(id)}`)).find(Boolean);
-      if (container) arrange(container, ids, fresh);
+      if (container) await arrange(container, ids, fresh);
     }
     byId("read").textContent = change.read;
-    if (filter.value) select();
+    if (filter.value) await select();
   };
+  let last = Promise.resolve();
+  const enqueue = (change) => { last = last.then(() => apply(change)).catch(reportError); };
 
   // --- the connection
 
@@ -110,9 +151,9 @@
   };
   const take = (change) => {
     ahead = Date.now() - Date.parse(change.now);
-    if (!paused) return apply(change);
+    if (!paused) return enqueue(change);
     if (!held || change.whole) held = change;
-    else held = { ...change, whole: held.whole, html: { ...held.html, ...change.html }, order: { ...held.order, ...change.order } };
+    else held = { ...change, whole: held.whole, html: { ...held.html, ...change.html }, order: { ...held.order, ...change.order }, marks: { ...held.marks, ...change.marks } };
   };
   const connect = () => {
     source = new EventSource(`/events?from=${encodeURIComponent(version)}`);
@@ -137,7 +178,7 @@
     if (!paused && held) {
       const change = held;
       held = null;
-      apply(change);
+      enqueue(change);
     }
   });
 

@@ -85,7 +85,7 @@ class View:
 def _listed(
     name: str, title: str, columns: tuple[tuple[str, str], ...], rows: tuple[Part, ...]
 ) -> tuple[Part, ...]:
-    return (table(name, title, title, columns, rows),) if rows else ()
+    return (table(name, title, title, columns, rows, kind=f"rows {name}"),) if rows else ()
 
 
 def _counts(facts: Overview) -> str:

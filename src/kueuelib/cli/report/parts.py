@@ -1,7 +1,8 @@
 """A page as a tree of parts that can change one by one.
 
 Every part is one element with an id of its own. At most one element in it, with an id too, holds
-other parts: rows of a table, tables of a section. So a change of one row is one short message.
+other parts: rows of a table, tables of a section. So a change of one row is one short message. The
+first element in a part may have a mark: a text that changes often, and alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Part:
         tail: the rest of its markup.
         container: the id of the element that holds the other parts; empty where there are none.
         parts: these parts, in their order.
+        mark: the text between head and tail; the head ends in the first element of the part.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Part:
     tail: str = ""
     container: str = ""
     parts: tuple[Part, ...] = ()
+    mark: str = ""
 
     def text(self) -> Markup:
         """The markup with all other parts."""
@@ -38,6 +41,7 @@ class Part:
 
     def _texts(self) -> Iterator[str]:
         yield self.head
+        yield self.mark
         for part in self.parts:
             yield from part._texts()  # noqa: SLF001 - another one of the same class
         yield self.tail
@@ -50,10 +54,12 @@ class Shown:
     Attributes:
         html: the markup of every part, without those that it holds.
         order: the parts that every container holds; an outer container comes before inner ones.
+        marks: the marks of the parts that have one.
     """
 
     html: Mapping[str, str]
     order: Mapping[str, tuple[str, ...]]
+    marks: Mapping[str, str]
 
 
 def shown(containers: Mapping[str, Iterable[Part]]) -> Shown:
@@ -64,15 +70,18 @@ def shown(containers: Mapping[str, Iterable[Part]]) -> Shown:
     """
     html: dict[str, str] = {}
     order: dict[str, tuple[str, ...]] = {}
+    marks: dict[str, str] = {}
     waiting = [(name, tuple(parts)) for name, parts in containers.items()]
     while waiting:
         name, parts = waiting.pop(0)
         order[name] = tuple(part.id for part in parts)
         for part in parts:
             html[part.id] = part.head + part.tail
+            if part.mark:
+                marks[part.id] = part.mark
             if part.container:
                 waiting.append((part.container, part.parts))
-    return Shown(html, order)
+    return Shown(html, order, marks)
 
 
 @attrs.frozen
@@ -82,21 +91,29 @@ class Change:
     Attributes:
         html: the parts that are new or different.
         order: the containers whose parts are others, or in another order.
+        marks: those of the parts that are new or different, or have another one.
     """
 
     html: Mapping[str, str]
     order: Mapping[str, tuple[str, ...]]
+    marks: Mapping[str, str]
 
     def __bool__(self) -> bool:
         """Whether there is any difference."""
-        return bool(self.html or self.order)
+        return bool(self.html or self.order or self.marks)
 
 
 def change(before: Shown, after: Shown) -> Change:
     """The difference between two states; a container without parts any more is empty in it."""
+    html = {name: text for name, text in after.html.items() if before.html.get(name) != text}
     return Change(
-        {name: text for name, text in after.html.items() if before.html.get(name) != text},
+        html,
         {name: ids for name, ids in after.order.items() if before.order.get(name) != ids},
+        {
+            name: mark
+            for name, mark in after.marks.items()
+            if name in html or before.marks.get(name) != mark
+        },
     )
 
 
@@ -132,10 +149,18 @@ def table(
         text: what to say under the title.
     """
     body, label = f"{name}/rows", f"{name}/title"
-    cells = (tag("th", one, scope="col", class_=style or None) for one, style in columns)
-    hole = tag("tbody", id=body)
+    cells = (
+        tag("th", one, scope="col", class_=style or None, role="columnheader")
+        for one, style in columns
+    )
+    hole = tag("tbody", id=body, role="rowgroup")
     found = tag(
-        "table", tag("caption", caption, class_="hidden"), tag("thead", tag("tr", *cells)), hole
+        "table",
+        tag("caption", caption, class_="hidden"),
+        tag("thead", tag("tr", *cells, role="row"), role="rowgroup"),
+        hole,
+        role="table",
+        aria_label=caption,
     )
     region = tag("div", found, class_="wide", tabindex="0", role="region", aria_labelledby=label)
     said = tag("p", text, class_="soft") if text else ""

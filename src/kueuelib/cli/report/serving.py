@@ -178,6 +178,7 @@ def _change(state: State, before: State | None) -> bytes:
     data = {
         "html": found.html,
         "order": found.order,
+        "marks": found.marks,
         "whole": before is None,
         "read": moment,
         "now": moment,

@@ -93,22 +93,24 @@ def waiting(
 def _section(name: str, title: str, parts: Sequence[Part]) -> Part:
     count = counted(len(parts), "Workload waits", "Workloads wait")
     said = f"Waiting in {title}, in the order of the queue"
-    return table(name, title, said, WAITING, parts, kind="queue", text=count)
+    return table(name, title, said, WAITING, parts, kind="rows queue", text=count)
 
 
 def _waits(row: Waiting, known: Verified | None, now: float | None, *, on_demand: bool) -> Part:
     name = identifier("waits", row.key.namespace, row.key.name)
     created = row.workload.metadata.creation_timestamp
     cells = (
-        tag("td", "-" if row.place is None else str(row.place)),
+        _cell(),
         _workload(row.key, row.owner),
-        tag("td", row.workload.spec.queue_name, class_="text"),
-        tag("td", str(row.workload.spec.priority or 0)),
-        tag("td", age(created, now)),
-        tag("td", unfolded(_verdict(row), row.message), class_="text verdict"),
-        tag("td", *_change(row, known, name, now, on_demand=on_demand), class_="text change"),
+        _cell(row.workload.spec.queue_name, class_="text"),
+        _cell(str(row.workload.spec.priority or 0)),
+        _cell(age(created, now)),
+        _cell(unfolded(_verdict(row), row.message), class_="text verdict"),
+        _cell(*_change(row, known, name, now, on_demand=on_demand), class_="text change"),
     )
-    return Part(name, tag("tr", *cells, id=name, data_find=_find(row.key, row.owner)))
+    found = _row(name, cells, _find(row.key, row.owner))
+    place = "-" if row.place is None else str(row.place)
+    return attrs.evolve(found, mark=place)
 
 
 def _verdict(row: Waiting) -> str:
@@ -139,7 +141,18 @@ def _change(
 
 def _workload(key: ObjectKey, owner: str) -> Markup:
     said = tag("div", owner, class_="soft") if owner else ""
-    return tag("th", str(key), said, scope="row", class_="text")
+    return tag("th", str(key), said, scope="row", class_="text", role="rowheader")
+
+
+def _cell(*children: Node, class_: str | None = None) -> Markup:
+    """Roles are explicit, because rows are laid out as grids: not all browsers keep them then."""
+    return tag("td", *children, class_=class_, role="cell")
+
+
+def _row(name: str, cells: Iterable[Markup], find: str) -> Part:
+    """A row; the mark of it would be in the first cell."""
+    head, end, tail = tag("tr", *cells, id=name, data_find=find, role="row").partition("</t")
+    return Part(name, head, f"{end}{tail}")
 
 
 def _find(key: ObjectKey, *more: str) -> str:
@@ -155,15 +168,14 @@ def running(rows: Iterable[Running], now: float | None) -> Iterator[Part]:
         owned = "" if owner is None else f"{owner.kind}/{owner.name}"
         cells = (
             _workload(row.key, owned),
-            tag("td", row.cluster_queue, class_="text"),
-            tag("td", lines(_use(row)) or NONE, class_="text"),
-            tag("td", str(row.workload.spec.priority or 0)),
-            tag("td", age(row.since, now)),
-            tag("td", _state(row), class_="text"),
-            tag("td", lines(_threats(row)) or "none", class_="text threats"),
+            _cell(row.cluster_queue, class_="text"),
+            _cell(lines(_use(row)) or NONE, class_="text"),
+            _cell(str(row.workload.spec.priority or 0)),
+            _cell(age(row.since, now)),
+            _cell(_state(row), class_="text"),
+            _cell(lines(_threats(row)) or "none", class_="text threats"),
         )
-        found = _find(row.key, owned, row.cluster_queue)
-        yield Part(name, tag("tr", *cells, id=name, data_find=found))
+        yield _row(name, cells, _find(row.key, owned, row.cluster_queue))
 
 
 def _use(row: Running) -> Iterator[str]:
@@ -205,10 +217,10 @@ def evicted(rows: Iterable[Eviction], now: float | None) -> Iterator[Part]:
         name = identifier("left", row.key.namespace, row.key.name)
         when = tag("div", "has quota again", class_="soft") if row.over else ""
         cells = (
-            tag("td", age(row.at, now), when),
+            _cell(age(row.at, now), when),
             _workload(row.key, ""),
-            tag("td", row.reason, class_="text"),
-            tag("td", row.preemptor or NONE, class_="text"),
-            tag("td", row.why, class_="text why"),
+            _cell(row.reason, class_="text"),
+            _cell(row.preemptor or NONE, class_="text"),
+            _cell(row.why, class_="text why"),
         )
-        yield Part(name, tag("tr", *cells, id=name, data_find=_find(row.key, row.preemptor)))
+        yield _row(name, cells, _find(row.key, row.preemptor))

@@ -22,18 +22,18 @@ BEFORE = shown(page(("s", [row("a", "1"), row("b", "2")]), ("t", [row("c", "3")]
 
 def test_what_stays_is_no_change() -> None:
     again = shown(page(("s", [row("a", "1"), row("b", "2")]), ("t", [row("c", "3")])))
-    assert change(BEFORE, again) == Change({}, {})
+    assert change(BEFORE, again) == Change({}, {}, {})
     assert not change(BEFORE, again)
 
 
 def test_a_row_that_changes_is_sent_alone() -> None:
     after = shown(page(("s", [row("a", "1"), row("b", "9")]), ("t", [row("c", "3")])))
-    assert change(BEFORE, after) == Change({"b": '<tr id="b"><td>9</td></tr>'}, {})
+    assert change(BEFORE, after) == Change({"b": '<tr id="b"><td>9</td></tr>'}, {}, {})
 
 
 def test_a_row_that_moves_or_goes_is_an_order() -> None:
     after = shown(page(("s", [row("b", "2"), row("a", "1")]), ("t", [])))
-    assert change(BEFORE, after) == Change({}, {"s/rows": ("b", "a"), "t/rows": ()})
+    assert change(BEFORE, after) == Change({}, {"s/rows": ("b", "a"), "t/rows": ()}, {})
 
 
 def test_a_new_section_comes_with_its_rows_and_before_them() -> None:
@@ -45,10 +45,13 @@ def test_a_new_section_comes_with_its_rows_and_before_them() -> None:
 
 def test_the_whole_text_has_the_rows_in_their_place() -> None:
     (section,) = page(("s", [row("a", "1"), row("b", "2")]))["main"]
-    rows = '<tbody id="s/rows"><tr id="a"><td>1</td></tr><tr id="b"><td>2</td></tr></tbody>'
+    rows = (
+        '<tbody id="s/rows" role="rowgroup"><tr id="a"><td>1</td></tr>'
+        '<tr id="b"><td>2</td></tr></tbody>'
+    )
     assert rows in section.text()
     assert section.head + section.tail == section.text().replace(
-        rows, '<tbody id="s/rows"></tbody>'
+        rows, '<tbody id="s/rows" role="rowgroup"></tbody>'
     )
 
 
