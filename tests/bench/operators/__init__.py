@@ -1,0 +1,1 @@
+"""One operator, written with kueuelib, kopf and controller-runtime, under the same load."""
