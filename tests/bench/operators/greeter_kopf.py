@@ -1,6 +1,6 @@
 """Keeps a ConfigMap with a text for every Greeting."""
 
-import datetime
+import datetime as dt
 import logging
 
 import kopf
@@ -29,13 +29,13 @@ def bodies(namespace, name, body, **_):
 @kopf.on.create(*GREETINGS)
 @kopf.on.resume(*GREETINGS)
 @kopf.on.update(*GREETINGS, field="spec.text")
-async def greet(body, patch, memo, **_):
+async def greet(body, status, patch, memo, **_):
     """Write the ConfigMap, and say so."""
     await write(body, memo.core)
     patch.status["observedGeneration"] = body["metadata"]["generation"]
-    known = [each for each in body["status"].get("conditions", ()) if each["type"] == "Ready"]
+    known = [each for each in status.get("conditions", ()) if each["type"] == "Ready"]
     if not known:
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         message = "the ConfigMap has the text"
         condition = {"type": "Ready", "status": "True", "reason": "Written", "message": message}
         patch.status["conditions"] = [{**condition, "lastTransitionTime": now}]
