@@ -35,6 +35,7 @@ from kueuelib.embedded.http.malformed import Server, Site
 from kueuelib.embedded.http.quiet import Sparse
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists, ConfigError
+from kueuelib.runtime.http import hang_up
 
 if TYPE_CHECKING:
     from kueuelib.embedded.cluster.clock import Clock
@@ -292,7 +293,7 @@ class ApiServer:
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
-        self._closers.append(lambda: _hang_up(runner, server))
+        self._closers.append(lambda: hang_up(runner))
         site = Site(
             runner, listener, ssl_context=self._credentials.server_context(), backlog=BACKLOG
         )
@@ -345,16 +346,6 @@ async def _announce(service: ApiService, config_map: Obj) -> None:
         await service.create(CONFIG_MAPS, config_map)
     except AlreadyExists:
         await service.update(CONFIG_MAPS, config_map)
-
-
-async def _hang_up(runner: web.ServerRunner, server: web.Server) -> None:
-    """Ends all connections, without waiting for the farewell of clients that say none."""
-    transports = [each.transport for each in server.connections if each.transport is not None]
-    await runner.cleanup()
-    for transport in transports:
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.abort()
-    await asyncio.sleep(0)
 
 
 def _cancelling(task: asyncio.Task[None]) -> Callable[[], Awaitable[None]]:

@@ -82,7 +82,19 @@ async def serving(
             raise ConfigError(named, _why_unbound(error), "choose another address") from error
         yield runner.addresses[0][1]
     finally:
-        await runner.cleanup()
+        await hang_up(runner)
+
+
+async def hang_up(runner: web.BaseRunner) -> None:
+    """Ends a server and all its connections; clients that say no farewell are not waited for."""
+    server = runner.server
+    connections = [] if server is None else server.connections
+    transports = [each.transport for each in connections if each.transport is not None]
+    await runner.cleanup()
+    for transport in transports:
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+    await asyncio.sleep(0)
 
 
 def _why_unbound(error: OSError) -> str:

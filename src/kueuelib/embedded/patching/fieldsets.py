@@ -75,19 +75,25 @@ def is_granular_list(node: SchemaNode, value: Any) -> bool:
 
 
 def items_by_element(
-    node: SchemaNode, value: list[Any] | None, path: Path, *, strict: bool = False
+    node: SchemaNode,
+    value: list[Any] | None,
+    path: Path,
+    *,
+    strict: bool = False,
+    keyed: bool = True,
 ) -> dict[str, Any]:
     """The items of a granular list by element; the first of equal ones.
 
     Raises:
         Ambiguous: with `strict`, when two items are equal or one lacks its key.
+        Unkeyed: with `keyed`, when one lacks its key.
     """
     found: dict[str, Any] = {}
     for index, item in enumerate(value or ()):
         if strict and node.list_type is ListType.MAP:
             _check_key(node, item, path, index)
         name = element(node, item)
-        if name == NO_KEY and not strict:
+        if name == NO_KEY and keyed and not strict:
             raise Unkeyed(_no_key(node, path, index))
         if name not in found:
             found[name] = item
@@ -140,7 +146,7 @@ def _collect(node: SchemaNode, value: Any, path: Path, found: set[Path]) -> None
             if name not in properties or each == {}:
                 found.add(inner)
     elif is_granular_list(node, value):
-        for name, item in items_by_element(node, value, path).items():
+        for name, item in items_by_element(node, value, path, keyed=False).items():
             inner = (*path, name)
             _collect(node.item, item, inner, found)
             found.add(inner)
