@@ -72,8 +72,6 @@ class ClusterQueueReconciler:
                 return DONE
         except Conflict:
             return Result(requeue_after=CONFLICT_PAUSE)
-        if early := self._writer.too_early(key):
-            return early
         numbers = self._engine.cluster_queue_status(key.name)
         activity = self._engine.activity(key.name)
         self._report(key.name, queue, numbers, activity, deleted=deleted)

@@ -57,8 +57,6 @@ class CohortReconciler:
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Brings gauges and status in line."""
-        if early := self._writer.too_early(key):
-            return early
         name = key.name
         numbers = self._engine.cohort_status(name)
         if numbers is None:

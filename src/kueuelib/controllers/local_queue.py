@@ -59,8 +59,6 @@ class LocalQueueReconciler:
             return DONE
         if queue["metadata"].get("deletionTimestamp"):
             return DONE
-        if early := self._writer.too_early(key):
-            return early
         name = queue["spec"].get("clusterQueue", "")
         cluster_queue = self._cluster_queues.store.get(ObjectKey("", name))
         activity = local_activity(queue, cluster_queue, self._engine.activity(name))

@@ -41,17 +41,8 @@ class QueueStatusWriter:
         self._clock = clock
         self._next: dict[ObjectKey, float] = {}
 
-    def too_early(self, key: ObjectKey) -> Result | None:
-        """When to come again, if the pause after the last write is not over.
-
-        Nothing has to be computed before: what a busy queue shows changes with every admission.
-        """
-        now = self._clock.monotonic()
-        due = self._next.get(key, now)
-        return Result(requeue_after=due - now) if due > now else None
-
     async def write(self, queue: Obj, status: Obj) -> Result:
-        """Makes the stored status the given one; `too_early` was asked before.
+        """Makes the stored status the given one, now or, when it is too early, by coming again.
 
         Raises:
             ApiError: the server refuses.
@@ -60,8 +51,11 @@ class QueueStatusWriter:
         patch = status_patch(queue.get("status") or {}, status)
         if not patch:
             return DONE
-        key = key_of(queue)
-        self._next[key] = self._clock.monotonic() + PAUSE
+        key, now = key_of(queue), self._clock.monotonic()
+        due = self._next.get(key, now)
+        if due > now:
+            return Result(requeue_after=due - now)
+        self._next[key] = now + PAUSE
         body = {"metadata": {"uid": queue["metadata"]["uid"]}, "status": patch}
         try:
             answer = await self._client.patch(

@@ -131,8 +131,8 @@ class QueueCore(Generic[K]):
         after: float = 0.0,
         priority: int | None = None,
         rate_limited: bool = False,
-    ) -> bool:
-        """Ask for a run of each key; return whether that is more, or sooner, than before.
+    ) -> None:
+        """Ask for a run of each key.
 
         Args:
             keys: what to work on.
@@ -142,9 +142,8 @@ class QueueCore(Generic[K]):
             rate_limited: delay by the rate limiter; of two delays above zero the smaller holds.
         """
         if self._mode is not _Mode.OPEN:
-            return False
+            return
         self._advance(now)
-        changed = False
         for key in keys:
             delay = max(after, 0.0)
             if rate_limited:
@@ -153,9 +152,7 @@ class QueueCore(Generic[K]):
                     delay = min(delay, limited) if delay > 0.0 else limited
             if delay > 0.0:
                 self.retries += 1
-            ready_at = now + delay if delay > 0.0 else None
-            changed |= self._merge(key, now, ready_at, priority or 0)
-        return changed
+            self._merge(key, now, now + delay if delay > 0.0 else None, priority or 0)
 
     def pop_ready(self, now: float) -> Item[K] | None:
         """Hand out the next key, or None when none is ready."""
@@ -240,7 +237,7 @@ class QueueCore(Generic[K]):
             self._oldest.clear()
             self._depth.clear()
 
-    def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> bool:
+    def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> None:
         found = self._records.get(key)
         if found is None:
             record = _Record(priority, self._fresh(), ready_at)
@@ -248,7 +245,7 @@ class QueueCore(Generic[K]):
             if ready_at is None:
                 self._became_ready(record, now)
             self._file(key, record)
-            return True
+            return
         changed = False
         if priority > found.priority:
             if found.ready_at is None:
@@ -265,7 +262,6 @@ class QueueCore(Generic[K]):
             changed = True
         if changed:
             self._file(key, found)
-        return changed
 
     def _advance(self, now: float) -> None:
         """Make every key ready whose time has come, in the order of their times."""

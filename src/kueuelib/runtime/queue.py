@@ -51,14 +51,14 @@ class WorkQueue(Generic[K]):
         self, *keys: K, after: float = 0.0, priority: int | None = None, rate_limited: bool = False
     ) -> None:
         """Ask for a run of each key; see `QueueCore.add`."""
-        if self.core.add(
+        self.core.add(
             *keys,
             now=self._clock.monotonic(),
             after=after,
             priority=priority,
             rate_limited=rate_limited,
-        ):
-            self._wake()
+        )
+        self._wake()
 
     async def get(self) -> Item[K] | None:
         """The next key; None once the queue is shut down and empty."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kueuelib.api.kinds import CLUSTER_QUEUES
-from kueuelib.api.meta import key_of
 from kueuelib.controllers.queue_writer import PAUSE, QueueStatusWriter
 from kueuelib.errors import NotFound
 from kueuelib.runtime.clock import SystemClock
@@ -51,14 +50,10 @@ async def test_the_answer_is_learned() -> None:
 async def test_what_follows_within_the_pause_comes_later() -> None:
     server = Server()
     writer = QueueStatusWriter(server, server, Still())  # type: ignore[arg-type]
-    key = key_of(QUEUE)
-    assert writer.too_early(key) is None
     await writer.write(QUEUE, {"pendingWorkloads": 1})
-    later = writer.too_early(key)
-    assert later is not None
+    later = await writer.write(QUEUE, {"pendingWorkloads": 2})
     assert later.requeue_after == PAUSE
-    writer.forget(key)
-    assert writer.too_early(key) is None
+    assert len(server.bodies) == 1
 
 
 async def test_a_queue_that_is_gone_is_forgotten() -> None:

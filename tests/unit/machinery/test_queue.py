@@ -23,18 +23,6 @@ def test_many_adds_before_a_pop_lead_to_one_run():
     assert queue.adds == 2
 
 
-def test_an_add_says_whether_it_asks_for_more_than_before():
-    queue = QueueCore()
-    assert queue.add("a", now=0.0, after=5.0)
-    assert not queue.add("a", now=0.0, after=9.0)
-    assert queue.add("a", now=0.0, after=1.0)
-    assert queue.add("a", now=0.0)
-    assert not queue.add("a", now=0.0)
-    assert queue.add("a", now=0.0, priority=1)
-    queue.shut_down(drain=False)
-    assert not queue.add("b", now=0.0)
-
-
 def test_many_adds_during_a_run_lead_to_exactly_one_more_after_it():
     queue = QueueCore()
     queue.add("a", now=0.0)
