@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import ClassVar, Generic, TypeVar
 
@@ -27,7 +28,7 @@ class Parts:
     events: Events
 
 
-class Controller(Generic[K]):
+class Controller(ABC, Generic[K]):
     """Brings what exists closer to what is wanted, key by key.
 
     Attributes:
@@ -49,6 +50,6 @@ class Controller(Generic[K]):
         self._namespaces = parts.kinds.of(NAMESPACES)
         self.loop: Loop[K] = Loop(self.name, self._reconcile, parts.clock, self.workers)
 
+    @abstractmethod
     async def _reconcile(self, key: K) -> float | None:
         """Does what is due for a key; the instant at which there is more to do, None: no more."""
-        raise NotImplementedError
