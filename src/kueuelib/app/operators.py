@@ -22,6 +22,8 @@ from kueuelib.runtime.importing import module_at, name_in
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations, trusting
 
+CLUSTERS = "/etc/kueuelib/clusters"
+"""Where the Deployment has the kubeconfigs of other clusters."""
 READS = ("get", "list", "watch")
 WRITES = ("get", "create", "patch", "delete")
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
@@ -64,7 +66,8 @@ def operator_manifests(
 ) -> list[Obj]:
     """What an operator needs in a cluster, in the order in which it is to be created.
 
-    The permissions follow from the declaration.
+    The permissions follow from the declaration. The kubeconfigs of other clusters come from a
+    Secret `NAME-clusters`, with one key per cluster.
 
     Args:
         operator: the declaration.
@@ -78,6 +81,9 @@ def operator_manifests(
     reach = by_service(where, name) if webhook_url is None else by_url(webhook_url)
     in_cluster = webhook_url is None
     args = ["--health-address", f":{HEALTH_PORT}", "--metrics-address", f":{METRICS_PORT}"]
+    for cluster in operator.clusters:
+        args += ["--cluster", f"{cluster}={CLUSTERS}/{cluster}"]
+    secret = (f"{name}-clusters", CLUSTERS) if operator.clusters else None
     return [
         *([] if namespace else [NAMESPACES.new(where)]),
         *definitions(operator, reach),
@@ -85,7 +91,7 @@ def operator_manifests(
         *_access(operator, where),
         *([service(name, where)] if in_cluster and operator.needs_webhooks else []),
         *hook_configurations(operator, reach),
-        *([deployment(name, where, reference, image, args)] if in_cluster else []),
+        *([deployment(name, where, reference, image, args, secret)] if in_cluster else []),
     ]
 
 
@@ -115,7 +121,7 @@ def _access(operator: Operator, where: str) -> list[Obj]:
 
 
 def permissions(operator: Operator) -> list[tuple[Resource, Obj]]:
-    """The RBAC rules for the kinds that an operator watches, owns and writes, one per kind."""
+    """The RBAC rules for the kinds that an operator touches in its own cluster, one per kind."""
     verbs: dict[Resource, set[str]] = {EVENTS: {"create", "patch"}}
     found: list[tuple[Resource, Obj]] = []
     for declared in operator.reconciled:
@@ -129,7 +135,7 @@ def permissions(operator: Operator) -> list[tuple[Resource, Obj]]:
             verbs.setdefault(each, set()).update((*READS, *WRITES))
         for each in declared.writes:
             verbs.setdefault(each, set()).update(WRITES)
-        for each in declared.watches:
+        for each in (each for each in declared.watches if isinstance(each, Resource)):
             verbs.setdefault(each, set()).update(READS)
     return [(kind, _rule(kind, _ordered(each))) for kind, each in verbs.items()] + found
 

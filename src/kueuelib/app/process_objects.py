@@ -26,7 +26,12 @@ def service(name: str, namespace: str) -> Obj:
 
 
 def deployment(
-    name: str, namespace: str, reference: str, image: str, args: Sequence[str] = ()
+    name: str,
+    namespace: str,
+    reference: str,
+    image: str,
+    args: Sequence[str] = (),
+    secret: tuple[str, str] | None = None,
 ) -> Obj:
     """The Deployment of `kueuelib run`, with one replica.
 
@@ -36,12 +41,13 @@ def deployment(
         reference: what `kueuelib run` is given.
         image: with kueuelib and the module.
         args: further options of `kueuelib run`.
+        secret: the name of a Secret, and the folder where its keys are files.
     """
 
     def probe(path: str) -> Obj:
         return {"httpGet": {"path": path, "port": HEALTH_PORT}, "periodSeconds": 10}
 
-    container = {
+    container: Obj = {
         "name": "manager",
         "image": image,
         "command": ["kueuelib", "run", reference],
@@ -60,6 +66,10 @@ def deployment(
             "runAsNonRoot": True,
         },
     }
+    pod: Obj = {"serviceAccountName": name, "containers": [container]}
+    if secret is not None:
+        container["volumeMounts"] = [{"name": secret[0], "mountPath": secret[1], "readOnly": True}]
+        pod["volumes"] = [{"name": secret[0], "secret": {"secretName": secret[0]}}]
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -69,7 +79,7 @@ def deployment(
             "selector": {"matchLabels": labels(name)},
             "template": {
                 "metadata": {"labels": labels(name)},
-                "spec": {"serviceAccountName": name, "containers": [container]},
+                "spec": pod,
             },
         },
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import attrs
 
@@ -31,6 +33,7 @@ class Options:
     health_address: str | None = None
     metrics_address: str | None = None
     leader_elect: bool | None = None
+    clusters: Mapping[str, Path] = MappingProxyType({})
 
 
 def run(
@@ -49,6 +52,9 @@ def run(
     """
     logs.configure(log_format, log_level)
     checks = load_checks(reference)
+    operator = None if checks else load_operator(reference)
+    if options.clusters and operator is None:
+        raise ConfigError("--cluster", "is for operators only", "leave it out")
     if checks:
         start = partial(
             serve,
@@ -60,7 +66,6 @@ def run(
         )
         run_program(start)
         return 0
-    operator = load_operator(reference)
     if operator is not None:
         if config is not None:
             raise ConfigError("--config", "is for kinds of jobs, not for operators", "leave it out")
@@ -85,6 +90,7 @@ def _serve_options(
     }
     return ServeOptions(
         kubeconfig=kubeconfig,
+        clusters=options.clusters,
         namespace=options.namespace or "",
         leader_elect=options.leader_elect is not False,
         server_timeout=server_timeout,

@@ -105,7 +105,7 @@ class Applied:
             their resource version has.
     """
 
-    def __init__(self, metadata_only: Collection[Resource] = ()) -> None:
+    def __init__(self, metadata_only: Collection[object] = ()) -> None:
         self._metadata_only = metadata_only
         self._known: dict[tuple[tuple[str, str], ObjectKey], tuple[bytes, bytes]] = {}
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -30,7 +31,11 @@ _KINDS = {each.kind: each for each in (CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHO
 
 @asynccontextmanager
 async def running(
-    operator: Operator, client: Client, *, namespace: str = "default"
+    operator: Operator,
+    client: Client,
+    *,
+    namespace: str = "default",
+    clusters: Mapping[str, Client] = MappingProxyType({}),
 ) -> AsyncIterator[None]:
     """Install what an operator declares, and run it until the block ends.
 
@@ -41,6 +46,7 @@ async def running(
         operator: the declaration.
         client: of the API server, for example the fixture `client`.
         namespace: where the certificate of the webhooks is kept.
+        clusters: a client of each other cluster of the operator, by name.
 
     Raises:
         Exception: what a part of the operator raised, when the block ends.
@@ -54,7 +60,7 @@ async def running(
             await eventually(partial(_established, own, made))
     manager = Manager()
     options = ServeOptions(namespace=namespace, webhook_address=f"127.0.0.1:{port}")
-    assemble(operator, manager, own, options, Telemetry())
+    assemble(operator, manager, own, options, Telemetry(), clusters)
     program = asyncio.create_task(manager.run(), name=operator.name)
     try:
         await eventually(lambda: manager.ready or program.done())

@@ -157,6 +157,13 @@ def manager(
 @click.option(
     "--leader-elect/--no-leader-elect", default=None, help="Whether it needs a Lease to act."
 )
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME=KUBECONFIG",
+    help="Where another cluster of an operator is; repeatable.",
+)
 @logging
 @server_timeout
 def run(
@@ -168,6 +175,7 @@ def run(
     health_address: str | None,
     metrics_address: str | None,
     leader_elect: bool | None,
+    clusters: tuple[str, ...],
     log_format: str,
     log_level: str,
     server_timeout: float,
@@ -177,11 +185,16 @@ def run(
     MODULE is a Python module or the path of a .py file that holds an Operator, a subclass of
     GenericJob or an Integration; NAME is needed when it holds several. Admission checks of a module
     all run; they take --kubeconfig, --namespace, --leader-elect, --server-timeout and the options
-    of the log. All options but --config are for operators.
+    of the log. An operator takes all options but --config.
     """
     from kueuelib.cli.run import Options, run
 
-    options = Options(namespace, webhook_address, health_address, metrics_address, leader_elect)
+    where = {name: Path(file) for name, file in map(_pair, clusters) if file}
+    if len(where) < len(clusters):
+        raise click.BadParameter("write NAME=KUBECONFIG, each name once", param_hint="--cluster")
+    options = Options(
+        namespace, webhook_address, health_address, metrics_address, leader_elect, where
+    )
     return run(reference, kubeconfig, config, options, log_format, log_level, server_timeout)
 
 

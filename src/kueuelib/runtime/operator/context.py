@@ -23,9 +23,18 @@ from kueuelib.machinery.ownership import (
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import Clock
+from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer, read
-from kueuelib.runtime.operator.reconciled import Kind, Reconciled, resource_of
+from kueuelib.runtime.operator.reconciled import (
+    Kind,
+    OtherCluster,
+    OtherKind,
+    Reconciled,
+    Watched,
+    resource_of,
+    watched_of,
+)
 
 
 @attrs.frozen
@@ -39,6 +48,7 @@ class Surroundings:
         cache: learns every answer.
         recorder: writes events.
         informers: of the object's kind, its children, and what is watched.
+        clusters: the other clusters, by name.
         applied: what was applied before.
         clock: wall-clock time for conditions.
     """
@@ -48,7 +58,8 @@ class Surroundings:
     client: Client
     cache: Cache
     recorder: EventSink
-    informers: Mapping[Resource, Informer]
+    informers: Mapping[Watched, Informer]
+    clusters: Mapping[str, Cluster]
     applied: Applied
     clock: Clock
 
@@ -80,16 +91,21 @@ class Context:
 
     # ---- reading
 
-    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj | None:
+    def get(self, kind: Kind | OtherKind, name: str, namespace: str | None = None) -> Obj | None:
         """One raw object out of the cache; the namespace is that of the object by default.
+
+        Args:
+            kind: one of `owns=` or `watches=`, so a kind of another cluster as well.
+            name: of the object.
+            namespace: of the object.
 
         Raises:
             ConfigError: the kind is neither owned nor watched.
         """
-        resource = resource_of(kind)
+        informer = self._informer(watched_of(kind))
         where = self.obj["metadata"].get("namespace", "") if namespace is None else namespace
-        key = ObjectKey(where if resource.namespaced else "", name)
-        return self._informer(resource).store.get(key)
+        key = ObjectKey(where if informer.resource.namespaced else "", name)
+        return informer.store.get(key)
 
     def children(self, kind: Kind, index: str = "", value: Hashable = None) -> tuple[Obj, ...]:
         """The raw children of a kind, out of the cache; all of them, or those that an index finds.
@@ -108,20 +124,35 @@ class Context:
             return store.by_index(OWNER_INDEX, uid)
         return store.by_index(self._index(resource, index, owned=True), (uid, value))
 
-    def find(self, kind: Kind, index: str, value: Hashable) -> tuple[Obj, ...]:
+    def find(self, kind: Kind | OtherKind, index: str, value: Hashable) -> tuple[Obj, ...]:
         """The raw objects of a watched kind that an index finds, out of the cache.
 
         Args:
-            kind: one of `watches=`.
+            kind: one of `watches=`, here or in another cluster.
             index: a name in `indexes=`.
             value: what the function of the index returned for them.
 
         Raises:
             ConfigError: the kind is not in `watches=`, or has no such index.
         """
-        resource = resource_of(kind)
-        store = self._informer(resource).store
-        return store.by_index(self._index(resource, index, owned=False), value)
+        watched = watched_of(kind)
+        store = self._informer(watched).store
+        return store.by_index(self._index(watched, index, owned=False), value)
+
+    def cluster(self, other: OtherCluster) -> Cluster:
+        """Another cluster: its `client`, its `cache`, and the `problem` that it has now, if any.
+
+        Raises:
+            ConfigError: the operator does not declare it.
+        """
+        found = self._around.clusters.get(other.name)
+        if found is None:
+            raise ConfigError(
+                f"operator {self._around.operator}",
+                f"uses cluster {other.name}, which it does not declare",
+                f"call cluster({other.name!r}) of this operator",
+            )
+        return found
 
     # ---- children
 
@@ -277,7 +308,7 @@ class Context:
         status = None if field is None else field.type
         return isinstance(status, type) and "observed_generation" in attrs.fields_dict(status)
 
-    def _informer(self, resource: Resource) -> Informer:
+    def _informer(self, resource: Watched) -> Informer:
         found = self._around.informers.get(resource)
         if found is None:
             raise ConfigError(
@@ -287,7 +318,7 @@ class Context:
             )
         return found
 
-    def _index(self, resource: Resource, name: str, *, owned: bool) -> str:
+    def _index(self, resource: Watched, name: str, *, owned: bool) -> str:
         declared = self._around.declared
         if (resource in declared.owns) != owned:
             raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, overload
 
 import attrs
@@ -16,6 +17,8 @@ from kueuelib.runtime.operator.reconciled import (
     Indexes,
     Kind,
     MapFunction,
+    OtherCluster,
+    OtherKind,
     Reconcile,
     Reconciled,
     resource_of,
@@ -96,18 +99,34 @@ class Operator:
         kinds: Iterable[type[KubeObject]] = (),
         rules: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"operator {name!r}",
-                "is not a valid name",
-                "use at most 63 lower-case letters, digits and '-'",
-            )
-        self.name = name
+        self.name = _checked(name, "operator")
         self.namespace = namespace
         self.rules = tuple(rules)
         self.reconciled: list[Reconciled[Any]] = []
         self.hooks: list[Hook] = []
+        self.clusters: dict[str, OtherCluster] = {}
         self._kinds = tuple(kinds)
+
+    def cluster(self, name: str) -> OtherCluster:
+        """Declare another cluster, whose objects `watches=` may name.
+
+        ```python
+        west = app.cluster("west")
+
+        @app.reconciles(Site, watches={west.of(kinds.JOBS): lambda delta: [delta.key]})
+        ```
+
+        `kueuelib run --cluster west=KUBECONFIG` says where it is. Its loss stops nothing: what was
+        read stays in the cache, and `Context.cluster` says whether it answers.
+
+        Args:
+            name: a DNS label.
+
+        Raises:
+            ConfigError: the name is not valid.
+        """
+        made = OtherCluster(_checked(name, "cluster"))
+        return self.clusters.setdefault(name, made)
 
     @overload
     def reconciles(
@@ -116,9 +135,9 @@ class Operator:
         *,
         owns: Iterable[Kind] = (),
         writes: Iterable[Kind] = (),
-        watches: Mapping[Kind, MapFunction] | None = None,
-        indexes: Mapping[Kind, Indexes] | None = None,
-        metadata_only: Iterable[Kind] = (),
+        watches: Mapping[Kind | OtherKind, MapFunction] | None = None,
+        indexes: Mapping[Kind | OtherKind, Indexes] | None = None,
+        metadata_only: Iterable[Kind | OtherKind] = (),
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
@@ -131,9 +150,9 @@ class Operator:
         *,
         owns: Iterable[Kind] = (),
         writes: Iterable[Kind] = (),
-        watches: Mapping[Kind, MapFunction] | None = None,
-        indexes: Mapping[Kind, Indexes] | None = None,
-        metadata_only: Iterable[Kind] = (),
+        watches: Mapping[Kind | OtherKind, MapFunction] | None = None,
+        indexes: Mapping[Kind | OtherKind, Indexes] | None = None,
+        metadata_only: Iterable[Kind | OtherKind] = (),
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
@@ -145,9 +164,9 @@ class Operator:
         *,
         owns: Iterable[Kind] = (),
         writes: Iterable[Kind] = (),
-        watches: Mapping[Kind, MapFunction] | None = None,
-        indexes: Mapping[Kind, Indexes] | None = None,
-        metadata_only: Iterable[Kind] = (),
+        watches: Mapping[Kind | OtherKind, MapFunction] | None = None,
+        indexes: Mapping[Kind | OtherKind, Indexes] | None = None,
+        metadata_only: Iterable[Kind | OtherKind] = (),
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
@@ -162,8 +181,8 @@ class Operator:
             kind: a class with `crd`, or a `Resource`; the function gets a typed or a raw object.
             owns: kinds of children. They get an owner reference and vanish with the object.
             writes: kinds that are applied or deleted without being owned; they are not watched.
-            watches: kinds that are watched, each with a function from a change to the keys of the
-                objects that it concerns.
+            watches: kinds that are watched, here or in a `cluster`, each with a function from a
+                change to the keys of the objects that it concerns.
             indexes: kinds out of `owns` and `watches`, each with named functions from a raw object
                 to the values under which `Context.children` and `Context.find` find it.
             metadata_only: kinds out of `owns` and `watches` of which only the metadata is read.
@@ -172,7 +191,7 @@ class Operator:
             timeout: seconds after which one call is cancelled and counts as an error.
 
         Raises:
-            ConfigError: the kind has a reconciler already.
+            ConfigError: the kind has a reconciler already, or a cluster is not declared.
         """
         resource = resource_of(kind)
         if any(each.resource.group_kind == resource.group_kind for each in self.reconciled):
@@ -195,10 +214,20 @@ class Operator:
                 workers=workers,
                 timeout=timeout,
             )
+            self._check_clusters(made)
             self.reconciled.append(made)
             return made
 
         return register
+
+    def _check_clusters(self, declared: Reconciled[Any]) -> None:
+        for each in declared.watches:
+            if isinstance(each, OtherKind) and each.cluster not in self.clusters:
+                raise ConfigError(
+                    f"operator {self.name}",
+                    f"watches {each.kind}, which it does not declare",
+                    f"call cluster({each.cluster!r}) of this operator",
+                )
 
     @overload
     def validates(
@@ -321,14 +350,31 @@ class Operator:
         """Whether the API server calls the operator: for admission, or for conversion."""
         return bool(self.hooks) or any(each.versions for each in self.definitions)
 
-    def main(self, kubeconfig: str | None = None) -> None:
-        """Run until SIGTERM or SIGINT; the last line of a program. See `running.serve`."""
+    def main(
+        self, kubeconfig: str | None = None, clusters: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Run until SIGTERM or SIGINT; the last line of a program. See `kueuelib run`.
+
+        Args:
+            kubeconfig: a file, found by kubectl's rules when None.
+            clusters: the kubeconfig of each other cluster, by its name.
+        """
         from kueuelib.runtime import logs
         from kueuelib.runtime.entry import run_program
         from kueuelib.runtime.operator.running import ServeOptions, serve
 
         logs.configure()
-        run_program(serve, self, ServeOptions(kubeconfig=kubeconfig))
+        run_program(serve, self, ServeOptions(kubeconfig=kubeconfig, clusters=clusters))
+
+
+def _checked(name: str, what: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{what} {name!r}",
+            "is not a valid name",
+            "use at most 63 lower-case letters, digits and '-'",
+        )
+    return name
 
 
 def _arguments(function: Callable[..., Any]) -> int:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import attrs
+
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.store import Delta
@@ -18,10 +20,52 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 Kind = Resource | type[KubeObject]
+
+
+@attrs.frozen
+class OtherKind:
+    """A kind of objects in another cluster; made by `OtherCluster.of`.
+
+    Attributes:
+        cluster: the name of the cluster.
+        resource: the kind.
+    """
+
+    cluster: str
+    resource: Resource
+
+    @property
+    def kind(self) -> str:
+        """For messages."""
+        return f"{self.resource.kind} of cluster {self.cluster}"
+
+
+@attrs.frozen
+class OtherCluster:
+    """Another cluster that an operator watches; made by `Operator.cluster`.
+
+    Attributes:
+        name: for the command line, probes, logs and metrics.
+    """
+
+    name: str
+
+    def of(self, kind: Kind) -> OtherKind:
+        """A kind of objects in this cluster, for `watches=`, `Context.get` and `Context.find`."""
+        return OtherKind(self.name, resource_of(kind))
+
+
+Watched = Resource | OtherKind
+"""What an informer follows."""
 MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
 Indexes = Mapping[str, Callable[[Obj], Iterable[Hashable]]]
 Reconcile = Callable[[V, "Context"], Awaitable[Result | None]]
 _FINALIZER = re.compile(r"[-.a-z0-9]+/[-._A-Za-z0-9]+")
+
+
+def watched_of(kind: Kind | OtherKind) -> Watched:
+    """What an informer follows for a kind of this or another cluster."""
+    return kind if isinstance(kind, OtherKind) else resource_of(kind)
 
 
 def resource_of(kind: Kind) -> Resource:
@@ -62,9 +106,9 @@ class Reconciled(Generic[V]):
         *,
         owns: Iterable[Kind],
         writes: Iterable[Kind],
-        watches: Mapping[Kind, MapFunction],
-        indexes: Mapping[Kind, Indexes],
-        metadata_only: Iterable[Kind],
+        watches: Mapping[Kind | OtherKind, MapFunction],
+        indexes: Mapping[Kind | OtherKind, Indexes],
+        metadata_only: Iterable[Kind | OtherKind],
         predicate: Predicate | None,
         workers: int,
         timeout: float | None,
@@ -74,16 +118,16 @@ class Reconciled(Generic[V]):
         self.function = function
         self.owns = tuple(map(resource_of, owns))
         self.writes = tuple(map(resource_of, writes))
-        self.watches = {resource_of(each): keys for each, keys in watches.items()}
-        followed = [self.resource, *self.owns, *self.watches]
+        self.watches = {watched_of(each): keys for each, keys in watches.items()}
+        followed: list[Watched] = [self.resource, *self.owns, *self.watches]
         if twice := {each.kind for each in followed if followed.count(each) > 1}:
             raise ConfigError(
                 f"{self.resource.kind}",
                 f"{', '.join(sorted(twice))} is named twice",
                 "name a kind once: as the kind itself, in owns= or in watches=",
             )
-        self.indexes = {resource_of(each): dict(found) for each, found in indexes.items()}
-        self.metadata_only = frozenset(map(resource_of, metadata_only))
+        self.indexes = {watched_of(each): dict(found) for each, found in indexes.items()}
+        self.metadata_only = frozenset(map(watched_of, metadata_only))
         self._check_known("indexes=", self.indexes)
         self._check_known("metadata_only=", self.metadata_only)
         self.predicate = predicate
@@ -125,7 +169,7 @@ class Reconciled(Generic[V]):
 
         return register
 
-    def _check_known(self, argument: str, kinds: Iterable[Resource]) -> None:
+    def _check_known(self, argument: str, kinds: Iterable[Watched]) -> None:
         for kind in kinds:
             if kind not in (*self.owns, *self.watches):
                 raise ConfigError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kueuelib.api.codec import decode
@@ -20,12 +22,13 @@ from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.context import Context, Surroundings, index_name
 from kueuelib.runtime.operator.declaration import Operator
-from kueuelib.runtime.operator.reconciled import Reconciled
+from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
 from kueuelib.runtime.telemetry import Telemetry
 
 
@@ -106,6 +109,7 @@ def controller_for(
     cache: Cache,
     recorder: EventSink,
     *,
+    clusters: Mapping[str, Cluster] = MappingProxyType({}),
     clock: Clock = SYSTEM_CLOCK,
     telemetry: Telemetry | None = None,
 ) -> Controller:
@@ -117,17 +121,19 @@ def controller_for(
         client: writes, as the leader only.
         cache: makes the informers.
         recorder: writes events.
+        clusters: the other clusters, by name; the caller runs them.
         clock: time.
         telemetry: where to report.
     """
     space, applied = operator.namespace, Applied(declared.metadata_only)
     resource = declared.resource
 
-    def informer_of(kind: Resource, label_selector: str = "") -> Informer:
-        where = space if kind.namespaced else ""
-        return cache.informer(
-            kind,
-            namespace=where,
+    def informer_of(kind: Watched, label_selector: str = "") -> Informer:
+        found = kind.resource if isinstance(kind, OtherKind) else kind
+        held_by = clusters[kind.cluster].cache if isinstance(kind, OtherKind) else cache
+        return held_by.informer(
+            found,
+            namespace=space if found.namespaced else "",
             label_selector=label_selector,
             metadata_only=kind in declared.metadata_only,
         )
@@ -138,10 +144,10 @@ def controller_for(
         informers[kind] = informer_of(kind, f"{MANAGED_BY}={operator.name}")
         informers[kind].add_index(OWNER_INDEX, owners_of)
         informers[kind].add_handler(_forgetting(applied, kind))
-    for kind, indexes in declared.indexes.items():
+    for indexed, indexes in declared.indexes.items():
         for name, function in indexes.items():
-            index = OfOwner(function) if kind in declared.owns else function
-            informers[kind].add_index(index_name(declared, name), index)
+            index = OfOwner(function) if indexed in declared.owns else function
+            informers[indexed].add_index(index_name(declared, name), index)
     around = Surroundings(
         operator=operator.name,
         declared=declared,
@@ -149,6 +155,7 @@ def controller_for(
         cache=cache,
         recorder=recorder,
         informers=informers,
+        clusters=clusters,
         applied=applied,
         clock=clock,
     )
@@ -163,8 +170,8 @@ def controller_for(
     controller.for_(informers[resource], declared.predicate)
     for kind in declared.owns:
         controller.owns(informers[kind], resource)
-    for kind, keys in declared.watches.items():
-        controller.watches(informers[kind], keys)
+    for watched, keys in declared.watches.items():
+        controller.watches(informers[watched], keys)
     return controller
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 
 import attrs
 
@@ -14,6 +15,7 @@ from kueuelib.errors import ConfigError
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect, wait_for_server
 from kueuelib.runtime.contact import ServerContact
 from kueuelib.runtime.endpoint import Endpoint
@@ -33,6 +35,8 @@ from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper
 
 OFF = "0"
+Place = str | os.PathLike[str] | Endpoint
+"""A kubeconfig, or where a server is."""
 
 
 @attrs.frozen
@@ -42,6 +46,7 @@ class ServeOptions:
     Attributes:
         kubeconfig: a file, found by kubectl's rules when None; or where the server is.
         context: the context of the kubeconfig.
+        clusters: the other clusters of the operator, by name.
         namespace: of Lease and certificate; when empty the pod's, outside of a cluster `default`.
         leader_elect: whether to wait for the Lease; without it only one replica may run.
         webhook_address: `host:port` of the webhooks.
@@ -50,8 +55,9 @@ class ServeOptions:
         server_timeout: seconds to wait for the API server at the start.
     """
 
-    kubeconfig: str | os.PathLike[str] | Endpoint | None = None
+    kubeconfig: Place | None = None
     context: str | None = None
+    clusters: Mapping[str, Place] = MappingProxyType({})
     namespace: str = ""
     leader_elect: bool = False
     webhook_address: str = ":9443"
@@ -84,10 +90,17 @@ async def _serve_once(
     async with (
         await _connect(operator, options, telemetry) as client,
         _elector(operator, options, election, telemetry) as elector,
+        AsyncExitStack() as stack,
     ):
+        clusters = {
+            name: await stack.enter_async_context(
+                await _connect(operator, ServeOptions(kubeconfig=place))
+            )
+            for name, place in options.clusters.items()
+        }
         await wait_for_server(client, patience)
         manager = Manager(elector=elector)
-        assemble(operator, manager, client, options, telemetry)
+        assemble(operator, manager, client, options, telemetry, clusters)
         life.manager = manager
         try:
             await manager.run()
@@ -101,6 +114,7 @@ def assemble(
     client: Client,
     options: ServeOptions,
     telemetry: Telemetry,
+    clusters: Mapping[str, Client] = MappingProxyType({}),
 ) -> None:
     """Add all parts of an operator to a manager.
 
@@ -110,9 +124,11 @@ def assemble(
         client: of the API server; its field manager should be the operator's name.
         options: where to listen.
         telemetry: where to report.
+        clusters: a client of each other cluster of the operator, by name; the caller closes them.
 
     Raises:
-        ConfigError: the operator has nothing to do, or an address is malformed.
+        ConfigError: the operator has nothing to do, an address is malformed, or a cluster is
+            missing or not declared.
     """
     if not operator.reconciled and not operator.needs_webhooks:
         raise ConfigError(
@@ -125,14 +141,36 @@ def assemble(
     manager.add(Group.EVENTS, recorder, "event recorder")
     manager.add(Group.CACHES, cache, "caches")
     leading = client.guarded(manager.require_leadership)
+    others = _other_clusters(operator, manager, clusters, telemetry)
     for declared in operator.reconciled:
         controller = controller_for(
-            operator, declared, leading, cache, recorder, telemetry=telemetry
+            operator, declared, leading, cache, recorder, clusters=others, telemetry=telemetry
         )
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
     if operator.needs_webhooks:
         _add_webhooks(operator, manager, client, options, telemetry)
-    _add_servers(manager, client, options, telemetry)
+    _add_servers(manager, client, options, telemetry, others)
+
+
+def _other_clusters(
+    operator: Operator, manager: Manager, clients: Mapping[str, Client], telemetry: Telemetry
+) -> dict[str, Cluster]:
+    """The other clusters, as parts of the manager; their clients write as the leader only."""
+    subject = f"operator {operator.name}"
+    if missing := sorted(operator.clusters.keys() - clients.keys()):
+        where = " ".join(f"--cluster {name}=KUBECONFIG" for name in missing)
+        raise ConfigError(subject, f"cluster {', '.join(missing)}: no kubeconfig", f"add {where}")
+    if unknown := sorted(clients.keys() - operator.clusters.keys()):
+        declared = ", ".join(sorted(operator.clusters)) or "none"
+        raise ConfigError(
+            subject, f"has no cluster {', '.join(unknown)}", f"leave it out; declared: {declared}"
+        )
+    found = {}
+    for name, client in clients.items():
+        guarded = client.guarded(manager.require_leadership)
+        found[name] = Cluster(guarded, name, telemetry=telemetry)
+        manager.add(Group.CACHES, found[name], f"cluster {name}")
+    return found
 
 
 def _add_webhooks(
@@ -162,13 +200,19 @@ def _add_webhooks(
 
 
 def _add_servers(
-    manager: Manager, client: Client, options: ServeOptions, telemetry: Telemetry
+    manager: Manager,
+    client: Client,
+    options: ServeOptions,
+    telemetry: Telemetry,
+    clusters: Mapping[str, Cluster],
 ) -> None:
     if address := parse_address(options.health_address, "health address"):
         contact = ServerContact(client)
         probes = ProbeServer(*address, subject="health address")
         probes.add_ready_check("apiserver", contact.problem, shown=True)
         probes.add_ready_check("manager", lambda: "" if manager.ready else "not all parts run")
+        for name, cluster in clusters.items():
+            probes.add_ready_check(f"cluster-{name}", cluster.problem, shown=True, required=False)
         manager.add(Group.SERVERS, contact, "contact with the API server")
         manager.add(Group.SERVERS, probes, "probes")
     if address := parse_address(options.metrics_address, "metrics address"):
