@@ -210,6 +210,32 @@ class PodSetRequest(Struct):
 
 
 @attrs.frozen
+class EvictionCount(Struct):
+    """How often a workload was evicted for one cause.
+
+    Attributes:
+        reason: of the eviction, as in metrics.
+        underlying_cause: what is behind the reason; empty for nothing else.
+        count: how often.
+    """
+
+    reason: str = attrs.field(default="", metadata=wire(required=True, always=True, maxLength=316))
+    underlying_cause: str = attrs.field(
+        default="", metadata=wire(required=True, always=True, maxLength=316)
+    )
+    count: int = attrs.field(default=0, metadata=wire(required=True, always=True, minimum=0))
+
+
+@attrs.frozen
+class SchedulingStats(Struct):
+    """What happened to a workload so far."""
+
+    evictions: tuple[EvictionCount, ...] = attrs.field(
+        default=(), metadata=wire(keys=("reason", "underlyingCause"), maxItems=256)
+    )
+
+
+@attrs.frozen
 class WorkloadStatus(Struct):
     """How far a workload has come.
 
@@ -221,6 +247,7 @@ class WorkloadStatus(Struct):
         admission_checks: what the checks of its queue say.
         accumulated_past_execution_time_seconds: how long it was admitted in earlier turns.
         resource_requests: what it asked for when it was considered last; empty with quota.
+        scheduling_stats: how often it was evicted, by cause; absent: never.
     """
 
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
@@ -238,6 +265,7 @@ class WorkloadStatus(Struct):
     resource_requests: tuple[PodSetRequest, ...] = attrs.field(
         default=(), metadata=wire(keys=("name",), maxItems=POD_SET_LIMIT)
     )
+    scheduling_stats: SchedulingStats | None = None
 
 
 @attrs.frozen

@@ -80,6 +80,7 @@ class AdmissionLoop:
         self._spread(settled.effects)
         skips = {head.cluster_queue: 0 for head in found.heads}
         self._metrics.skipped_preemptions({**skips, **plan.skipped_preemptions})
+        self._metrics.recomputed(plan.recomputations)
         if not found.heads:  # only skipped turns: no try failed
             return True
         admitted = bool(settled.admissions)

@@ -58,7 +58,8 @@ class Evictor:
         victim, preemption, orders = order.victim, order.preemption, self._orders
         queue, path = victim.holder.cluster_queue, victim.path.value
         orders.metrics.wrote("preemption", "ok")
-        orders.metrics.evicted(counted(wl), names.REASON_PREEMPTED)
+        first = states.is_first_eviction(wl)
+        orders.metrics.evicted(counted(wl), names.REASON_PREEMPTED, first=first)
         orders.metrics.preempted(preemption.cluster_queue, path)
         message = preemption.message(victim)
         ranks = preemption.ranks(victim)

@@ -78,6 +78,11 @@ class SchedulerMetrics:
             "Workloads that lost quota.",
             (*queue, *EVICTION, PRIORITY_CLASS),
         )
+        self._evicted_once = telemetry.counter(
+            "kueue_evicted_workloads_once_total",
+            "Workloads that lost quota, each counted once for a reason.",
+            (*queue, *EVICTION, PRIORITY_CLASS),
+        )
         self._eviction_seconds = telemetry.histogram(
             "kueue_workload_eviction_latency_seconds",
             "From the eviction to the release of the quota.",
@@ -95,6 +100,11 @@ class SchedulerMetrics:
             "Heads that had candidates for preemption in the last cycle of the queue, and lost "
             "them to other heads.",
             queue,
+        )
+        self._recomputed = telemetry.counter(
+            "kueue_preemption_target_recomputations_total",
+            "Heads that chose again in their cycle, because heads before them took their victims.",
+            (*queue, "result"),
         )
         self._preempted = telemetry.counter(
             "kueue_preempted_workloads_total",
@@ -163,10 +173,11 @@ class SchedulerMetrics:
             if ran is not None:
                 tally.observe(EXECUTION, ran)
 
-    def evicted(self, where: Counted, reason: str, cause: str = "") -> None:
-        """A workload was evicted, for a reason that may have another cause."""
+    def evicted(self, where: Counted, reason: str, cause: str = "", *, first: bool = False) -> None:
+        """A workload was evicted, for a reason that may have another cause; `first`: of its own."""
         labels = (where.cluster_queue, reason, cause, where.priority_class)
-        self._series.one(where.cluster_queue, self._evicted, labels).inc()
+        for counter in (self._evicted, self._evicted_once) if first else (self._evicted,):
+            self._series.one(where.cluster_queue, counter, labels).inc()
         if self._local_queues is not None:
             self._local_queues.evicted(where, reason, cause)
 
@@ -186,6 +197,11 @@ class SchedulerMetrics:
         """How many heads of each ClusterQueue lost their preemption in a cycle."""
         for queue, count in counts.items():
             self._series.set(queue, self._skips, (queue,), count)
+
+    def recomputed(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """How many heads of each ClusterQueue chose victims again in a cycle, by result."""
+        for (queue, result), count in counts.items():
+            self._series.one(queue, self._recomputed, (queue, result)).inc(count)
 
     def _of(self, where: Counted) -> Iterator[Tally]:
         """The series of its ClusterQueue, and of its LocalQueue if that is reported."""

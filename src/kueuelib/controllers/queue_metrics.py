@@ -68,6 +68,7 @@ class QueueMetrics:
         series: those of all ClusterQueues, shared by all that report them.
         resources: whether quota is reported by flavor and resource.
         pending: what waiting Workloads ask for, by queue and resource; asked at every scrape.
+        shapes: how many different Workloads wait, by queue and status; asked at every scrape.
     """
 
     def __init__(
@@ -77,11 +78,18 @@ class QueueMetrics:
         *,
         resources: bool = False,
         pending: Callable[[], Values] = dict,
+        shapes: Callable[[], Values] = dict,
     ) -> None:
         queue = ("cluster_queue",)
         self._series = OwnedSeries() if series is None else series
         self._pending = telemetry.gauge(
             "kueue_pending_workloads", "Workloads that wait.", (*queue, "status")
+        )
+        telemetry.sampled(
+            "kueue_pending_scheduling_hashes",
+            "Workloads that wait, those counted once that get the same answer.",
+            (*queue, "status"),
+            shapes,
         )
         self._reserving = telemetry.gauge(
             "kueue_reserving_active_workloads", "Workloads that hold quota.", queue

@@ -220,6 +220,7 @@ def setup(
         series,
         resources=settings.resource_metrics,
         pending=engine.pending_requests,
+        shapes=engine.pending_shapes,
     )
     cluster_queue = controller(
         kinds.CLUSTER_QUEUES,

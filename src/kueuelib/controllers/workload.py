@@ -13,7 +13,7 @@ from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
 from kueuelib.controllers.local_queue_metrics import counted
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.workload_metrics import eviction_cause, queued_at
+from kueuelib.controllers.workload_metrics import queued_at
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client, PatchType
@@ -171,7 +171,8 @@ class WorkloadReconciler:
 
     def _count(self, old: Obj, new: Obj, now: float) -> None:
         if states.is_true(new, EVICTED) and not states.is_true(old, EVICTED):
-            self._metrics.evicted(counted(new), *eviction_cause(new))
+            first = states.is_first_eviction(new)
+            self._metrics.evicted(counted(new), *states.eviction_cause(new), first=first)
         if states.is_true(new, ADMITTED) and not states.is_true(old, ADMITTED):
             reserved = parse_time(states.condition(new, QUOTA_RESERVED)["lastTransitionTime"])
             waited, checked = max(now - queued_at(new), 0.0), max(now - reserved, 0.0)

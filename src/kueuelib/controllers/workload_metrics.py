@@ -23,8 +23,6 @@ NO_RESERVATION: Final = "NoReservation"
 PENDING_EVALUATION: Final = "PendingEvaluation"
 """Why a Workload has no quota that no decision was made about yet."""
 PODS_STARTED: Final = "Started"
-WAIT_FOR_START: Final = "WaitForStart"
-WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
 
 _Conditions = Mapping[str, Mapping[str, str]]
 
@@ -125,12 +123,12 @@ class WorkloadMetrics:
         if _is(EVICTED, after) and not _is(EVICTED, before) and _is(PODS_READY, before):
             began = parse_time(before[PODS_READY]["lastTransitionTime"])
             lasted = parse_time(after[EVICTED]["lastTransitionTime"]) - began
-            self._metrics.evicted_while_ready(counted(old), *eviction_cause(new), lasted)
+            self._metrics.evicted_while_ready(counted(old), *states.eviction_cause(new), lasted)
         if _is(QUOTA_RESERVED, before) and not _is(QUOTA_RESERVED, after) and _is(EVICTED, after):
             where = counted(old)
             if where.cluster_queue and not _is(FINISHED, after):
                 latency = self._now() - parse_time(after[EVICTED]["lastTransitionTime"])
-                self._metrics.released(where, eviction_cause(new)[0], latency)
+                self._metrics.released(where, states.eviction_cause(new)[0], latency)
 
     def _by_queue(self) -> Mapping[tuple[ObjectKey, str], list[tuple[_Group, int]]]:
         found: dict[tuple[ObjectKey, str], list[tuple[_Group, int]]] = {}
@@ -181,17 +179,6 @@ def execution_time(wl: Obj) -> float | None:
     earlier = float(states.status_of(wl).get("accumulatedPastExecutionTimeSeconds") or 0)
     times = [parse_time(each["lastTransitionTime"]) for each in (finished, admitted)]
     return earlier + times[0] - times[1]
-
-
-def eviction_cause(wl: Obj) -> tuple[str, str]:
-    """Why a Workload is evicted: the reason, and what is behind it if that is something else."""
-    reason = states.condition(wl, EVICTED)["reason"]
-    if reason.startswith(f"{states.DEACTIVATED}DueTo"):
-        return states.DEACTIVATED, reason.removeprefix(f"{states.DEACTIVATED}DueTo")
-    if reason == states.PODS_READY_TIMEOUT:
-        ready = states.condition(wl, PODS_READY).get("reason")
-        return reason, WAIT_FOR_RECOVERY if ready == WAIT_FOR_RECOVERY else WAIT_FOR_START
-    return reason, ""
 
 
 def _conditions(wl: Obj | None) -> _Conditions:

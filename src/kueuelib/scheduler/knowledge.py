@@ -26,6 +26,7 @@ from kueuelib.scheduler.status import (
     local_queue_status,
     past_of,
     pending_requests,
+    pending_shapes,
     queue_status,
 )
 
@@ -82,6 +83,14 @@ class Knowledge:
         for name, queue in self._queues.cluster_queues.items():
             for resource, amount in pending_requests(queue).items():
                 found[name, resource] = float(quantity_of(resource, amount).fraction())
+        return found
+
+    def pending_shapes(self) -> dict[tuple[str, ...], float]:
+        """How many different Workloads wait in each ClusterQueue, by queue and status."""
+        found: dict[tuple[str, ...], float] = {}
+        for name, queue in self._queues.cluster_queues.items():
+            tried, parked = pending_shapes(queue)
+            found[name, "active"], found[name, "inadmissible"] = float(tried), float(parked)
         return found
 
     def cohort_status(self, name: str) -> CohortStatus | None:

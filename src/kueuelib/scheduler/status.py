@@ -116,6 +116,18 @@ def pending_requests(waiting: PendingQueue) -> dict[str, int]:
     return found
 
 
+def pending_shapes(waiting: PendingQueue) -> tuple[int, int]:
+    """How many different Workloads can be tried, and how many are parked, equal ones counted once.
+
+    One in flight can be tried; in a queue that is not active, all are parked.
+    """
+    tried = {shape for (shape, _, _), group in waiting.groups.items() if group.verdict is None}
+    parked = {shape for (shape, _, _), group in waiting.groups.items() if group.verdict is not None}
+    if waiting.in_flight is not None:
+        tried.add(waiting.items[waiting.in_flight].info.shape)
+    return (len(tried), len(parked)) if waiting.active else (0, len(tried | parked))
+
+
 def past_of(usage: PastUsage | None, key: ObjectKey) -> PastUse | None:
     """What a LocalQueue used in the past; None where that does not count."""
     sample = None if usage is None else usage.sample(key)

@@ -42,6 +42,7 @@ _BUNDLED_FIELDS = (
     "admission",
     "requeueState",
     "resourceRequests",
+    "schedulingStats",
     "accumulatedPastExecutionTimeSeconds",
 )
 

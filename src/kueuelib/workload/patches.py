@@ -1,10 +1,11 @@
 """What has to be sent so that a Workload's status becomes what `transitions` made of it.
 
-The admission bundle (`status.admission`, `status.requeueState`, `status.resourceRequests`, how long
-the workload was admitted before, and the conditions of `BUNDLE`) is one server-side apply of the
-manager `kueue-admission`, always whole: what is left out is removed (spec/api 2.5). The list of
-checks is replaced by a merge patch, because only that removes what a check's controller has
-written. When both change, the checks go first: nobody may see free quota beside an old approval.
+The admission bundle (`status.admission`, `status.requeueState`, `status.resourceRequests`,
+`status.schedulingStats`, how long the workload was admitted before, and the conditions of `BUNDLE`)
+is one server-side apply of the manager `kueue-admission`, always whole: what is left out is removed
+(spec/api 2.5). The list of checks is replaced by a merge patch, because only that removes what a
+check's controller has written. When both change, the checks go first: nobody may see free quota
+beside an old approval.
 Every body names the UID and the
 resource version it is made from, so that it never lands on another or a changed object.
 """
@@ -37,6 +38,7 @@ _FIELDS = (
     "admission",
     "requeueState",
     "resourceRequests",
+    "schedulingStats",
     "accumulatedPastExecutionTimeSeconds",
     "accumulatedPastExexcutionTimeSeconds",  # the name of v1beta1
 )

@@ -49,6 +49,11 @@ from kueuelib.workload.phases import (
     priority_class_of,
     status_of,
 )
+from kueuelib.workload.scheduling_stats import (
+    eviction_cause,
+    evictions_of,
+    is_first_eviction,
+)
 from kueuelib.workload.transitions import (
     IllegalTransition,
     back_off,
@@ -91,6 +96,8 @@ __all__ = [
     "checks_ready",
     "condition",
     "evict",
+    "eviction_cause",
+    "evictions_of",
     "finish",
     "has_quota",
     "hold_back",
@@ -100,6 +107,7 @@ __all__ = [
     "is_deleted",
     "is_evicted",
     "is_finished",
+    "is_first_eviction",
     "is_held_back",
     "is_true",
     "may_preempt",

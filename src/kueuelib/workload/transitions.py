@@ -75,6 +75,7 @@ from kueuelib.workload.phases import (
     phase_of,
     status_of,
 )
+from kueuelib.workload.scheduling_stats import count_eviction
 
 # Evictions after which the workload goes straight back to its queue; after the others something has
 # to happen first.
@@ -190,14 +191,15 @@ def sync_admitted(wl: Obj, now: float) -> Obj:
 def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
     """The first half of an eviction: the job has to stop, quota is held until `release`.
 
-    A workload that is being evicted already keeps its first reason.
+    A workload that is being evicted already keeps its first reason. The status counts evictions
+    by reason.
 
     Raises:
         IllegalTransition: the workload holds no quota or is finished.
     """
     if _check(wl, "evict", "evict") is Phase.EVICTING:
         return wl
-    return set_condition(wl, EVICTED, "True", reason, message, now)
+    return count_eviction(set_condition(wl, EVICTED, "True", reason, message, now))
 
 
 def back_off(wl: Obj, count: int, until: float) -> Obj:

@@ -70,7 +70,9 @@ async def test_what_waits_asks_for_is_summed_by_resource(world: World) -> None:
         await world.workload("other", queue="none")
         engine = world.engine
         found = engine.pending_requests()
+        shapes = engine.pending_shapes()
     assert found == {("cq", "cpu"): 2.0}
+    assert shapes == {("cq", "active"): 0.0, ("cq", "inadmissible"): 1.0}
 
 
 def admitted() -> Obj:

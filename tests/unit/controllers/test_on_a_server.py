@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 from kueuelib.api import kinds
@@ -233,6 +234,15 @@ async def test_draining_a_queue_evicts_and_restarting_admits_again(world: World)
         await world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": ON})
         await world.is_("wl", "Admitted")
         assert (await world.condition("wl", "Requeued"))["reason"] == "ClusterQueueRestarted"
+        await world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": OFF})
+        await world.is_("wl", "Evicted")
+        wl = await world.get(kinds.WORKLOADS, "wl", "default")
+    assert states.evictions_of(wl) == {("ClusterQueueStopped", ""): 2}
+    text = world.telemetry.render().decode()
+    labels = 'priority_class="",reason="ClusterQueueStopped"'
+    for name, count in (("", 2), ("_once", 1)):
+        (line,) = re.findall(f"kueue_evicted_workloads{name}_total{{.*{labels}.*", text)
+        assert line.endswith(f" {count}.0")
 
 
 async def test_a_check_holds_admission_back_and_retry_takes_the_quota(world: World) -> None:

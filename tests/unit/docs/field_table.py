@@ -36,7 +36,6 @@ UNSERVED: dict[str, list[tuple[str, str, str]]] = {
         ("status.clusterName", "both", "MultiKueue"),
         ("status.nominatedClusterNames", "both", "MultiKueue"),
         ("status.preemptionGates", "v1beta2", "gates of preemption"),
-        ("status.schedulingStats", "both", "counts of evictions"),
         ("status.unhealthyNodes", "both", "topology-aware scheduling"),
     ],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.blockers import Mode, QuotaInUse, Together
 from kueuelib.scheduler.decide.cycle import Wait, decide
+from kueuelib.scheduler.decide.cycle_values import Plan
 from kueuelib.scheduler.decide.preemption.victims import Path, Preemption
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts.standing import Where
@@ -270,6 +272,13 @@ def test_victim_that_left_in_flight_is_not_told(cluster: Cluster) -> None:
     assert cluster.cycle() == ["+high"]
 
 
+def _planned(cluster: Cluster) -> Plan:
+    """What the next cycle decides; nobody hears of it."""
+    found = copy.deepcopy(cluster.engine).next_cycle(cluster.now)
+    assert found is not None
+    return decide(found, cluster.now)
+
+
 def test_deferred_head_fits_after_the_preemptions_of_others(cluster: Cluster) -> None:
     for name in ("a", "b"):
         cluster.queue(name, {"f": {"gpu": 2}}, cohort="c", preemption=RECLAIM)
@@ -277,6 +286,7 @@ def test_deferred_head_fits_after_the_preemptions_of_others(cluster: Cluster) ->
     cluster.running("big", "z", 4)
     cluster.submit("p1", "a", 2, created=1)
     cluster.submit("p2", "b", 2, created=2)
+    assert _planned(cluster).recomputations == {("b", "deferred_fit"): 1}
     assert cluster.cycle() == ["-big"]
     assert cluster.waits["p2"].reason == FitsAfterPreemptions((key("big"),))
     assert cluster.waits["p2"].condition_reason == "WaitingForPreemptedWorkloads"
@@ -321,6 +331,7 @@ def test_head_that_shares_a_victim_keeps_its_flavors(cluster: Cluster) -> None:
     cluster.running("z2", "z", 3, at=2.0)
     cluster.submit("p1", "a", 2, created=1)
     cluster.submit("p2", "b", 2, created=2)
+    assert _planned(cluster).recomputations == {("b", "new_targets"): 1}
     assert cluster.cycle() == ["-z2", "-z1"]
     assert {one.key.name: len(one.victims) for one in cluster.told} == {"p1": 1, "p2": 1}
 
@@ -348,11 +359,10 @@ def test_heads_that_lose_their_preemption_to_others_are_counted(cluster: Cluster
     cluster.running("high", "z", 1, priority=9)
     for name, queue in (("p", "a"), ("q", "b")):
         cluster.submit(name, queue, 1, priority=1)
-    found = cluster.engine.next_cycle(cluster.now)
-    assert found is not None
-    plan = decide(found, cluster.now)
+    plan = _planned(cluster)
     assert [one.key.name for one in plan.preemptions] == ["p"]
     assert plan.skipped_preemptions == {"b": 1}
+    assert plan.recomputations == {("b", "skipped"): 1}
 
 
 @pytest.mark.parametrize("reclaim", ["Never", "Any"])

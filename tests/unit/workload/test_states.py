@@ -127,6 +127,31 @@ def test_the_next_reservation_turns_evicted_false_and_keeps_its_reason() -> None
     assert found["lastTransitionTime"] == format_time(NOW + 60)
 
 
+def test_evictions_are_counted_by_reason_and_what_is_behind_it() -> None:
+    wl = reserved()
+    assert states.evictions_of(wl) == {}
+    causes = ("Preempted", "DeactivatedDueToRequeuingLimitExceeded", "Preempted")
+    for reason, is_first in zip(causes, (True, True, False), strict=True):
+        wl = states.evict(wl, reason, "why", NOW)
+        assert states.is_first_eviction(wl) is is_first
+        wl = states.reserve(states.release(wl, NOW), ADMISSION, [], NOW)
+    assert wl["status"]["schedulingStats"]["evictions"] == [
+        {"reason": "Preempted", "underlyingCause": "", "count": 2},
+        {"reason": "Deactivated", "underlyingCause": "RequeuingLimitExceeded", "count": 1},
+    ]
+    (write,) = status_writes(wl, states.evict(wl, "Preempted", "why", NOW))
+    assert write.body["status"]["schedulingStats"]["evictions"][0]["count"] == 3
+
+
+@pytest.mark.parametrize(
+    ("ready", "behind"), [("WaitForRecovery", "WaitForRecovery"), ("Started", "WaitForStart")]
+)
+def test_behind_a_timeout_are_pods_that_never_started_or_were_lost(ready: str, behind: str) -> None:
+    held = reserved(conditions=[{"type": "PodsReady", "status": "False", "reason": ready}])
+    wl = states.evict(held, "PodsReadyTimeout", "why", NOW)
+    assert states.evictions_of(wl) == {("PodsReadyTimeout", behind): 1}
+
+
 def test_lost_quota_resets_the_checks_and_their_updates() -> None:
     checks = [check("a", "Ready", podSetUpdates=[{"name": "main"}]), check("b")]
     wl = states.evict(reserved(admissionChecks=checks), "Preempted", "why", NOW)

@@ -62,4 +62,5 @@ def decide_on(snapshot: Snapshot, found: CycleInput, now: float) -> Plan:
         tuple(turns.preemptions),
         judge.reported,
         turns.skipped_preemptions,
+        turns.recomputations,
     )

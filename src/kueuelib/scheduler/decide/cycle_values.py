@@ -160,6 +160,8 @@ class Plan:
         faults: where the preemption policy failed.
         skipped_preemptions: by ClusterQueue, how many heads lost what they wanted to preempt for to
             heads before them.
+        recomputations: by ClusterQueue and result, how many heads chose victims again, because
+            heads before them took theirs.
     """
 
     admissions: tuple[Admit, ...]
@@ -168,3 +170,4 @@ class Plan:
     preemptions: tuple[Preemption, ...] = ()
     faults: tuple[PolicyFault, ...] = ()
     skipped_preemptions: Mapping[str, int] = attrs.field(factory=dict, eq=False)
+    recomputations: Mapping[tuple[str, str], int] = attrs.field(factory=dict, eq=False)

@@ -10,6 +10,7 @@ victims have not left yet, unless the administrator allows quota to be exceeded 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Admission, PodSetAssignment, Workload
@@ -36,6 +37,10 @@ from kueuelib.scheduler.reasons import (
 )
 from kueuelib.scheduler.values import changed
 
+NEW_TARGETS: Final = "new_targets"
+DEFERRED_FIT: Final = "deferred_fit"
+SKIPPED: Final = "skipped"
+
 
 class Turns:
     """The nominated heads, one after the other.
@@ -51,6 +56,8 @@ class Turns:
         waits: who did not.
         preemptions: the workloads for which others must leave.
         skipped_preemptions: by ClusterQueue, the heads whose preemption heads before them thwarted.
+        recomputations: by ClusterQueue and result, how often a head chose again because its victims
+            were taken: one of the three below.
         shown: the state with what all heads got so far, and with their victims still in place; kept
             with fair sharing only, which orders the heads by it.
     """
@@ -71,6 +78,7 @@ class Turns:
         self.waits: list[Wait] = []
         self.preemptions: list[Preemption] = []
         self.skipped_preemptions: Counter[str] = Counter()
+        self.recomputations: Counter[tuple[str, str]] = Counter()
 
     def take(self, entry: Entry) -> None:
         """Decides one head."""
@@ -110,6 +118,15 @@ class Turns:
         else:
             self._all_ready = False
             self._admit(entry)
+        if taken:
+            self.recomputations[entry.head.cluster_queue, self._result(entry)] += 1
+
+    def _result(self, entry: Entry) -> str:
+        """What became of a head that chose again."""
+        if entry.proposal.assignment.mode is FIT:
+            return DEFERRED_FIT
+        victims = {victim.key for victim in entry.proposal.victims}
+        return NEW_TARGETS if victims and victims <= self._victims.keys() else SKIPPED
 
     def _look_again(self, entry: Entry) -> Entry:
         """The proposal for the same flavors, now that the victims of others are gone."""
