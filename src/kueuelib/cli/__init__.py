@@ -21,14 +21,20 @@ def main() -> None:
 
 def _main() -> None:
     import click
+    from click.exceptions import NoArgsIsHelpError
 
     from kueuelib.cli.root import app
     from kueuelib.errors import ConfigError, KueuelibError
 
     try:
         code = app(prog_name="kueuelib", standalone_mode=False)
-    except click.ClickException as error:
+    except NoArgsIsHelpError as error:
         error.show()
+        sys.exit(error.exit_code)
+    except click.UsageError as error:
+        from kueuelib.cli.mistakes import mistake
+
+        print(mistake(error, app, sys.argv[1:]), file=sys.stderr)  # noqa: T201 - the same
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)

@@ -67,7 +67,7 @@ def apiserver(
     if context.invoked_subcommand is not None:
         return 0
     if kubeconfig is None:
-        raise click.UsageError("Missing option '--kubeconfig'.", context)
+        raise click.MissingParameter(ctx=context, param_hint="--kubeconfig", param_type="option")
     from kueuelib.cli.apiserver import run
 
     run(
