@@ -1,13 +1,6 @@
-"""`submit`, `watch` and `wait` without `await`, for scripts and notebooks.
+"""Twins of `submit`, `watch` and `wait` that block; the face is `kueuelib.sync`.
 
-    from kueuelib import sync
-
-    handle = sync.submit(job, queue="team")
-    end = sync.wait(handle, timeout=3600)
-
-Each call runs its twin of `kueuelib` in an event loop of its own, in another thread, so that it
-also works where a loop is running already, as in a notebook. Ctrl-C cancels the call. A client
-belongs to one event loop, so these functions take a kubeconfig only.
+Each call has an event loop of its own, in another thread.
 """
 
 from __future__ import annotations
@@ -25,8 +18,6 @@ from kueuelib.jobs.client.following import JobHandle
 from kueuelib.jobs.client.progress import Progress, State
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
-
-__all__ = ["submit", "wait", "watch"]
 
 T = TypeVar("T")
 _GRACE: Final = 0.1
