@@ -18,11 +18,12 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, is_true, 
 from kueuelib.errors import AlreadyExists, NotFound
 from kueuelib.runtime import logs
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.manager import Group, Manager, Signals
+from kueuelib.runtime.queries import PatchType
 
 TRAININGS = Resource("ml.example.com", "v1", "trainings", "Training", namespaced=True)
 BY_CONTROLLER = "pods by controller"

@@ -15,7 +15,8 @@ from kueuelib.api.names import MAX_EXECUTION_LABEL
 from kueuelib.app.installation import Installation
 from kueuelib.controllers.manifests import METRICS_READER_ROLE, SERVICE_ACCOUNT
 from kueuelib.errors import NotFound
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.queries import PatchType
 from kueuelib.testing.processes import free_port
 
 NAMESPACE = "kueue-system"

@@ -26,9 +26,10 @@ from kueuelib.embedded.access.attributes import Attributes, Decision
 from kueuelib.embedded.access.rbac import Rbac
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.server import ApiServer
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.lives import Life, live_until
+from kueuelib.runtime.queries import PatchType
 from kueuelib.testing.processes import free_port
 
 

@@ -8,11 +8,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE_LINES = 400
 TEST_LINES = 800
 LARGER = {
-    "src/kueuelib/api/crd_rules.py": 454,
     "src/kueuelib/embedded/cel/compiler.py": 535,
     "src/kueuelib/machinery/reflector.py": 536,
-    "src/kueuelib/runtime/client.py": 513,
-    "src/kueuelib/runtime/informer.py": 462,
     "src/kueuelib/testing/storm/world.py": 464,
 }
 """Modules from before the limit: they may shrink, and leave this list when they are split."""

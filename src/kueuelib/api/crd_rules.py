@@ -1,4 +1,4 @@
-"""The rules of the CRDs in CEL, and keywords where two kinds share a class but not its limits.
+"""The rules of the CRDs in CEL.
 
 They hold while no manager runs. Every message says what to change. A rule is written in the words
 of `v1beta2`; `rules_of` gives those of a version.
@@ -13,18 +13,12 @@ their place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
-from kueuelib.api.core import TAINT_EFFECTS
 from kueuelib.api.crd_parts import Rule
 from kueuelib.api.kinds import V1BETA1, V1BETA2
-from kueuelib.api.patterns import (
-    LABEL_VALUE,
-    OPTIONAL_QUALIFIED,
-    QUALIFIED,
-)
 from kueuelib.api.words import LIST_LIMIT
 
 FORBIDDEN: Final = "FieldValueForbidden"
@@ -386,42 +380,3 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "Workload": (*_POD_SETS, *_PRIORITY, *_STATUS, *_FIXED),
 }
 """The rules of each kind, in the words of `v1beta2`."""
-
-
-# ---- keywords
-
-_EFFECTS: Final = list(TAINT_EFFECTS)
-
-
-def _toleration_keywords(at: str) -> Mapping[str, Mapping[str, Any]]:
-    return {
-        f"{at}.key": OPTIONAL_QUALIFIED,
-        f"{at}.operator": {"enum": ["Equal", "Exists", ""]},
-        f"{at}.value": LABEL_VALUE,
-        f"{at}.effect": {"enum": [*_EFFECTS, ""]},
-    }
-
-
-_UPDATES: Final = "status.admissionChecks[].podSetUpdates[]"
-_EXPRESSION: Final = "spec.namespaceSelector.matchExpressions[]"
-
-KEYWORDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-    "ClusterQueue": {
-        "spec.namespaceSelector.matchLabels{}": LABEL_VALUE,
-        f"{_EXPRESSION}.key": QUALIFIED,
-        f"{_EXPRESSION}.operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
-        f"{_EXPRESSION}.values[]": LABEL_VALUE,
-    },
-    "ResourceFlavor": {
-        "spec.nodeTaints[].key": QUALIFIED,
-        "spec.nodeTaints[].value": LABEL_VALUE,
-        "spec.nodeTaints[].effect": {"enum": _EFFECTS},
-        **_toleration_keywords("spec.tolerations[]"),
-    },
-    "Workload": {
-        f"{_UPDATES}.labels{{}}": LABEL_VALUE,
-        f"{_UPDATES}.nodeSelector{{}}": LABEL_VALUE,
-        **_toleration_keywords(f"{_UPDATES}.tolerations[]"),
-    },
-}
-"""What schemas of shared classes say only at these places."""

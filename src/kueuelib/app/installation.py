@@ -43,8 +43,9 @@ from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_exc
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.webhook.certs import Names, host_names
 from kueuelib.runtime.webhook.trust import ensure_certificates, with_bundle
 

@@ -39,8 +39,9 @@ from kueuelib.app.installation import Installation, resource_of
 from kueuelib.controllers.manifests import APP
 from kueuelib.errors import ConfigError, Conflict, NotFound
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.queries import PatchType
 
 ATTEMPTS = 5
 """How often a finalizer is taken off an object that others change meanwhile."""

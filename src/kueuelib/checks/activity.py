@@ -9,10 +9,11 @@ from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_time, key_o
 from kueuelib.api.names import ACTIVE
 from kueuelib.checks.parameters import ParameterSource
 from kueuelib.errors import NotFound
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.queries import PatchType
 
 BAD_PARAMETERS = "BadParametersRef"
 NO_SIGN_OF_LIFE = "NoSignOfLife"

@@ -19,9 +19,10 @@ from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
 from kueuelib.checks.moves import Reservation, reservation_of
 from kueuelib.errors import Conflict, NotFound
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.queries import PatchType
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder

@@ -9,8 +9,9 @@ from kueuelib.api.meta import Obj, key_of
 from kueuelib.checks import moves
 from kueuelib.checks.definition import Check
 from kueuelib.errors import ApiError, NotFound
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.queries import PatchType
 from kueuelib.workload.writer import on_newest
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from kueuelib.api.meta import Obj, key_of
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.errors import Conflict, NotFound
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.queries import PatchType
 
 CONFLICT_PAUSE = 0.5
 """Seconds until another look after a conflict, which led to a read of the object."""

@@ -7,9 +7,10 @@ from typing import Protocol
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.controllers.queue_status import status_patch
 from kueuelib.errors import NotFound
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.queries import PatchType
 
 PAUSE = 1.0
 """Seconds between two writes of one queue's status."""

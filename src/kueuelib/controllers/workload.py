@@ -16,10 +16,11 @@ from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.workload_metrics import queued_at
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 from kueuelib.workload.around import Judgements, surroundings
 from kueuelib.workload.checks import named_checks

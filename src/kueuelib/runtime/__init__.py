@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from kueuelib.runtime import predicates as predicates
     from kueuelib.runtime.cache import Cache as Cache
     from kueuelib.runtime.client import Client as Client
-    from kueuelib.runtime.client import PatchType as PatchType
     from kueuelib.runtime.cluster import Cluster as Cluster
     from kueuelib.runtime.connection import connect as connect
     from kueuelib.runtime.connection import wait_for_server as wait_for_server
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.manager import Signals as Signals
     from kueuelib.runtime.operator.context import Context as Context
     from kueuelib.runtime.operator.declaration import Operator as Operator
+    from kueuelib.runtime.queries import PatchType as PatchType
     from kueuelib.runtime.telemetry import Telemetry as Telemetry
     from kueuelib.runtime.webhook.admission import AdmissionRequest as AdmissionRequest
     from kueuelib.runtime.webhook.admission import Verdict as Verdict

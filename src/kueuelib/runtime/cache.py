@@ -14,7 +14,8 @@ from kueuelib.machinery.learning import version_number
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.informer import Informer, read, unlisted
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.reading import read, unlisted
 from kueuelib.runtime.transforms import Transform, strip
 from kueuelib.runtime.typed import TypedInformer
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import enum
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import orjson
 
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
-from kueuelib.errors import ApiError, NotConnected, NotFound, TooManyRequests
+from kueuelib.runtime import discovery
 from kueuelib.runtime.bodies import decode_json
+from kueuelib.runtime.calls import Calls
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.queries import (
     JSON,
     METADATA,
     METADATA_LIST,
+    PAGE_SIZE,
     ObjectList,
     Params,
+    PatchType,
     delete_options,
     params_of,
     present_only,
@@ -29,25 +29,6 @@ from kueuelib.runtime.typed import TypedClient
 from kueuelib.runtime.watch import WatchStream
 
 K = TypeVar("K", bound=KubeObject)
-
-RETRIES = 8
-"""How often a call is sent again that the server refused with 429."""
-CONNECT_RETRIES = 3
-"""How often a read that found no connection is repeated; callers that need more wait themselves."""
-FIRST_DELAY = 0.25
-"""Seconds before the first repetition; doubles each time, up to `MAX_DELAY`."""
-MAX_DELAY = 30.0
-PAGE_SIZE = 500
-"""Objects per page when a whole list is read."""
-
-
-class PatchType(enum.StrEnum):
-    """The four kinds of patches, by content type."""
-
-    MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
-    APPLY = "application/apply-patch+yaml"
-    STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class Client:
@@ -76,11 +57,7 @@ class Client:
     ) -> None:
         self.transport = transport
         self.field_manager = field_manager
-        self._throttle = throttle
-        self._guard = guard
-        self._clock = clock
-        self._log = get_logger("client")
-        self._warned: set[str] = set()
+        self._calls = Calls(transport, throttle=throttle, guard=guard, clock=clock)
 
     def guarded(self, guard: Callable[[], None]) -> Client:
         """A client on the same connections that asks before it writes.
@@ -89,12 +66,13 @@ class Client:
             guard: called right before every attempt to write, after all waiting; what it raises
                 goes to the caller, and nothing is sent. `Manager.require_leadership` is one.
         """
+        calls = self._calls
         return Client(
             self.transport,
             field_manager=self.field_manager,
-            throttle=self._throttle,
+            throttle=calls.throttle,
             guard=guard,
-            clock=self._clock,
+            clock=calls.clock,
         )
 
     def of(self, cls: type[K]) -> TypedClient[K]:
@@ -365,38 +343,15 @@ class Client:
 
     async def served_versions(self, group: str) -> tuple[str, ...]:
         """The versions of a group that the server serves, its favourite first; () when none."""
-        if not group:
-            body = await self.request("GET", "/api", verb="get")
-            return tuple(body.get("versions") or ())
-        try:
-            body = await self.request("GET", f"/apis/{group}", verb="get")
-        except NotFound:
-            return ()
-        return tuple(found["version"] for found in body.get("versions") or ())
+        return await discovery.served_versions(self.request, group)
 
     async def served_kinds(self, group: str, version: str) -> tuple[str, ...]:
         """The kinds of a group and version, without subresources; () when it is not served."""
-        prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        try:
-            body = await self.request("GET", prefix, verb="get")
-        except NotFound:
-            return ()
-        found = body.get("resources") or ()
-        return tuple(entry["kind"] for entry in found if "/" not in entry["name"])
+        return await discovery.served_kinds(self.request, group, version)
 
     async def find_resource(self, api_version: str, kind: str) -> Resource | None:
         """The kind of that name; None when the server does not serve it."""
-        group, _, version = api_version.rpartition("/")
-        try:
-            body = await self.request(
-                "GET", f"/apis/{api_version}" if group else f"/api/{api_version}", verb="get"
-            )
-        except NotFound:
-            return None
-        for entry in body.get("resources") or ():
-            if entry["kind"] == kind and "/" not in entry["name"]:
-                return Resource(group, version, entry["name"], kind, bool(entry["namespaced"]))
-        return None
+        return await discovery.find_resource(self.request, api_version, kind)
 
     async def request(
         self,
@@ -422,38 +377,17 @@ class Client:
             verb: the Kubernetes verb, for metrics.
             accept: the forms in which an answer can be read.
         """
-        data = None if body is None else orjson.dumps(body)
-        delay = FIRST_DELAY
-        for attempt in range(RETRIES + 1):
-            if self._throttle is not None:
-                await self._wait_for_turn(self._throttle, verb or method)
-            if self._guard is not None and method != "GET":
-                self._guard()
-            try:
-                response = await self.transport.request(
-                    method,
-                    path,
-                    params=params,
-                    body=data,
-                    content_type=content_type,
-                    timeout=timeout,
-                    verb=verb,
-                    accept=accept,
-                )
-            except (TooManyRequests, NotConnected) as error:
-                if attempt >= _repetitions(method, error):
-                    raise
-                self._note_retry(verb or method, error)
-                asked = error.retry_after if isinstance(error, ApiError) else None
-                await self._clock.sleep(
-                    min(asked or 0.0, MAX_DELAY) if asked else delay * random.uniform(0.5, 1.5)
-                )
-                delay = min(delay * 2, MAX_DELAY)
-                continue
-            if "warning" in response.headers:
-                self._warn(response.headers["warning"])
-            return await decode_json(response.body, path) if response.body else None
-        raise AssertionError("the loop returns or raises")
+        response = await self._calls.send(
+            method,
+            path,
+            params=params,
+            body=None if body is None else orjson.dumps(body),
+            content_type=content_type,
+            timeout=timeout,
+            verb=verb,
+            accept=accept,
+        )
+        return await decode_json(response.body, path) if response.body else None
 
     async def _object(self, method: str, path: str, **rest: Any) -> Obj:
         return await self.request(method, path, **rest) or {}
@@ -462,28 +396,3 @@ class Client:
         return params_of(
             fieldManager=field_manager or self.field_manager, dryRun="All" if dry_run else ""
         )
-
-    async def _wait_for_turn(self, throttle: Callable[[], Awaitable[None]], verb: str) -> None:
-        began = self._clock.monotonic()
-        await throttle()
-        if self.transport.observer is not None:
-            self.transport.observer.throttled(verb, "", self._clock.monotonic() - began)
-
-    def _note_retry(self, verb: str, error: Exception) -> None:
-        if self.transport.observer is not None:
-            code = str(error.code) if isinstance(error, ApiError) else "<error>"
-            self.transport.observer.retried(verb, code, "")
-
-    def _warn(self, header: str) -> None:
-        """Log what the server warns of, each text once."""
-        for line in header.split("\n"):
-            text = line.split('"')[1] if line.count('"') > 1 else line
-            if text not in self._warned and len(self._warned) < 1000:
-                self._warned.add(text)
-                self._log.warning("the API server warns", warning=text)
-
-
-def _repetitions(method: str, error: Exception) -> int:
-    if isinstance(error, TooManyRequests):
-        return RETRIES
-    return CONNECT_RETRIES if method == "GET" else 0

@@ -15,9 +15,10 @@ import attrs
 from kueuelib.api.kinds import EVENTS
 from kueuelib.errors import AlreadyExists, ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.event_series import CreateEvent, EventFacts, EventSeries, PatchEvent
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.queries import PatchType
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry

@@ -5,68 +5,37 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import ApiError, ConfigError, Gone, NotFound, TransportError
+from kueuelib.errors import Gone
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import Scope, is_last_state, number_of, version_number
 from kueuelib.machinery.reflector import ReflectorCore, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     Command,
-    Input,
     List,
     Listed,
-    ListFailed,
     MarkSynced,
-    Received,
     Replace,
     ReportError,
     Sleep,
-    StreamEnded,
-    Tick,
     Watch,
-    WatchEvent,
     WatchOpened,
 )
 from kueuelib.machinery.store import NAMESPACE_INDEX, Change, Store, namespace_of, same_version
-from kueuelib.runtime.client import PAGE_SIZE, Client
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Dispatch, Handler
+from kueuelib.runtime.list_watch import InformerMetrics, ListWatch
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.queries import PAGE_SIZE
+from kueuelib.runtime.reading import read, unlisted
 from kueuelib.runtime.transforms import Transform, metadata_of, strip
-from kueuelib.runtime.watch import WatchStream
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
-
-BATCH = 1000
-"""Most events that are applied to the store in one go."""
-
-
-async def read(client: Client, resource: Resource, key: ObjectKey) -> Obj | None:
-    """Read one object; return None if it does not exist.
-
-    Raises:
-        ApiError: it could not be read; `NotFound` if the kind is not served.
-        TransportError: the same.
-    """
-    try:
-        return await client.get(resource, key)
-    except NotFound as error:
-        if error.details.get("name") != key.name:
-            raise  # the kind is missing, not the object
-        return None
-
-
-def unlisted(resource: Resource, error: Exception | None) -> ConfigError:
-    """The error for a kind that could not be read in time, with what prevented it."""
-    return ConfigError(
-        resource.plural,
-        f"could not be listed in time ({error or 'no answer'})",
-        "check that the kind is installed and may be listed and watched",
-    )
 
 
 class Informer:
@@ -125,12 +94,17 @@ class Informer:
         self.last_error: Exception | None = None
         self.failing: Exception | None = None  # None again once a list or watch succeeds
         self._client = client
-        self._asked: dict[str, Any] = {
-            "namespace": namespace,
-            "label_selector": label_selector,
-            "field_selector": field_selector,
-            "metadata_only": metadata_only,
-        }
+        self._requests = ListWatch(
+            client,
+            resource,
+            clock,
+            InformerMetrics(telemetry, resource.plural, cluster),
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            metadata_only=metadata_only,
+        )
+        self._requests.metrics.measure(self.store, self._requests)
         self._scope = Scope.parse(namespace, label_selector, field_selector)
         self._clock = clock
         if metadata_only:
@@ -141,10 +115,8 @@ class Informer:
         self._runner: asyncio.Task[None] | None = None
         self.ended = False  # `run` was called and is over
         self._synced = asyncio.Event()
-        self._stream: WatchStream | None = None
         where = {"cluster": cluster} if cluster else {}
         self._log = get_logger("informer", resource=resource.plural, **where)
-        self._requests, self._events = self._report(telemetry)
 
     @property
     def started(self) -> bool:
@@ -268,16 +240,11 @@ class Informer:
             ApiError: it could not be read; `Gone` if that took longer than the server keeps a list.
             TransportError: the same.
         """
-        self._requests("list", "catch-up")
+        self._requests.metrics.requested("list", "catch-up")
         listed: set[ObjectKey] = set()
         version, token = 0, ""
         while True:
-            page = await self._client.list(
-                self.resource,
-                **self._asked,
-                limit=PAGE_SIZE,
-                continue_token=token,
-            )
+            page = await self._requests.page(limit=PAGE_SIZE, continue_token=token)
             version = version or number_of(page.resource_version)
             for obj in page.items:
                 listed.add(key_of(obj))
@@ -315,7 +282,7 @@ class Informer:
             raise self._failure from None
         finally:
             self._runner, self.ended = None, True
-            await self._close_stream()
+            await self._requests.close()
 
     async def _follow(self, ready: Callable[[], None] | None) -> None:
         commands: Sequence[Command] = self._core.start(self._now(), random.random())
@@ -326,7 +293,14 @@ class Informer:
                 self._synced.set()
                 if ready is not None:
                     ready()
-            event = await (self._go_on() if activity is None else self._begin(activity))
+            requests = self._requests
+            event = await (
+                requests.go_on(self._core.deadline)
+                if activity is None
+                else requests.begin(activity)
+            )
+            if isinstance(event, Listed | WatchOpened):
+                self.failing = None
             commands = self._core.step(event, self._now(), random.random())
 
     def _carry_out(self, commands: Sequence[Command]) -> List | Watch | Sleep | None:
@@ -349,105 +323,11 @@ class Informer:
                     self._note(error, during)
         return activity
 
-    async def _begin(self, activity: List | Watch | Sleep) -> Input:
-        await self._close_stream()
-        match activity:
-            case Sleep(seconds):
-                await self._clock.sleep(seconds)
-                return Tick()
-            case List():
-                return await self._list(activity)
-            case Watch():
-                return await self._watch(activity)
-
-    async def _list(self, asked: List) -> Input:
-        self._requests("list", asked.cause)
-        try:
-            page = await self._client.list(
-                self.resource,
-                **self._asked,
-                limit=asked.limit,
-                continue_token=asked.continue_token,
-                resource_version=asked.resource_version,
-            )
-        except (ApiError, TransportError, ConfigError) as error:
-            return ListFailed(error)
-        self.failing = None
-        return Listed(page.items, page.resource_version, page.continue_token)
-
-    async def _watch(self, asked: Watch) -> Input:
-        self._requests("watch", asked.cause)
-        try:
-            self._stream = await self._client.watch(
-                self.resource,
-                **self._asked,
-                resource_version=asked.resource_version,
-                timeout=asked.timeout_seconds,
-                send_initial_events=asked.initial_events,
-            )
-        except (ApiError, TransportError, ConfigError) as error:
-            return StreamEnded(error)
-        self.failing = None
-        return WatchOpened()
-
-    async def _go_on(self) -> Input:
-        """Wait for what the open stream brings, or for the core's deadline."""
-        assert self._stream is not None, "the core asks for a stream before it goes on"
-        deadline = self._core.deadline
-        seconds = None if deadline is None else max(deadline - self._now(), 0.0)
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                events = await self._stream.batch(BATCH)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return Tick()
-        except TransportError as error:
-            return StreamEnded(error)
-        if not events:
-            return StreamEnded()
-        self._events(len(events))
-        return Received([WatchEvent(event["type"], event["object"]) for event in events])
-
-    async def _close_stream(self) -> None:
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            await stream.aclose()
-
     def _note(self, error: Exception, during: str) -> None:
         self.last_error = self.failing = error
         expected = isinstance(error, Gone)
         log = self._log.info if expected else self._log.warning
         log(f"{during} failed", error=str(error), kind=type(error).__name__)
 
-    def _silence(self) -> float:
-        stream = self._stream
-        return 0.0 if stream is None else stream.silence
-
     def _now(self) -> float:
         return self._clock.monotonic()
-
-    def _report(
-        self, telemetry: Telemetry | None
-    ) -> tuple[Callable[[str, str], None], Callable[[int], None]]:
-        if telemetry is None:
-            return (lambda _, __: None), (lambda _: None)
-        plural, cluster = self.resource.plural, self.cluster
-        own = ("resource", "cluster")
-        requests = telemetry.counter(
-            "kueuelib_informer_requests_total",
-            "Lists and watches begun, by why.",
-            (*own, "verb", "cause"),
-        )
-        events = telemetry.counter(
-            "kueuelib_informer_events_total", "Watch events received.", own
-        ).labels(plural, cluster)
-        telemetry.gauge("kueuelib_informer_objects", "Objects in the local copy.", own).labels(
-            plural, cluster
-        ).set_function(lambda: len(self.store))
-        telemetry.gauge(
-            "kueuelib_watch_silence_seconds",
-            "Seconds since the open watch delivered a byte; 0 without a watch.",
-            own,
-        ).labels(plural, cluster).set_function(self._silence)
-        return (lambda verb, cause: requests.labels(plural, cluster, verb, cause).inc()), events.inc

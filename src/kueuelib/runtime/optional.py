@@ -15,8 +15,8 @@ from kueuelib.runtime.cache import SYNC_TIMEOUT, Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Handler
-from kueuelib.runtime.informer import read, unlisted
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.reading import read, unlisted
 
 PAUSE = 10.0
 """Seconds between two looks at a kind; the first pauses are shorter."""

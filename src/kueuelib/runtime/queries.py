@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, Self
 
 import attrs
@@ -16,7 +17,19 @@ METADATA = f"{_AS.format(PARTIAL)},{JSON}"
 METADATA_LIST = f"{_AS.format(f'{PARTIAL}List')},{JSON}"
 """The same for lists."""
 
+PAGE_SIZE = 500
+"""Objects per page when a whole list is read."""
+
 Params = list[tuple[str, str]]
+
+
+class PatchType(enum.StrEnum):
+    """The four kinds of patches, by content type."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+    STRATEGIC = "application/strategic-merge-patch+json"
 
 
 @attrs.frozen

@@ -132,7 +132,7 @@ class TypedClient(Generic[K]):
 
     async def apply(self, value: K, *, subresource: str = "", force: bool = True) -> K:
         """Apply an object server-side: own the fields that are not at their defaults."""
-        from kueuelib.runtime.client import PatchType
+        from kueuelib.runtime.queries import PatchType
 
         answer = await self._client.patch(
             self.cls.resource,

@@ -20,9 +20,10 @@ from kueuelib.controllers.webhooks import by_url
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.operators import eventually
 from kueuelib.testing.processes import free_port

@@ -14,11 +14,12 @@ from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import KubeObject, Obj, is_true, key_of
 from kueuelib.controllers.webhooks import by_url
 from kueuelib.errors import ApiError, TransportError
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations
 from kueuelib.runtime.operator.running import ServeOptions, assemble
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.processes import free_port
 

@@ -13,8 +13,9 @@ import attrs
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.errors import Conflict, NotFound
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.queries import PatchType
 from kueuelib.workload.patches import StatusWrite, status_writes
 
 CONFLICTS = 4

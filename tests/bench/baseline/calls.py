@@ -14,7 +14,8 @@ from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.queries import PatchType
 
 AGENT = "bench"
 """The `User-Agent` of the player, whose calls do not count."""

@@ -16,7 +16,7 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.errors import NotFound
-from kueuelib.runtime.client import PatchType
+from kueuelib.runtime.queries import PatchType
 
 from .calls import CountedClient
 from .shape import FLAVOR, Shape

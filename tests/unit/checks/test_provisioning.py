@@ -16,7 +16,7 @@ from kueuelib.checks import Pending, Ready, Rejected
 from kueuelib.checks.provisioning import CONTROLLER_NAME, provisioning_check
 from kueuelib.checks.provisioning.decision import CONSUME, decide, fitting, updates, wanted
 from kueuelib.errors import NotFound
-from kueuelib.runtime.client import PatchType
+from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 
 if TYPE_CHECKING:

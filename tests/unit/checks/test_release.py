@@ -13,7 +13,7 @@ from kueuelib.checks import Check, Ready, Rejected, Retry, Verdict, Workload, ch
 from kueuelib.checks.moves import Reservation
 from kueuelib.checks.release import finalizer_of, held_by
 from kueuelib.errors import NotFound
-from kueuelib.runtime.client import PatchType
+from kueuelib.runtime.queries import PatchType
 
 if TYPE_CHECKING:
     from .conftest import Checks

@@ -16,9 +16,9 @@ from kueuelib.checks.heartbeats import lease_annotations, lease_labels
 from kueuelib.checks.silence import SilenceWatch
 from kueuelib.errors import Forbidden
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import PatchType
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.queries import PatchType
 
 NAME = "example.com/budget"
 LEASE = ObjectKey("default", "budget")

@@ -18,10 +18,11 @@ from kueuelib.controllers.setup import Controllers, ControllerSettings, setup
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings

@@ -28,8 +28,9 @@ from kueuelib.controllers.visibility.summary import Page, page_of, summary
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.tls import Authority
 from kueuelib.errors import BadRequest
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.webhook.certs import host_names, load, renewed, server_context
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World

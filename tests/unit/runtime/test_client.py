@@ -28,8 +28,10 @@ from kueuelib.errors import (
     TooManyRequests,
     TransportError,
 )
-from kueuelib.runtime.client import CONNECT_RETRIES, RETRIES, Client, PatchType
+from kueuelib.runtime.calls import CONNECT_RETRIES, RETRIES
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.transport import Transport
 
 

@@ -37,10 +37,11 @@ from kueuelib.jobs.contract.commands import (
 from kueuelib.jobs.reconcile.lanes import Lane, stretches
 from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import Result
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.queries import PatchType
 
 REFUSED_RETRY = 60.0
 """Seconds until what the server refused for good is tried again, when nothing changes."""

@@ -21,11 +21,11 @@ from kueuelib.machinery.ownership import (
     placed_child,
 )
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.events import EventSink
-from kueuelib.runtime.informer import Informer, read
+from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.reconciled import (
     Kind,
     OtherCluster,
@@ -35,6 +35,8 @@ from kueuelib.runtime.operator.reconciled import (
     resource_of,
     watched_of,
 )
+from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.reading import read
 
 
 @attrs.frozen

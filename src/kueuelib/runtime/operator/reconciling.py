@@ -20,7 +20,7 @@ from kueuelib.machinery.ownership import (
 )
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.controller import DONE, Controller, Result
@@ -29,6 +29,7 @@ from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.context import Context, Surroundings, index_name
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.telemetry import Telemetry
 
 

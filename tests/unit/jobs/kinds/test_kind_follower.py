@@ -26,8 +26,9 @@ from kueuelib.jobs.kinds.standing import KindState
 from kueuelib.jobs.setup import Jobs, setup
 from kueuelib.jobs.webhooks.serving import JobWebhook
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 

@@ -22,8 +22,8 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.reconcile.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor, Outcome
 from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
-from kueuelib.runtime.client import PatchType
 from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.queries import PatchType
 
 IN_USE = "kueue.x-k8s.io/resource-in-use"
 

@@ -26,8 +26,9 @@ from kueuelib.errors import KueuelibError, NotFound
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.setup import setup
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
+from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 from kueuelib.workload.patches import status_writes
 
