@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-
-import attrs
 
 from kueuelib.embedded.cel import loops
 from kueuelib.embedded.cel.ast import (
@@ -21,15 +19,24 @@ from kueuelib.embedded.cel.ast import (
     Select,
     WithValue,
 )
-from kueuelib.embedded.cel.errors import CelError, EvalError, Issue
-from kueuelib.embedded.cel.library import Library, Overload
+from kueuelib.embedded.cel.code import (
+    BROKEN,
+    LIST_COST,
+    LITERALS,
+    MAP_COST,
+    TYPE_NAMES,
+    Code,
+    Variable,
+    type_code,
+)
+from kueuelib.embedded.cel.errors import EvalError, Issue
+from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.macro_types import items_of, loop_type
+from kueuelib.embedded.cel.overloads import call_code, no_overload
 from kueuelib.embedded.cel.running import (
     Env,
     Run,
     absorbing,
-    dispatched,
-    index_optional,
-    invoked,
     make_list,
     make_map,
     select,
@@ -38,72 +45,20 @@ from kueuelib.embedded.cel.running import (
 )
 from kueuelib.embedded.cel.types import (
     BOOL,
-    BYTES,
-    DOUBLE,
     DYN,
     INT,
-    NULL,
     STRING,
-    TYPE,
     UINT,
     Type,
-    fits,
-    is_variable,
     joined,
     list_of,
     map_of,
     optional_of,
-    resolved,
 )
-from kueuelib.embedded.cel.values import Optional, TypeValue, Uint
+from kueuelib.embedded.cel.values import Optional
 
 DEEPEST = 150
 """Levels of a tree; long sums count each term."""
-
-LIST_COST = 10
-MAP_COST = 30
-
-_LITERALS: Mapping[type, Type] = {
-    bool: BOOL,
-    int: INT,
-    Uint: UINT,
-    float: DOUBLE,
-    str: STRING,
-    bytes: BYTES,
-    type(None): NULL,
-}
-_TYPE_NAMES = frozenset(
-    (
-        *("bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"),
-        *("optional_type", "google.protobuf.Timestamp", "google.protobuf.Duration", "net.IP"),
-        *("net.CIDR", "kubernetes.URL", "kubernetes.Quantity", "kubernetes.NamedFormat"),
-    )
-)
-
-
-@attrs.frozen(eq=False)
-class Code:
-    """A compiled part: its type, what computes it, and what one computation costs."""
-
-    type: Type
-    run: Run
-    cost: int = 0
-    const: bool = False
-
-
-@attrs.frozen
-class Variable:
-    """A name in scope: its place in the environment and its type."""
-
-    slot: int
-    type: Type
-
-
-def _failed(_: Env) -> Any:
-    raise AssertionError("an expression with mistakes is never run")
-
-
-BROKEN = Code(DYN, _failed)
 
 
 class Compiler:
@@ -140,7 +95,7 @@ class Compiler:
     def _compile(self, node: Node) -> Code:
         if isinstance(node, Const):
             value = node.value
-            return Code(_LITERALS[type(value)], lambda _: value, const=True)
+            return Code(LITERALS[type(value)], lambda _: value, const=True)
         if isinstance(node, Ident):
             return self._name(node)
         if isinstance(node, Select):
@@ -173,8 +128,8 @@ class Compiler:
                 self.used.add(node.name)
             slot = found.slot
             return Code(found.type, lambda env: env[slot], 1)
-        if node.name in _TYPE_NAMES:
-            return _type_code(node.name)
+        if node.name in TYPE_NAMES:
+            return type_code(node.name)
         return self._mistake(node, f"undeclared reference to '{node.name}' (in container '')")
 
     def _dotted(self, node: Node) -> str | None:
@@ -188,9 +143,9 @@ class Compiler:
         return ".".join([node.name, *reversed(parts)])
 
     def _select(self, node: Select) -> Code:
-        if not node.test and not node.optional and (name := self._dotted(node)) in _TYPE_NAMES:
+        if not node.test and not node.optional and (name := self._dotted(node)) in TYPE_NAMES:
             assert name is not None
-            return _type_code(name)
+            return type_code(name)
         operand = self.compile(node.operand)
         if operand is BROKEN:
             return BROKEN
@@ -246,46 +201,8 @@ class Compiler:
             return self._mistake(node, f"undeclared reference to '{name}' (in container '')")
         if any(arg is BROKEN for arg in args):
             return BROKEN
-        return self._resolved(node, name, overloads, args, method=method)
-
-    def _resolved(
-        self,
-        node: Node,
-        name: str,
-        overloads: Sequence[Overload],
-        args: list[Code],
-        *,
-        method: bool,
-    ) -> Code:
-        types = [arg.type for arg in args]
-        fitting: list[Overload] = []
-        results: list[Type] = []
-        for overload in overloads:
-            bound: dict[str, Type] = {}
-            if len(overload.params) == len(types) and all(
-                fits(param, type_, bound)
-                for param, type_ in zip(overload.params, types, strict=True)
-            ):
-                fitting.append(overload)
-                results.append(resolved(overload.result, bound))
-        if not fitting:
-            shown = _shown_call(types, method=method)
-            text = f"found no matching overload for '{name}' applied to '{shown}'"
-            return self._mistake(node, text)
-        result = results[0]
-        if any(each != result for each in results):
-            result = DYN
-        cost = sum(arg.cost for arg in args) + 1
-        runs = [arg.run for arg in args]
-        if name == "_[?_]":
-            return Code(result, index_optional(runs[0], runs[1]), cost)
-        if name in ("matches", "find", "findAll") and len(args) > 1 and args[1].const:
-            problem = _pattern_problem(args[1])
-            if problem:
-                return self._mistake(node, problem)
-        if len(fitting) == 1 and _certain(fitting[0], types):
-            return Code(result, invoked(fitting[0], runs), cost)
-        return Code(result, dispatched(fitting, runs), cost)
+        code = call_code(name, overloads, args, method=method)
+        return self._mistake(node, code) if isinstance(code, str) else code
 
     def _condition(self, node: Call) -> Code:
         test, yes, no = (self.compile(each) for each in node.args)
@@ -293,9 +210,7 @@ class Compiler:
             return BROKEN
         type_ = joined(yes.type, no.type)
         if type_ is None or test.type not in (BOOL, DYN):
-            shown = _shown_call([test.type, yes.type, no.type], method=False)
-            text = f"found no matching overload for '_?_:_' applied to '{shown}'"
-            return self._mistake(node, text)
+            return self._mistake(node, no_overload("_?_:_", [test.type, yes.type, no.type]))
         check, left, right = test.run, yes.run, no.run
 
         def run(env: Env) -> Any:
@@ -313,9 +228,7 @@ class Compiler:
         if BROKEN in args:
             return BROKEN
         if any(arg.type not in (BOOL, DYN) for arg in args):
-            shown = _shown_call([arg.type for arg in args[:2]], method=False)
-            text = f"found no matching overload for '{node.name}' applied to '{shown}'"
-            return self._mistake(node, text)
+            return self._mistake(node, no_overload(node.name, [arg.type for arg in args[:2]]))
         run = absorbing([arg.run for arg in args], decides=node.name == "_||_")
         return Code(BOOL, run, sum(arg.cost for arg in args) + 1)
 
@@ -383,7 +296,7 @@ class Compiler:
         if source is BROKEN:
             return BROKEN
         pair = len(node.names) == 2
-        kinds = _items_of(source.type, pair=pair)
+        kinds = items_of(source.type, pair=pair)
         if kinds is None:
             text = f"expression of type '{source.type}' cannot be range of a comprehension (must be"
             return self._mistake(node.source, f"{text} list, map, or dynamic)")
@@ -396,9 +309,9 @@ class Compiler:
         if tested is not None and tested.type not in (BOOL, DYN):
             text = f"found no matching overload for '_?_:_' applied to '({tested.type}, dyn, dyn)'"
             return self._mistake(node, text)
-        result = self._loop_type(node, source.type, body.type)
+        result = loop_type(node.macro, source.type, kinds, body.type)
         if result is None:
-            return BROKEN
+            return self._mistake(node.body, f"expected type 'map' but found '{body.type}'")
         each = body.cost + (condition.cost if condition else 0) + 3
         loop = loops.Comprehension(
             source.run,
@@ -421,23 +334,6 @@ class Compiler:
         self._globals = known - set(names)
         yield slots
         self._scope, self._globals = scope, known
-
-    def _loop_type(self, node: Loop, source: Type, body: Type) -> Type | None:
-        macro = node.macro
-        if macro in ("all", "exists", "exists_one"):
-            return BOOL
-        if macro == "filter":
-            return source if source.name == "list" else list_of(_items_of(source, pair=False)[0])  # type: ignore[index]
-        if macro in ("map", "transformList"):
-            return list_of(body)
-        if macro == "transformMap":
-            kinds = _items_of(source, pair=True)
-            assert kinds is not None
-            return map_of(kinds[0], body)
-        if body.name != "map" and body != DYN:
-            self._mistake(node.body, f"expected type 'map' but found '{body}'")
-            return None
-        return body if body.name == "map" else map_of(DYN, DYN)
 
     def _with_value(self, node: WithValue) -> Code:
         source = self.compile(node.source)
@@ -473,44 +369,3 @@ class Compiler:
 
         type_ = body.type if node.flat else optional_of(body.type)
         return Code(type_, run, source.cost + body.cost + 1)
-
-
-def _type_code(name: str) -> Code:
-    value = TypeValue(name)
-    return Code(TYPE, lambda _: value)
-
-
-def _items_of(type_: Type, *, pair: bool) -> tuple[Type, ...] | None:
-    """The types of the variables of a macro."""
-    if type_.name == "list":
-        return (INT, type_.params[0]) if pair else type_.params
-    if type_.name == "map":
-        return type_.params if pair else type_.params[:1]
-    if type_ == DYN:
-        return (DYN, DYN) if pair else (DYN,)
-    return None
-
-
-def _certain(overload: Overload, types: Sequence[Type]) -> bool:
-    """Whether the types leave no doubt that the overload is the right one."""
-    return all(
-        is_variable(param) or param == DYN or (type_ != DYN and not type_.nullable)
-        for param, type_ in zip(overload.params, types, strict=True)
-    )
-
-
-def _shown_call(types: Sequence[Type], *, method: bool) -> str:
-    if method:
-        return f"{types[0]}.({', '.join(map(str, types[1:]))})"
-    return f"({', '.join(map(str, types))})"
-
-
-def _pattern_problem(pattern: Code) -> str:
-    from kueuelib.embedded.cel.regex import compile_pattern
-
-    run: Callable[[Env], Any] = pattern.run
-    try:
-        compile_pattern(run([]))
-    except CelError as error:
-        return str(error)
-    return ""

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
 
+from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.storage.table import Compacted
 from kueuelib.testing.storm.exchange import Call
-
-if TYPE_CHECKING:
-    from kueuelib.testing.storm.world import World
 
 _PLAIN = frozenset({"resourceVersion", "resourceVersionMatch", "limit", "timeoutSeconds"})
 
 
-def past_list(world: World, call: Call, seconds: float) -> bytes | None:
-    """The body of a list as it would have been answered so many seconds ago.
+def past_list(
+    service: ApiService, revisions: Sequence[tuple[float, int]], call: Call, moment: float
+) -> bytes | None:
+    """The body of a list as it would have been answered at a moment of the past.
 
     Only for calls that allow any version, or any that is not older than a given one, of everything
     of a kind, in the API version in which it is stored. None for all others, and when the past is
@@ -29,15 +30,14 @@ def past_list(world: World, call: Call, seconds: float) -> bytes | None:
     if call.verb != "list" or not least.isdecimal() or not query.keys() <= _PLAIN:
         return None
     plural, _, group = call.resource.partition(".")
-    service = world.server.service
     kind = service.registry.by_plural(group, plural)
     if kind is None:
         return None
-    index = bisect_right(world.revisions, (world.now - seconds, 2**62))
+    index = bisect_right(revisions, (moment, 2**62))
     if not index:
         return None
-    revision = max(world.revisions[index - 1][1], int(least))
-    if revision > world.revisions[-1][1]:
+    revision = max(revisions[index - 1][1], int(least))
+    if revision > revisions[-1][1]:
         return None
     table = service.storage.table(kind.table)
     version = call.path.split("/")[3 if group else 2]

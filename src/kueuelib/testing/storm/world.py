@@ -6,34 +6,25 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-import attrs
-import orjson
-
-from kueuelib.api.kinds import EVENTS, LEASES
-from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.server import ApiServer
-from kueuelib.embedded.storage import Change
-from kueuelib.errors import StopTimeout
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.manager import STOP_DEADLINE
 from kueuelib.runtime.transport import Transport
 from kueuelib.testing.storm import substitutes
 from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.bundled import BundledManager
+from kueuelib.testing.storm.chronicle import Chronicle
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.loop import StormLoop
-from kueuelib.testing.storm.owners import ACTOR, OWNER, STORM, Owner
+from kueuelib.testing.storm.owners import OWNER, STORM, Owner
 from kueuelib.testing.storm.past import past_list
-from kueuelib.testing.storm.program import Process, Program
-from kueuelib.testing.storm.settings import INSTALLER, RESPAWN_SECONDS, SERVER_PORT, USER
+from kueuelib.testing.storm.program import Program
+from kueuelib.testing.storm.settings import INSTALLER, SERVER_PORT, USER
+from kueuelib.testing.storm.started import READY, Started
 from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, Place, Wire, Witness
-
-READY = 120.0
-"""Seconds within which a process has to be ready."""
 
 
 class _Server(ApiServer):
@@ -41,21 +32,6 @@ class _Server(ApiServer):
 
     def _listen(self) -> Any:
         return Place(SERVER_HOST, SERVER_PORT)
-
-
-@attrs.define(eq=False)
-class Running:
-    """One start of a manager.
-
-    Attributes:
-        owner: its name, clocks and chance.
-        process: what it runs.
-        task: runs it.
-    """
-
-    owner: Owner
-    process: Process
-    task: asyncio.Task[Any] | None = None
 
 
 class World:
@@ -92,29 +68,30 @@ class World:
         asyncio.set_event_loop(self.loop)
         self.wire = Wire(self.loop)
         self.wire.clean |= {INSTALLER, USER, *(companions or {})}
-        self.wire.stale = lambda call, seconds: past_list(self, call, seconds)
-        self.history: list[Commit] = []
-        self.listeners: list[Callable[[Commit], None]] = []
+        self.wire.stale = lambda call, seconds: past_list(
+            self.server.service, self.revisions, call, self.now - seconds
+        )
         self.trace: Callable[[str], None] | None = None
         self.endings: list[str] = []
-        self.revisions: list[tuple[float, int]] = []
         self.program: Program = program or BundledManager()
         self.companions: Mapping[str, Program] = companions or {}
-        self._decoded: dict[tuple[str, str, str], Any] = {}
         self._lives: dict[str, int] = {}
         self._owners: list[Owner] = []
-        self.managers: dict[str, Running] = {}
+        self.managers: dict[str, Started] = {}
         self._minds: dict[str, Believes] = {}
-        self._beside: dict[str, Running] = {}
-        self._started: list[Running] = []
+        self._beside: dict[str, Started] = {}
+        self._started: list[Started] = []
         self._server_owner = self._new_owner(SERVER)
+        self._chronicle = Chronicle(self.loop, self._server_owner, self.tell)
+        self.history = self._chronicle.history
+        self.listeners = self._chronicle.listeners
+        self.revisions = self._chronicle.revisions
         substitutes.install(self.loop, self._logged if log else None)
         services = {
             name: address for each in self._programs() for name, address in each.services.items()
         }
         self.server: ApiServer = _Server(port=SERVER_PORT, simulate=True, services=services)
         self._endpoint: Endpoint | None = None
-        self._last_write = 0.0
 
     # ---- the run
 
@@ -134,7 +111,7 @@ class World:
         """Start the server, install everything, and start managers until they are ready."""
         self.wire.tell = self.tell
         await self.loop.spawn(self._server_owner, self.server.__aenter__())
-        self.server.service.commits.listen(self._committed)
+        self.server.service.commits.listen(self._chronicle.note)
         self._endpoint = Endpoint(
             url=f"http://{SERVER_HOST}:{SERVER_PORT}",
             authorization=f"Bearer {self.server.token}",
@@ -143,7 +120,7 @@ class World:
         for name, program in self.companions.items():
             await self._install(program)
             self._beside[name] = self._start(name, program)
-            await _until_ready(self, self._beside[name], READY)
+            await self._beside[name].until_ready(READY)
         await self._install(self.program)
         for name in managers or ("manager-1",):
             await self.start_manager(name)
@@ -194,7 +171,7 @@ class World:
         end = self.now + limit
         begun = self.now
         while self.now < end:
-            last = max(self._last_write, begun)
+            last = max(self._chronicle.last_write, begun)
             if self.now - last >= seconds:
                 return True
             await self.sleep(min(last + seconds, end) - self.now + 0.001)
@@ -216,30 +193,14 @@ class World:
         Raises:
             TimeoutError: they do not within so many seconds.
         """
-        await _until_ready(self, self.managers[name], limit)
+        await self.managers[name].until_ready(limit)
 
-    def _start(self, name: str, program: Program) -> Running:
+    def _start(self, name: str, program: Program) -> Started:
         assert self._endpoint is not None, "boot the world first"
-        running = Running(self._new_owner(name), program.process(self._endpoint))
+        started = Started(self, self._new_owner(name), program.process(self._endpoint))
         self.tell(f"{name} starts")
-        running.task = self.loop.spawn(running.owner, self._manage(running))
-        return running
-
-    async def _manage(self, running: Running) -> None:
-        """Run a process, again when it ended by itself, as a kubelet does."""
-        name, process = running.owner.name, running.process
-        while not process.stopped:
-            if self.wire.witness is not None:
-                self.wire.witness.reborn(name)
-            try:
-                await process.run()
-                why = "stopped"
-            except Exception as error:  # noqa: BLE001 - a program that ends is reported
-                why = f"{type(error).__name__}: {error}"
-                if not (isinstance(error, StopTimeout) and _overslept(running.owner, self.now)):
-                    self.endings.append(f"{name}: {why}")
-            self.tell(f"{name} ended: {why}")
-            await asyncio.sleep(RESPAWN_SECONDS)
+        started.task = self.loop.spawn(started.owner, started.live())
+        return started
 
     # ---- disasters
 
@@ -414,51 +375,5 @@ class World:
         self._owners.append(owner)
         return owner
 
-    def _committed(self, kind: Kind, change: Change) -> None:
-        resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-        namespace, name = change.after.key
-        key = (resource, namespace, name)
-        new = orjson.loads(change.after.raw)
-        old = self._decoded.get(key)
-        if old is None and change.before is not None:
-            old = change.before.obj()
-        if change.removed:
-            self._decoded.pop(key, None)
-        else:
-            self._decoded[key] = new
-        commit = Commit(
-            self._server_owner.wall(self.now),
-            change.revision,
-            ACTOR.get() or SERVER,
-            resource,
-            namespace,
-            name,
-            old,
-            None if change.removed else new,
-        )
-        self.history.append(commit)
-        self.revisions.append((self.now, change.revision))
-        if kind.plural not in (LEASES.plural, EVENTS.plural):
-            self._last_write = self.now
-        if self.trace is not None:
-            verb = "removes" if change.removed else "changes" if old is not None else "creates"
-            self.tell(f"= {commit.actor} {verb} {commit.title} at {change.revision}")
-        for listener in self.listeners:
-            listener(commit)
-
     def _logged(self, line: str) -> None:
         self.tell(f"{OWNER.get().name}: {line}")
-
-
-def _overslept(owner: Owner, now: float) -> bool:
-    """Whether a process that had to stop may have missed its deadline because it was paused."""
-    return now - owner.woken_at <= STOP_DEADLINE
-
-
-async def _until_ready(world: World, running: Running, limit: float) -> None:
-    end = world.now + limit
-    while not running.process.ready:
-        if world.now > end:
-            why = "".join(f"; {text}" for text in world.endings[-1:])
-            raise TimeoutError(f"{running.owner.name} is not ready after {limit:g} s{why}")
-        await world.sleep(0.05)

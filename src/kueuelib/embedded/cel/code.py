@@ -1,0 +1,74 @@
+"""Compiled parts of an expression, and what constants and names of types compile to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.embedded.cel.running import Env, Run
+from kueuelib.embedded.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    TYPE,
+    UINT,
+    Type,
+)
+from kueuelib.embedded.cel.values import TypeValue, Uint
+
+LIST_COST = 10
+MAP_COST = 30
+
+LITERALS: Mapping[type, Type] = {
+    bool: BOOL,
+    int: INT,
+    Uint: UINT,
+    float: DOUBLE,
+    str: STRING,
+    bytes: BYTES,
+    type(None): NULL,
+}
+TYPE_NAMES = frozenset(
+    (
+        *("bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"),
+        *("optional_type", "google.protobuf.Timestamp", "google.protobuf.Duration", "net.IP"),
+        *("net.CIDR", "kubernetes.URL", "kubernetes.Quantity", "kubernetes.NamedFormat"),
+    )
+)
+
+
+@attrs.frozen(eq=False)
+class Code:
+    """A compiled part: its type, what computes it, and what one computation costs."""
+
+    type: Type
+    run: Run
+    cost: int = 0
+    const: bool = False
+
+
+@attrs.frozen
+class Variable:
+    """A name in scope: its place in the environment and its type."""
+
+    slot: int
+    type: Type
+
+
+def _failed(_: Env) -> Any:
+    raise AssertionError("an expression with mistakes is never run")
+
+
+BROKEN = Code(DYN, _failed)
+
+
+def type_code(name: str) -> Code:
+    """The code of the name of a type."""
+    value = TypeValue(name)
+    return Code(TYPE, lambda _: value)

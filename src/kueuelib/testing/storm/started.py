@@ -1,0 +1,82 @@
+"""One start of a manager: its process lives until it is killed, as with a kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+import attrs
+
+from kueuelib.errors import StopTimeout
+from kueuelib.runtime.manager import STOP_DEADLINE
+from kueuelib.testing.storm.owners import Owner
+from kueuelib.testing.storm.program import Process
+from kueuelib.testing.storm.settings import RESPAWN_SECONDS
+from kueuelib.testing.storm.wire import Wire
+
+READY = 120.0
+"""Seconds within which a process has to be ready."""
+
+
+class Surroundings(Protocol):
+    """What a process needs of its `World`; see there."""
+
+    wire: Wire
+    endings: list[str]
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning of the world."""
+
+    def tell(self, line: str) -> None:
+        """Write a line into the trace."""
+
+
+@attrs.define(eq=False)
+class Started:
+    """One start of a manager.
+
+    Attributes:
+        world: where it runs.
+        owner: its name, clocks and chance.
+        process: what it runs.
+        task: runs it.
+    """
+
+    world: Surroundings
+    owner: Owner
+    process: Process
+    task: asyncio.Task[Any] | None = None
+
+    async def live(self) -> None:
+        """Run the process, again when it ended by itself, as a kubelet does."""
+        world, name = self.world, self.owner.name
+        while not self.process.stopped:
+            if world.wire.witness is not None:
+                world.wire.witness.reborn(name)
+            try:
+                await self.process.run()
+                why = "stopped"
+            except Exception as error:  # noqa: BLE001 - a program that ends is reported
+                why = f"{type(error).__name__}: {error}"
+                if not (isinstance(error, StopTimeout) and self._overslept()):
+                    world.endings.append(f"{name}: {why}")
+            world.tell(f"{name} ended: {why}")
+            await asyncio.sleep(RESPAWN_SECONDS)
+
+    async def until_ready(self, limit: float) -> None:
+        """Wait until all parts that may run do.
+
+        Raises:
+            TimeoutError: they do not within so many seconds.
+        """
+        end = self.world.now + limit
+        while not self.process.ready:
+            if self.world.now > end:
+                why = "".join(f"; {text}" for text in self.world.endings[-1:])
+                raise TimeoutError(f"{self.owner.name} is not ready after {limit:g} s{why}")
+            await asyncio.sleep(0.05)
+
+    def _overslept(self) -> bool:
+        """Whether a process that had to stop may have missed its deadline because it was paused."""
+        return self.world.now - self.owner.woken_at <= STOP_DEADLINE

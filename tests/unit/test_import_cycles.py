@@ -1,0 +1,76 @@
+"""No module needs, to be imported or to run, a module that needs it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src"
+LATE = {
+    "kueuelib.runtime.operator.declaration -> kueuelib.runtime.operator.running": (
+        "`Operator.run` is the last line of a program; what runs an operator reads its declaration"
+    )
+}
+"""Imports in functions that close a cycle, each with its reason."""
+
+
+def _modules() -> dict[str, ast.Module]:
+    return {
+        ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            path.read_text()
+        )
+        for path in SRC.rglob("*.py")
+    }
+
+
+MODULES = _modules()
+
+
+def _imports(node: ast.AST, *, late: bool) -> Iterator[ast.AST]:
+    """Imports outside of functions; with `late` those inside too. None for types only."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not late:
+            continue
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        yield from _imports(child, late=late)
+
+
+def _needs(module: str, *, late: bool) -> set[str]:
+    needed: set[str] = set()
+    for node in _imports(MODULES[module], late=late):
+        if isinstance(node, ast.ImportFrom):
+            home = node.module or ""
+            if node.level:
+                home = f"{module.rsplit('.', node.level)[0]}.{home}".rstrip(".")
+            for alias in node.names:
+                inner = f"{home}.{alias.name}"
+                needed.add(inner if inner in MODULES else home)
+        elif isinstance(node, ast.Import):
+            needed |= {alias.name for alias in node.names}
+    return {each for each in needed if each in MODULES and each != module}
+
+
+def _cycle(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert _cycle({module: _needs(module, late=False) for module in MODULES}) == []
+
+
+def test_imports_in_functions_hide_no_cycle_but_those_that_are_listed() -> None:
+    graph = {module: _needs(module, late=True) for module in MODULES}
+    for listed in LATE:
+        module, needed = listed.split(" -> ")
+        assert needed in graph[module], f"{listed} is not an import any more: remove it"
+        graph[module].discard(needed)
+    assert _cycle(graph) == []
