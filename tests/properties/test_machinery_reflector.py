@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import ObjectKey, Resource, key_of
 from kueuelib.errors import Forbidden, Gone, ServerError, ServerTimeout, TransportError, api_error
-from kueuelib.machinery.reflector import INITIAL_EVENTS_END, ReflectorCore, ReflectorOptions
+from kueuelib.machinery.reflector import ReflectorCore
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,
@@ -29,6 +30,7 @@ from kueuelib.machinery.reflector_protocol import (
     WatchEvent,
     WatchOpened,
 )
+from kueuelib.machinery.replica import INITIAL_EVENTS_END
 from kueuelib.machinery.store import DeltaKind, Store, same_version
 
 THINGS = Resource("g", "v1", "things", "Thing", namespaced=True)

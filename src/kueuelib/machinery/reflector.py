@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
-import attrs
-import orjson
-
-from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of
-from kueuelib.errors import (
-    ApiError,
-    BadRequest,
-    Gone,
-    Invalid,
-    MethodNotAllowed,
-    NotAcceptable,
-    TooManyRequests,
-    TransportError,
-    UnsupportedMediaType,
-    api_error,
-)
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.errors import ApiError, Gone, TooManyRequests, TransportError, api_error
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.learning import Ahead, number_of, version_number
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     Command,
@@ -31,9 +17,7 @@ from kueuelib.machinery.reflector_protocol import (
     Listed,
     ListFailed,
     MalformedStream,
-    MarkSynced,
     Received,
-    Replace,
     ReportError,
     Sleep,
     StreamEnded,
@@ -43,16 +27,15 @@ from kueuelib.machinery.reflector_protocol import (
     WatchOpened,
 )
 from kueuelib.machinery.reflector_reading import (
-    PARTIAL,
     is_internal,
     is_too_large_version,
+    is_unsupported,
     key_in,
     misfit,
-    version_in,
 )
+from kueuelib.machinery.replica import NO_VERSION, Replica
 from kueuelib.machinery.store import Change
 
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 SHORT_WATCH = 1.0
 """Seconds; a stream that ends sooner is suspicious."""
 PAGE_SIZE = 500
@@ -60,36 +43,6 @@ CONFIRMATION = 60.0
 """Seconds; a stream that lasts longer should have delivered all that was learned before it began.
 Otherwise a consistent list decides. For example, an answer may come from a history that the server
 has lost since."""
-_NO_VERSION = ("", "0")
-_UNSUPPORTED = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
-
-
-@attrs.frozen
-class ReflectorOptions:
-    """How a reflector lists and watches.
-
-    Attributes:
-        page_size: objects per page; None: 500 where paging helps, no paging where the server's
-            watch cache answers.
-        stream_lists: fill the store from a watch (`sendInitialEvents`) instead of a list; falls
-            back to lists when the server does not know it.
-        any_start: accept a first list from the watch cache of any replica, however stale. By
-            default the first list is a consistent read: a new process must not act on a state that
-            is older than the writes of its predecessor, nor see deleted objects again.
-        watch_timeout: shortest `timeoutSeconds`; the longest is twice that.
-        internal_error_retry: seconds during which internal errors of a stream lead to a new
-            watch instead of a list.
-        initial_events_warning: seconds after which a missing end of the initial events is reported.
-        initial_events_timeout: seconds after which they are given up for a list.
-    """
-
-    page_size: int | None = None
-    stream_lists: bool = False
-    any_start: bool = False
-    watch_timeout: int = 300
-    internal_error_retry: float = 30.0
-    initial_events_warning: float = 10.0
-    initial_events_timeout: float = 30.0
 
 
 class _State(Enum):
@@ -139,9 +92,6 @@ class ReflectorCore:
     Raises (from `step`): ValueError for an input that does not fit the present activity (a bug of
     the shell); whatever `transform` raises.
 
-    Attributes:
-        version: the last resource version that may be passed back; empty before the first list.
-        synced: whether `MarkSynced` was said.
     """
 
     def __init__(
@@ -162,26 +112,16 @@ class ReflectorCore:
             options: see `ReflectorOptions`.
             backoff: the pauses shared by lists and watches.
         """
-        self.version = ""
-        self.synced = False
         self._resource = resource
-        self._transform = transform
+        self._replica = Replica(resource, transform)
         self._options = options or ReflectorOptions()
         self._backoff = backoff or Backoff()
         self._state = _State.NEW
         self._streaming = self._options.stream_lists  # cleared for good when unsupported
         self._plain_once = False  # the next fill is a list, whatever _streaming says
-        self._unavailable = False  # the next fill must be a consistent read
         self._paginated = False  # the server answered RV 0 in pages: it has no watch cache
         self._asked = List("")  # the page under way
-        self._requested = ""  # the version that this filling asked for
-        self._ahead = Ahead()
-        self._before: Mapping[ObjectKey, object] = {}  # learned before this activity began
-        self._least = 0  # the version that this filling must have at least
-        self._answered = 0  # the newest version of an answer that came before the first filling
         self._pages: dict[ObjectKey, Obj] = {}
-        self._filling: dict[ObjectKey, Obj] | None = None  # initial events, until their end
-        self._trusted = False  # versions of this stream's objects may be passed back
         self._opened_at = 0.0
         self._delivered = 0
         self._warned = False
@@ -191,14 +131,24 @@ class ReflectorCore:
         )
 
     @property
+    def version(self) -> str:
+        """The last resource version that may be passed back; empty before the first list."""
+        return self._replica.version
+
+    @property
+    def synced(self) -> bool:
+        """Whether `MarkSynced` was said."""
+        return self._replica.synced
+
+    @property
     def ahead(self) -> int:
         """The number of keys whose known state is newer than the watch."""
-        return len(self._ahead)
+        return len(self._replica.ahead)
 
     @property
     def deadline(self) -> float | None:
         """While a stream is open: when it needs a `Tick`, or None."""
-        if self._state is not _State.WATCHING or self._filling is None:
+        if self._state is not _State.WATCHING or self._replica.filling is None:
             return None
         options = self._options
         wait = options.initial_events_timeout if self._warned else options.initial_events_warning
@@ -248,38 +198,27 @@ class ReflectorCore:
             answer: the object as the server returned it from a write or a read. It is copied.
             included: whether it belongs to what is listed and watched. If not, it is dropped.
         """
-        if not self.synced:
-            self._answered = max(self._answered, version_number(answer))
-            return ()
-        key = key_in(answer)
-        if not self._ahead.learn(key, answer, number_of(self.version)):
-            return ()
-        return (Change(key, self._kept(_copied(answer)) if included else None),)
+        return self._replica.learn(answer, included=included)
 
     def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
         """Return the changes to the store when the object that it holds no longer exists."""
-        key = key_in(held)
-        return (Change(key, None),) if self._ahead.lose(key, held) else ()
+        return self._replica.lose(held)
 
     # ---- filling the store ----------------------------------------------------------------------
 
     def _fill(self, cause: str, chance: float) -> list[Command]:
         self._pages = {}
-        seen = number_of(self.version)
-        self._least = max(seen, self._answered, self._ahead.newest)
-        self._requested = str(self._least) if self._least > seen else self.version
-        if self._unavailable:
-            self._requested = ""
-        self._before = self._ahead.snapshot()
+        replica = self._replica
+        replica.request()
         if self._streaming and not self._plain_once:
-            return self._watch(self._requested, cause, chance, initial_events=True)
-        if not self._requested and not self._unavailable and self._options.any_start:
-            self._requested = "0"
+            return self._watch(replica.requested, cause, chance, initial_events=True)
+        if not replica.requested and not replica.unavailable and self._options.any_start:
+            replica.requested = "0"
         limit = self._options.page_size or PAGE_SIZE
-        at_version = self._requested not in _NO_VERSION
+        at_version = replica.requested not in NO_VERSION
         if self._options.page_size is None and not self._paginated and at_version:
             limit = 0  # the watch cache answers at once; a limit would make it a storage read
-        return self._list(List(self._requested, limit, cause=cause))
+        return self._list(List(replica.requested, limit, cause=cause))
 
     def _list(self, command: List) -> list[Command]:
         self._state = _State.LISTING
@@ -289,54 +228,33 @@ class ReflectorCore:
     def _listed(self, page: Listed, now: float, chance: float) -> list[Command]:
         try:
             for obj in page.items:
-                self._pages[key_in(obj)] = self._kept(obj)
+                self._pages[key_in(obj)] = self._replica.kept(obj)
         except MalformedStream as error:
             return self._list_failed(error, now, chance)
         if page.continue_token:
             self._paginated = self._paginated or self._asked.resource_version == "0"
             return self._list(List("", self._asked.limit, page.continue_token, cause="page"))
         filled, self._pages = self._pages, {}
-        if self._is_outdated(page.resource_version):
+        if self._replica.is_outdated(page.resource_version):
             return self._refused_outdated("list", page.resource_version, chance)
         self._plain_once = False
-        commands = self._filled(filled, page.resource_version)
+        commands = self._replica.filled(filled, page.resource_version)
         return commands + self._watch(self.version, "listed", chance)
 
-    def _is_outdated(self, version: str) -> bool:
-        """Whether a list is older than it may be; a consistent read never is."""
-        found = number_of(version)
-        return bool(self._requested) and 0 < found < self._least
-
     def _refused_outdated(self, during: str, version: str, chance: float) -> list[Command]:
-        self._unavailable = True
-        problem = MalformedStream(f"asked for version {self._least} or newer, got {version}")
+        self._replica.unavailable = True
+        least = self._replica.least
+        problem = MalformedStream(f"asked for version {least} or newer, got {version}")
         return [ReportError(problem, during), *self._fill("outdated", chance)]
-
-    def _filled(self, objects: dict[ObjectKey, Obj], version: str) -> list[Command]:
-        self.version = version
-        self._unavailable = False
-        found = number_of(version)
-        if found < self._least:  # a consistent read: the server has lost its history
-            self._ahead.clear()
-        elif not self._requested:
-            self._ahead.forget(self._before)  # a consistent read knows better
-        self._answered = 0
-        kept = self._ahead.keep(objects, found)
-        items = tuple((key, obj) for key, obj in objects.items() if key not in kept)
-        commands: list[Command] = [Replace(items, not self.synced, kept)]
-        if not self.synced:
-            self.synced = True
-            commands.append(MarkSynced())
-        return commands
 
     def _list_failed(self, error: Exception, now: float, chance: float) -> list[Command]:
         self._pages = {}
         report: list[Command] = [ReportError(error, "list")]
         expired = isinstance(error, Gone)
         if expired and self._asked.continue_token:
-            return report + self._list(List(self._requested, cause="expired"))
-        if (expired or is_too_large_version(error)) and not self._unavailable:
-            self._unavailable = True
+            return report + self._list(List(self._replica.requested, cause="expired"))
+        if (expired or is_too_large_version(error)) and not self._replica.unavailable:
+            self._replica.unavailable = True
             return report + self._fill("expired", chance)
         return report + self._refill_later("error", error, now, chance)
 
@@ -346,10 +264,7 @@ class ReflectorCore:
         self, version: str, cause: str, chance: float, *, initial_events: bool = False
     ) -> list[Command]:
         self._state = _State.OPENING
-        if not initial_events:
-            self._before = self._ahead.snapshot()
-        self._filling = {} if initial_events else None
-        self._trusted = version not in _NO_VERSION and not initial_events
+        self._replica.open(version, initial_events=initial_events)
         self._delivered = 0
         self._warned = False
         timeout = int(self._options.watch_timeout * (1.0 + chance))
@@ -365,65 +280,23 @@ class ReflectorCore:
             self._delivered += 1
             try:
                 if event.type == "BOOKMARK":
-                    version = version_in(event.object)
-                    if self._ends_filling(event.object) and self._is_outdated(version):
-                        return _flushed(commands, changes) + self._refused_outdated(
-                            "watch", version, chance
-                        )
-                    commands += self._bookmark(event.object)
+                    outdated = self._replica.outdated_end(event.object)
+                    if outdated:
+                        refused = self._refused_outdated("watch", outdated, chance)
+                        return _flushed(commands, changes) + refused
+                    commands += self._replica.bookmark(event.object)
                     continue
                 problem = misfit(event, self._resource)
                 if problem is not None:
                     commands.append(ReportError(problem, "watch"))
                     continue
-                change = self._change(event)
+                change = self._replica.change(event)
             except MalformedStream as error:
                 return _flushed(commands, changes) + self._stream_failed(error, now, chance)
             if change is not None:
                 changes.append(change)
-        self._ahead.pass_by(number_of(self.version))
+        self._replica.pass_by()
         return _flushed(commands, changes)
-
-    def _change(self, event: WatchEvent) -> Change[Obj] | None:
-        """The change to the store; None if the event is outdated or an initial one."""
-        key = key_in(event.object)
-        version = version_in(event.object)
-        deleted = event.type == "DELETED"
-        value = None if deleted else self._kept(event.object)
-        if self._filling is not None:
-            if value is None:
-                self._filling.pop(key, None)
-            else:
-                self._filling[key] = value
-            return None
-        self._trusted = self._trusted or event.type != "ADDED"
-        if self._trusted and version:
-            self.version = version
-        if self._ahead.is_outdated(key, event.object, deleted=deleted):
-            return None
-        return Change(key, value)
-
-    def _bookmark(self, obj: Obj) -> list[Command]:
-        version = version_in(obj)
-        if self._filling is None:
-            self._trusted = True
-            self.version = version or self.version
-            return []
-        if not self._ends_filling(obj):
-            return []
-        filled, self._filling = self._filling, None
-        self._trusted = True
-        return self._filled(filled, version)
-
-    def _ends_filling(self, bookmark: Obj) -> bool:
-        ends = annotations_of(bookmark).get(INITIAL_EVENTS_END) == "true"
-        return self._filling is not None and ends
-
-    def _kept(self, obj: Obj) -> Obj:
-        if self._resource is not None and obj.get("kind", PARTIAL) == PARTIAL:
-            obj["kind"] = self._resource.kind
-            obj["apiVersion"] = self._resource.api_version
-        return obj if self._transform is None else self._transform(obj)
 
     def _ticked(self, now: float, chance: float) -> list[Command]:
         due = self.deadline
@@ -448,12 +321,12 @@ class ReflectorCore:
             short = MalformedStream(f"a watch ended after {lasted:.3f} s without an event")
             later = self._refill_later("short-watch", short, now, chance)
             return [ReportError(short, "watch"), *later]
-        if self._filling is not None or not self._trusted:
+        if self._replica.filling is not None or not self._replica.trusted:
             # Such a stream starts with all that exists, unordered: a deletion in the gap to the
             # next one would stay unseen.
             return self._refill_later("untrusted", None, now, chance)
-        if lasted >= CONFIRMATION and self._ahead.unchanged(self._before):
-            self._unavailable = True
+        if lasted >= CONFIRMATION and self._replica.ahead.unchanged(self._replica.before):
+            self._replica.unavailable = True
             return self._refill_later("unconfirmed", None, now, chance)
         if lasted < SHORT_WATCH:
             return self._sleep(SHORT_WATCH - lasted, self._rewatch("ended"))
@@ -464,9 +337,9 @@ class ReflectorCore:
         report: list[Command] = [ReportError(error, "watch")]
         if not is_internal(error):
             self._internal_since = None
-        if self._filling is not None:
+        if self._replica.filling is not None:
             return report + self._filling_failed(error, now, chance)
-        if not self._trusted:
+        if not self._replica.trusted:
             return report + self._refill_later("untrusted", error, now, chance)
         refused = isinstance(error, TransportError) and opening
         if refused or isinstance(error, TooManyRequests):
@@ -478,12 +351,12 @@ class ReflectorCore:
         return report + self._refill_later(cause, error, now, chance)
 
     def _filling_failed(self, error: Exception, now: float, chance: float) -> list[Command]:
-        if isinstance(error, _UNSUPPORTED):
+        if is_unsupported(error):
             self._streaming = False
             return self._fill("unsupported", chance)
         if isinstance(error, Gone) or is_too_large_version(error):
-            if not self._unavailable:
-                self._unavailable = True
+            if not self._replica.unavailable:
+                self._replica.unavailable = True
                 return self._fill("expired", chance)
         elif not isinstance(error, TransportError | TooManyRequests):
             self._plain_once = True
@@ -516,14 +389,9 @@ class ReflectorCore:
 
     def _sleep(self, seconds: float, then: Callable[[float], list[Command]]) -> list[Command]:
         self._state = _State.SLEEPING
-        self._filling = None
+        self._replica.filling = None
         self._after_sleep = then
         return [Sleep(seconds)]
-
-
-def _copied(obj: Obj) -> Obj:
-    copied: Obj = orjson.loads(orjson.dumps(obj))  # much faster than `deepcopy`
-    return copied
 
 
 def _flushed(commands: list[Command], changes: list[Change[Obj]]) -> list[Command]:

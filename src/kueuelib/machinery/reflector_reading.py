@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import ServerError, ServerTimeout
+from kueuelib.errors import (
+    BadRequest,
+    Invalid,
+    MethodNotAllowed,
+    NotAcceptable,
+    ServerError,
+    ServerTimeout,
+    UnsupportedMediaType,
+)
 from kueuelib.machinery.reflector_protocol import MalformedStream, WatchEvent
 
 PARTIAL = "PartialObjectMetadata"
@@ -23,6 +31,12 @@ def is_too_large_version(error: Exception) -> bool:
 def is_internal(error: Exception) -> bool:
     """Whether it is the server's `InternalError`, which may pass."""
     return isinstance(error, ServerError) and error.reason == "InternalError"
+
+
+def is_unsupported(error: Exception) -> bool:
+    """Whether the server does not know what it was asked to do."""
+    unsupported = BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType
+    return isinstance(error, unsupported)
 
 
 def key_in(obj: Obj) -> ObjectKey:

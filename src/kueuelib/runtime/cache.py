@@ -11,7 +11,7 @@ from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import version_number
-from kueuelib.machinery.reflector import ReflectorOptions
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer

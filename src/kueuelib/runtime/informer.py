@@ -11,7 +11,8 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import Gone
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import Scope, is_last_state, number_of, version_number
-from kueuelib.machinery.reflector import ReflectorCore, ReflectorOptions
+from kueuelib.machinery.reflector import ReflectorCore
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     Command,

@@ -17,7 +17,8 @@ from kueuelib.errors import (
     Unauthorized,
     api_error,
 )
-from kueuelib.machinery.reflector import INITIAL_EVENTS_END, ReflectorCore, ReflectorOptions
+from kueuelib.machinery.reflector import ReflectorCore
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,
@@ -35,6 +36,7 @@ from kueuelib.machinery.reflector_protocol import (
     WatchEvent,
     WatchOpened,
 )
+from kueuelib.machinery.replica import INITIAL_EVENTS_END
 from kueuelib.machinery.store import Change
 
 REFUSED = TransportError("https://host", "connection refused")

@@ -12,7 +12,7 @@ from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector import ReflectorOptions
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client

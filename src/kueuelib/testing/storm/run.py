@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kueuelib.checks.reconciler import LAST_PAUSE
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY
-from kueuelib.machinery.reflector import ReflectorOptions
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 
 from .adversary import Hostile, Remaining
