@@ -19,6 +19,23 @@ from samples import MAKERS
 
 OBJECTS = 1000
 CHUNK = 256 * 1024
+READ = ["get", "list", "watch"]
+RESOURCES = [
+    {"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": True, "verbs": READ},
+    {
+        "name": "namespaces",
+        "singularName": "",
+        "kind": "Namespace",
+        "namespaced": False,
+        "verbs": READ,
+    },
+]
+DISCOVERED = {
+    "/api": {"versions": ["v1"]},
+    "/apis": {"groups": []},
+    "/api/v1": {"groupVersion": "v1", "resources": RESOURCES},
+}
+"""What a client asks first that looks for the kinds of its handlers."""
 
 
 def _listed(plural: str, count: int) -> bytes:
@@ -52,7 +69,7 @@ async def _serve(plural: str, listed: int, streamed: int) -> None:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if not request.path.endswith(plural):
-            return web.json_response({})
+            return web.json_response(DISCOVERED.get(request.path, {}))
         if "watch" not in request.query:
             return web.Response(body=whole, content_type="application/json")
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
