@@ -111,6 +111,8 @@ class Deletes:
     @staticmethod
     def _finalizers(kind: Kind, meta: Obj, asked: Propagation | None) -> list[str]:
         found = list(meta.get("finalizers") or ())
+        if kind.propagation == "":
+            return found
         if asked is None:
             if ORPHAN in found or FOREGROUND in found:
                 return found

@@ -80,7 +80,7 @@ class Managers:
             _keep(new, old)
             return
         write = FieldWrite(
-            manager_of(options), format_time(now), subresource, version.status, kind.builtin
+            manager_of(options), format_time(now), subresource, version.status, kind.kept
         )
         before = {"metadata": {}, **(version.schema.zero() if version.schema else {})}
         steps = track_steps(lambda name: self.node(kind, _short(name)), old, new, write, before)
@@ -121,7 +121,7 @@ class Managers:
             ApiError: lists in it have equal items.
         """
         write = FieldWrite(
-            options.field_manager, format_time(now), subresource, version.status, kind.builtin
+            options.field_manager, format_time(now), subresource, version.status, kind.kept
         )
         steps = apply_steps(
             lambda name: self.node(kind, _short(name)),

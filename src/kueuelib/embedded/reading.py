@@ -67,8 +67,7 @@ class Reads:
 
     async def list(self, kind: Kind, version: str, namespace: str, options: ListOptions) -> Page:
         """One page of objects."""
-        selection = select(kind, namespace, options.label_selector, options.field_selector)
-        _check_match(options)
+        selection = select(kind, namespace, options, lambda: _check_match(options))
         table = self._storage.table(kind.table)
         revision, start = self._point(options)
         found: Iterable[Entry] = (

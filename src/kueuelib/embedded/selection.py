@@ -10,12 +10,14 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.embedded import failures
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.storage import Entry
+from kueuelib.embedded.verbs import ListOptions, WatchOptions
 from kueuelib.errors import InvalidSelector
 from kueuelib.machinery.fields import FieldSelector, parse_field_selector
 from kueuelib.machinery.selectors import Selector, parse_label_selector
 
 NAME = "metadata.name"
 NAMESPACE = "metadata.namespace"
+Selectors = ListOptions | WatchOptions
 
 
 @attrs.frozen
@@ -38,20 +40,26 @@ class Selection:
         return ObjectKey(self.namespace, self.name) if self.name else None
 
 
-def select(kind: Kind, namespace: str, label_selector: str, field_selector: str) -> Selection:
+def select(
+    kind: Kind, namespace: str, options: Selectors, check: Callable[[], None] = lambda: None
+) -> Selection:
     """Compiles the selectors of a request.
+
+    Args:
+        kind: of the objects.
+        namespace: empty for all.
+        options: have the selectors.
+        check: looks at the rest of the request once both have been read.
 
     Raises:
         BadRequest: a selector cannot be parsed, or asks for a field that the kind does not offer.
     """
     try:
-        labels = parse_label_selector(label_selector)
+        labels = parse_label_selector(options.label_selector)
+        fields = parse_field_selector(options.field_selector)
     except InvalidSelector as error:
         raise failures.bad_request(str(error)) from error
-    try:
-        fields = parse_field_selector(field_selector)
-    except InvalidSelector as error:
-        raise failures.bad_request(str(error)) from error
+    check()
     for path in fields.paths:
         usual = (NAME,) if kind.field_names and not kind.namespaced else (NAME, NAMESPACE)
         if path not in usual and path not in kind.field_names:

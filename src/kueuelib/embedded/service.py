@@ -27,7 +27,7 @@ from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.admission.webhooks import WebhookChain
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller
-from kueuelib.embedded.decoding import decode
+from kueuelib.embedded.decoding import copy_json, decode
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.large import Large
@@ -248,22 +248,23 @@ class ApiService:
         node = self.managers.node(target.kind, target.version.name)
 
         def changed(old: Obj, *, settled: bool) -> Obj:
-            wanted = patched(old, body, type_, node)
-            known = old if settled else None
             strategic = type_ is PatchType.STRATEGIC
+            given = copy_json(body) if strategic else body
+            wanted = patched(old, given, type_, node)
+            known = old if settled else None
             unversioned = target.kind.builtin and wanted.get("apiVersion", "") in (None, "")
             strict = options.field_validation is FieldValidation.STRICT
             if unversioned and not strategic and not strict:
                 raise failures.unnamed(target.key)
             try:
                 if strategic:
-                    wanted |= restored_head(old, body)
+                    wanted |= restored_head(old, given)
                 elif unversioned:
                     raise undeclared(wanted)
                 return decode(target.kind, target.version, wanted, options, known)
             except BadRequest as error:
-                given = body if type_ is PatchType.STRATEGIC else wanted
-                raise bad_patch(error, given, as_text=given is wanted) from error
+                shown = given if strategic else wanted
+                raise bad_patch(error, shown, as_text=not strategic) from error
 
         async def transform(old: Obj, *, settled: bool) -> Obj:
             return await self.large.work(options.size, changed, old, settled=settled)

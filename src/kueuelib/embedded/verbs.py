@@ -73,6 +73,7 @@ class DeleteOptions:
         dry_run: everything happens but the deletion.
         grace_period: seconds, None for the default of the object.
         propagation: None for the default of the kind.
+        accepted: whether a deletion that has only begun is said to be no more than that.
         uid: the object must have this UID, or the answer is 409.
         resource_version: the object must have this version, or the answer is 409.
     """
@@ -81,6 +82,7 @@ class DeleteOptions:
     dry_run: bool = False
     grace_period: int | None = None
     propagation: Propagation | None = None
+    accepted: bool = False
     uid: str | None = None
     resource_version: str | None = None
 

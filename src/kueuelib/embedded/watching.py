@@ -57,7 +57,7 @@ class Stream:
         self._version = version
         self._options = options
         self._table = storage.table(kind.table)
-        self._selection = select(kind, namespace, options.label_selector, options.field_selector)
+        self._selection = select(kind, namespace, options)
         try:
             self._revision = parse_revision(options.resource_version)
         except BadRequest as error:

@@ -76,9 +76,9 @@ def keep_other_half(target: Target, new: Obj, old: Obj) -> None:
             if key not in ("status", "metadata") and new.get(key) is not value:
                 new[key] = copy_json(value)
         meta = new["metadata"]
-        given: tuple[str, ...] = ("managedFields",)
+        given = ["managedFields"]
         if target.kind.builtin:
-            given = ("managedFields", *_WITH_STATUS)
+            given += [each for each in _WITH_STATUS if ("metadata", each) not in target.kind.kept]
         kept = {key: value for key, value in old["metadata"].items() if key not in given}
         kept = copy_json(kept)
         for key in given:

@@ -15,8 +15,9 @@ _TIME = re.compile(r"\b20(?:2[6-9]|3\d)-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _GO_TIME = re.compile(r"\b20(?:2[6-9]|3\d)-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \+0000 UTC")
 _GO_DATE = re.compile(r"time\.Date\(20(?:2[6-9]|3\d)[^)]*\)")
 _MADE = re.compile(r"\bgen-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+_YAML = re.compile(r"[A-Za-z]+:(?: .*)?\n")
 _ADDRESS = re.compile(r"\b10\.96\.\d+\.\d+\b")
-_VERSION = re.compile(r'(\b[rR]esourceVersion:|Too large resource version: |current: )"?\d+"?')
+_VERSION = re.compile(r'(\b[rR]esourceVersion"?: ?|Too large resource version: |current: )"?\d+"?')
 _SCHEME = re.compile(r"\"(?:[\w./@-]+/)?pkg/api/legacyscheme/scheme\.go:\d+\"")
 _SHOWN = re.compile(r'Invalid value: "(\{.*\})": ', re.DOTALL)
 _POINTER = re.compile(r"\(0x[0-9a-f]+\)")
@@ -55,6 +56,9 @@ def normal(value: Any, key: str = "") -> Any:
         for name in _ACCOUNT:
             if found.get(name) == "default":
                 del found[name]
+        prefix = found.get("generateName")
+        if prefix and str(found.get("name")).startswith(str(prefix)):
+            found["name"] = f"{prefix}*"
         if isinstance(value.get("cells"), list):
             cells = found["cells"]
             found["cells"] = [
@@ -87,7 +91,7 @@ def read(text: str, prefix: str = "") -> Any:
     try:
         data = json.loads(text)
     except ValueError:
-        if not text.startswith(("apiVersion:", "code:", "kind:")):
+        if not _YAML.match(text):
             return _text(text)
         data = yaml.load(text, yaml.BaseLoader)
     for items in ("items", "rows"):

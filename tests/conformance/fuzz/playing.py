@@ -85,7 +85,7 @@ class Player:
         found = await self._client.get(request.path)
         obj = found.json() if found.status_code == 200 else {"metadata": {"name": "absent"}}
         obj.get("metadata", {}).pop("managedFields", None)
-        return json.dumps(changes.changed(obj, request.edits))
+        return json.dumps(changes.changed(obj, request.edits), sort_keys=True)
 
     def _filled(self, request: Request, text: str) -> str:
         if "@" not in text:

@@ -16,9 +16,9 @@ SERVICE = builtin_node("", "Service")
 
 
 def patched(node, target, patch):
-    before = copy.deepcopy((target, patch))
-    found = strategic_merge(node, target, patch)
-    assert (target, patch) == before, "the arguments were changed"
+    before = copy.deepcopy(target)
+    found = strategic_merge(node, target, copy.deepcopy(patch))
+    assert target == before, "the object was changed"
     return found
 
 

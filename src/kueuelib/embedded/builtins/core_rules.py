@@ -21,6 +21,7 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.pod_placement import NOT_READY, TAINT_EFFECTS
+from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError
 
 NAMESPACE_FINALIZER = "kubernetes"
@@ -114,6 +115,9 @@ class NodeRules(KindRules):
         return errors + _validate_taints(listed(now, "taints"))
 
 
+_UNIQUE = "taints must be unique by key and effect pair"
+
+
 def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     errors = []
     seen = set()
@@ -122,13 +126,14 @@ def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
         key, effect = taint.get("key") or "", taint.get("effect")
         errors += [invalid(f"{path}.key", key, text) for text in naming.qualified_name(key)]
         value = taint.get("value") or ""
-        errors += [invalid(f"{path}.value", value, text) for text in naming.label_value(value)]
+        if texts := naming.label_value(value):
+            errors.append(invalid(f"{path}.value", value, ";".join(texts)))
         if not effect:
             errors.append(required(f"{path}.effect"))
         elif effect not in TAINT_EFFECTS:
             errors.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
         if (key, effect) in seen:
-            errors.append(duplicate(path, taint))
+            errors.append(duplicate(path, internal("Taint", taint), _UNIQUE))
         seen.add((key, effect))
     return errors
 

@@ -41,9 +41,10 @@ def forbidden(path: str, detail: str) -> FieldError:
     return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def duplicate(path: str, value: Any) -> FieldError:
+def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
     """A value that is there twice."""
-    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+    tail = f": {detail}" if detail else ""
+    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}{tail}")
 
 
 def not_supported(

@@ -16,6 +16,7 @@ from kueuelib.api.validation.fields import (
 
 NameRule = Callable[[str], Sequence[str]]
 
+NO_DOTS = "must not contain dots"
 NO_NETWORK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -32,19 +33,19 @@ _QUALIFIED_TEXT = (
 )
 
 
-def _longer(text: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} bytes"] if len(text) > limit else []
+def _longer(text: str, limit: int, unit: str = "characters") -> list[str]:
+    return [f"must be no more than {limit} {unit}"] if len(text) > limit else []
 
 
-def subdomain(name: str) -> list[str]:
+def subdomain(name: str, unit: str = "characters") -> list[str]:
     """The rule of most names: RFC 1123 subdomain."""
     bad = [] if _IS_SUBDOMAIN(name) else [SUBDOMAIN_RULE]
-    return _longer(name, SUBDOMAIN_LIMIT) + bad
+    return _longer(name, SUBDOMAIN_LIMIT, unit) + bad
 
 
 def label(name: str) -> list[str]:
     """The rule of namespaces and containers: RFC 1123 label."""
-    bad = [] if _IS_LABEL(name) else [LABEL_RULE]
+    bad = [] if _IS_LABEL(name) else [NO_DOTS if _IS_SUBDOMAIN(name) else LABEL_RULE]
     return _longer(name, LABEL_LIMIT) + bad
 
 
@@ -71,7 +72,7 @@ def qualified_name(key: str) -> list[str]:
         if not parts[0]:
             found.append("prefix part must be non-empty")
         else:
-            found += [f"prefix part {text}" for text in subdomain(parts[0])]
+            found += [f"prefix part {text}" for text in subdomain(parts[0], "bytes")]
     name = parts[-1]
     if not name:
         found.append("name part must be non-empty")
@@ -85,7 +86,7 @@ def qualified_name(key: str) -> list[str]:
 def label_value(value: str) -> list[str]:
     """The rule of label values."""
     bad = [] if _IS_VALUE(value) else [LABEL_VALUE_RULE]
-    return _longer(value, LABEL_LIMIT) + bad
+    return _longer(value, LABEL_LIMIT, "bytes") + bad
 
 
 _RULES: dict[tuple[str, str], NameRule] = {

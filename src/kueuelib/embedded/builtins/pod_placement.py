@@ -28,7 +28,7 @@ def validate_tolerations(tolerations: Sequence[Any], path: str) -> list[FieldErr
     errors = []
     for i, found in enumerate(tolerations):
         where = f"{path}[{i}]"
-        key, operator = found.get("key") or "", found.get("operator") or "Equal"
+        key, operator = found.get("key") or "", found.get("operator") or ""
         effect, value = found.get("effect"), found.get("value")
         if key:
             errors += [invalid(f"{where}.key", key, text) for text in naming.qualified_name(key)]
@@ -41,13 +41,13 @@ def validate_tolerations(tolerations: Sequence[Any], path: str) -> list[FieldErr
         if found.get("tolerationSeconds") is not None and effect != "NoExecute":
             text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             errors.append(invalid(f"{where}.effect", effect or "", text))
-        if operator == "Equal":
-            texts = naming.label_value(value or "")
-            errors += [invalid(f"{where}.operator", value, text) for text in texts]
+        if operator in ("", "Equal"):
+            if texts := naming.label_value(value or ""):
+                errors.append(invalid(f"{where}.operator", value, ";".join(texts)))
         elif operator == "Exists":
             if value:
                 text = "value must be empty when `operator` is 'Exists'"
-                errors.append(invalid(f"{where}.operator", found, text))
+                errors.append(invalid(f"{where}.operator", value, text))
         else:
             errors.append(not_supported(f"{where}.operator", operator, TOLERATION_OPERATORS))
         if effect and effect not in TAINT_EFFECTS:

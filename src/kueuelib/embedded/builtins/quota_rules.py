@@ -11,6 +11,7 @@ from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     NON_NEGATIVE,
+    duplicate,
     immutable,
     invalid,
     listed,
@@ -24,6 +25,7 @@ from kueuelib.embedded.builtins.resources import (
     is_native,
     validate_resources,
 )
+from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError
 
 _COUNTED = frozenset(
@@ -168,11 +170,15 @@ def check_runtime_class(obj: Obj) -> list[FieldError]:
     errors = [invalid("handler", handler, text) for text in naming.label(handler)]
     if not handler:
         errors = [required("handler")]
-    elif "." in handler:
-        errors = [invalid("handler", handler, "must not contain dots")]
     limits = section(obj, "overhead").get("podFixed")
     errors += validate_resources({"limits": limits}, "overhead")
     scheduling = section(obj, "scheduling")
     errors += validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
     tolerations = listed(scheduling, "tolerations")
-    return errors + validate_tolerations(tolerations, "scheduling.tolerations")
+    errors += validate_tolerations(tolerations, "scheduling.tolerations")
+    shown = [internal("Toleration", each) for each in tolerations]
+    return errors + [
+        duplicate(f"scheduling.tolerations[{i}]", each)
+        for i, each in enumerate(shown)
+        if each in shown[:i]
+    ]

@@ -183,7 +183,8 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
     grace = given.get("gracePeriodSeconds", number(query, "gracePeriodSeconds"))
     preconditions = given.get("preconditions") or {}
     dry_run = given.get("dryRun") or query.getall("dryRun", [])
-    policy, errors = _propagation(given, query)
+    orphan = given.get("orphanDependents", flag(query, "orphanDependents"))
+    policy, errors = _propagation(given, query, orphan)
     errors += _dry_run(dry_run)
     if errors:
         raise failures.invalid_named(kind, OPTIONS_GROUP, "", errors)
@@ -192,16 +193,16 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
         dry_run=bool(dry_run),
         grace_period=grace,
         propagation=policy,
+        accepted=orphan is False,
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
     )
 
 
 def _propagation(
-    given: Mapping[str, Any], query: Query
+    given: Mapping[str, Any], query: Query, orphan: bool | None
 ) -> tuple[Propagation | None, list[FieldError]]:
     policy = given.get("propagationPolicy") or query.get("propagationPolicy")
-    orphan = given.get("orphanDependents", flag(query, "orphanDependents"))
     errors = []
     if policy and orphan is not None:
         text = "orphanDependents and deletionPropagation cannot be both set"

@@ -232,7 +232,8 @@ class Resources:
         if gone and not kind.returned:
             about = failures.details(kind, key.name, uid=obj["metadata"]["uid"])
             return answer(success(about), wanted=Wanted(wanted.format), warnings=warnings)
-        return self._object(obj, kind, version, wanted, request, warnings)
+        begun = 202 if options.accepted and not gone else 200
+        return self._object(obj, kind, version, wanted, request, warnings, begun)
 
     # ---- subresources
 

@@ -67,21 +67,20 @@ class FieldWrite:
         time: RFC 3339.
         subresource: through which; empty: the object itself.
         has_status: whether `status` is a subresource, so that writes of the object do not own it.
-        builtin: whether writes of the status own metadata, too.
+        kept: what writes of the status leave as it is.
     """
 
     manager: str
     time: str
     subresource: str = ""
     has_status: bool = False
-    builtin: bool = False
+    kept: tuple[tuple[str, ...], ...] = (("spec",), ("metadata",))
 
     @property
     def ignored(self) -> tuple[Path, ...]:
         """What the write does not change whatever the request says."""
         if self.subresource == "status":
-            spec = (field("spec"),)
-            return (spec,) if self.builtin else (spec, (field("metadata"),))
+            return tuple(tuple(map(field, path)) for path in self.kept)
         return ((field("status"),),) if self.has_status else ()
 
 
@@ -165,14 +164,14 @@ def apply_steps(
     node = nodes(version)
     if config.get("metadata", {}).get("managedFields") is not None:
         raise BadRequest("metadata.managedFields must be nil")
-    whole = _bare(config)
+    whole = merge(node, {}, _bare(config))
     config = _within(node, whole, write)
     before = _bare(live or {})
     entries = entries_of((live or {}).get("metadata", {}).get("managedFields"))
     if live is not None and not entries:
         first = Entry(BEFORE_FIRST_APPLY, UPDATE, version, owned(fields_of(node, before)))
         entries[first.identity] = first
-    merged = merge(node, before, config if live is not None else whole)
+    merged = merge(node, before, config) if live is not None else whole
     applied = fields_of(node, config)
     mine = Entry(write.manager, APPLY, version, applied, write.subresource, write.time)
     last = entries.get(mine.identity)
@@ -190,7 +189,7 @@ def apply_steps(
         if any(left.values()):
             raise apply_conflict({entry: lost for entry, lost in left.items() if lost})
     fields = owned(applied)
-    changed = not same_json(before, after) or _has_null(config)
+    changed = not same_json(before, after)
     if live is not None and not changed:
         mine = attrs.evolve(mine, time=last.time if last else "")
     entries[mine.identity] = attrs.evolve(mine, fields=fields)
@@ -202,22 +201,14 @@ def apply_steps(
     return {**after, "metadata": {**after.get("metadata", {}), "managedFields": raw}}
 
 
-def _has_null(value: Any) -> bool:
-    """Whether something is applied as null, which counts as a change every time."""
-    if isinstance(value, dict):
-        return any(map(_has_null, value.values()))
-    return value is None
-
-
 def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
     """The part of a configuration that the write may change."""
+    found: Obj = remove(node, config, frozenset(write.ignored))
     if write.subresource == "status":
         meta = config.get("metadata", {})
-        kept = {name: value for name, value in config.items() if name in _STATUS_KEEPS}
-        named = meta if write.builtin else ("name", "namespace")
-        names = {name: meta[name] for name in named if name in meta}
-        return {**kept, "metadata": names}
-    found: Obj = remove(node, config, frozenset(write.ignored))
+        names = {name: meta[name] for name in ("name", "namespace") if name in meta}
+        found = {name: value for name, value in found.items() if name in _STATUS_KEEPS}
+        found["metadata"] = {**found.get("metadata", {}), **names}
     return found
 
 

@@ -12,13 +12,14 @@ from kueuelib.embedded.patching.fieldsets import (
     Path,
     field,
     fields_of,
+    is_granular,
     is_granular_list,
     is_granular_map,
     items_by_element,
     without,
 )
 from kueuelib.embedded.schema.equality import same_json
-from kueuelib.embedded.schema.node import MISSING, SchemaNode
+from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
 
 
 @attrs.frozen
@@ -114,7 +115,7 @@ def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:
     """What an applied value makes of the present one; neither is changed.
 
     Maps and granular lists keep what the applied value does not mention; everything else is
-    replaced. Null drops a field.
+    replaced. Null leaves granular maps and lists as they are, and stays elsewhere.
 
     Raises:
         Ambiguous: a granular list of `new` has equal items, or items without a key.
@@ -123,14 +124,16 @@ def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:
         merged = dict(old) if is_granular_map(node, old) else {}
         for name, value in new.items():
             if value is None:
-                merged.pop(name, None)
+                child, present = node.child(name), merged.get(name)
+                if not present or not is_granular(child, present):
+                    merged[name] = None
             elif isinstance(value, dict | list):
                 present = merged.get(name, MISSING)
                 merged[name] = merge(node.child(name), present, value, (*path, field(name)))
             else:
                 merged[name] = value
         return merged
-    if is_granular_list(node, new):
+    if isinstance(new, list) and node.list_type is not ListType.ATOMIC:
         given = items_by_element(node, new, path, strict=True)
         present = items_by_element(node, old if is_granular_list(node, old) else [], path)
         items = {

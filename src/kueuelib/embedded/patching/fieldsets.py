@@ -74,6 +74,11 @@ def is_granular_list(node: SchemaNode, value: Any) -> bool:
     return node.list_type is ListType.MAP and all(isinstance(item, dict) for item in value)
 
 
+def is_granular(node: SchemaNode, value: Any) -> bool:
+    """Whether a value has parts that are owned one by one."""
+    return is_granular_map(node, value) or is_granular_list(node, value)
+
+
 def items_by_element(
     node: SchemaNode,
     value: list[Any] | None,

@@ -24,8 +24,10 @@ _ORDER: Final = "$setElementOrder/"
 _GONE: Final = object()
 
 
-def strategic_merge(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> Obj:
-    """The object that a strategic merge patch asks for; neither argument is changed.
+def strategic_merge(node: SchemaNode, target: Obj, patch: Obj) -> Obj:
+    """The object that a strategic merge patch asks for; it may share parts with both.
+
+    As in Kubernetes, the patch loses its directives, and nulls where the object has nothing.
 
     Args:
         node: how the kind merges, see `kueuelib.embedded.schema.builtin`.
@@ -43,25 +45,25 @@ def strategic_merge(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> 
     return _merge_map(node, target, patch)
 
 
-def _merge_map(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> Obj:
+def _merge_map(node: SchemaNode, target: Obj, patch: Obj) -> Obj:
     if _PATCH in patch:
         directive = patch[_PATCH]
         if directive == "replace":
-            return {name: value for name, value in patch.items() if name != _PATCH}
+            del patch[_PATCH]
+            return patch
         if directive == "delete":
             return {}
         raise _unknown_directive(patch)
-    merged, left = _retained(target, patch), dict(patch)
-    left.pop(_RETAIN, None)
-    for name in [each for each in left if each.startswith(_ORDER)]:
-        order, field = left.pop(name), name.removeprefix(_ORDER)
+    merged = _retained(target, patch)
+    for name in [each for each in patch if each.startswith(_ORDER)]:
+        order, field = patch.pop(name), name.removeprefix(_ORDER)
         if not isinstance(order, list):
             raise _bad_argument(order)
-        if field in left:
-            merged[field] = _merged(node.child(field), merged.get(field), left.pop(field))
+        if field in patch:
+            merged[field] = _merged(node.child(field), merged.get(field), patch.pop(field))
         if isinstance(merged.get(field), list):
             merged[field] = _ordered(node.child(field), target.get(field), merged[field], order)
-    for name, value in left.items():
+    for name, value in patch.items():
         field = name.removeprefix(_DELETE_FROM)
         if value is None:
             merged.pop(field, None)
@@ -76,12 +78,14 @@ def _merge_map(node: SchemaNode, target: Obj, patch: Mapping[str, Any]) -> Obj:
 
 
 def _merged(node: SchemaNode, target: Any, value: Any) -> Any:
-    if isinstance(value, Mapping) and isinstance(target, dict):
+    if isinstance(value, dict) and isinstance(target, dict):
         return _merge_map(node, target, value)
     if isinstance(value, list) and isinstance(target, list):
         replaced = node.patch_strategy is PatchStrategy.REPLACE
         return value if replaced else _merge_list(node, target, value)
-    return _without_directives(_without_nulls(value))
+    if isinstance(value, dict | list):
+        _drop_nulls(value)
+    return _without_directives(value)
 
 
 def _merge_list(node: SchemaNode, target: list[Any], patch: list[Any]) -> list[Any]:
@@ -172,11 +176,11 @@ def _bad_argument(value: Any) -> ApiError:
     return failures.unexplained(f"expected a []interface {{}}, but received a {found}")
 
 
-def _retained(target: Obj, patch: Mapping[str, Any]) -> Obj:
+def _retained(target: Obj, patch: Obj) -> Obj:
     if _RETAIN not in patch:
         return dict(target)
-    kept = patch[_RETAIN]
-    named = [name for name, value in patch.items() if value is not None and name != _RETAIN]
+    kept = patch.pop(_RETAIN)
+    named = [name for name, value in patch.items() if value is not None]
     if not isinstance(kept, list) or any(
         name not in kept for name in named if not name.startswith((_DELETE_FROM, _ORDER))
     ):
@@ -184,18 +188,24 @@ def _retained(target: Obj, patch: Mapping[str, Any]) -> Obj:
     return {name: value for name, value in target.items() if name in kept}
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+def _drop_nulls(value: Any) -> None:
+    if isinstance(value, dict):
+        for name in [name for name, each in value.items() if each is None]:
+            del value[name]
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, dict | list):
+            _drop_nulls(each)
 
 
 def _without_directives(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         if _PATCH in value:
             return _GONE
-        found = {name: _without_directives(each) for name, each in value.items()}
-        return {name: each for name, each in found.items() if each is not _GONE}
+        for name, each in list(value.items()):
+            value[name] = _without_directives(each)
+            if value[name] is _GONE:
+                del value[name]
+        return value
     if isinstance(value, list):
         return [found for each in value if (found := _without_directives(each)) is not _GONE]
     return value

@@ -18,7 +18,7 @@ Rules = Mapping[tuple[str, str], KindRules]
 _KINDS: Final = """
 core
     ConfigMap               configmaps              cm      -
-    Event                   events                  ev      upserts
+    Event                   events                  ev      upserts alone
     LimitRange              limitranges             limits  upserts
     Namespace               namespaces              ns      cluster status
     Node                    nodes                   no      cluster status
@@ -93,6 +93,9 @@ _REPLICAS: Final = {
     "labelSelectorPath": ".spec.selector",
 }
 _NOT_SERVED: Final = (("Namespace", "deletecollection"),)
+_KEPT: Final = {"Deployment": ("labels",), "Pod": ("ownerReferences",)}
+"""Metadata that a write of the status leaves as it is."""
+_PROPAGATION: Final = (("orphans", "Orphan"), ("alone", ""))
 _CATEGORIES: Final = {"all": "all", "extension": "api-extensions"}
 
 
@@ -135,8 +138,9 @@ def _kind(group: str, row: list[str], rules: Rules) -> Kind:
         fields=_describe(name, paths) if paths else lambda _: {},
         field_names=frozenset(paths),
         generation="generation" in traits,
-        propagation="Orphan" if "orphans" in traits else None,
+        propagation=next((way for trait, way in _PROPAGATION if trait in traits), None),
         subresources=frozenset(_SUBRESOURCES.get(name, ())),
+        kept=(("spec",), *(("metadata", each) for each in _KEPT.get(name, ()))),
         unconditional="conditional" not in traits,
         upserts="upserts" in traits,
         returned="returned" in traits,

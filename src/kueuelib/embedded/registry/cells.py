@@ -67,6 +67,13 @@ def slashed(first: str, second: str, otherwise: str = "") -> Callable[[Obj, floa
     return read
 
 
+def volume_phase(obj: Obj, _: float) -> str:
+    """The phase of a volume, or of a claim for one."""
+    return (
+        "Terminating" if "deletionTimestamp" in obj["metadata"] else field_of(obj, "status.phase")
+    )
+
+
 def modes(path: str) -> Callable[[Obj, float], str]:
     """Access modes by their initials."""
 
@@ -245,17 +252,13 @@ def count(key: str) -> Any:
 
 def event_age(obj: Obj, now: float) -> str:
     """The time since an event was last seen."""
-    last = obj.get("lastTimestamp") or obj.get("eventTime")
-    series = section(obj, "series")
-    if series.get("lastObservedTime"):
-        last = series["lastObservedTime"]
-    return since(last or obj["metadata"].get("creationTimestamp"), now)
+    last = section(obj, "series").get("lastObservedTime") or obj.get("lastTimestamp")
+    return since(last, now) if last else event_first(obj, now)
 
 
 def event_first(obj: Obj, now: float) -> str:
     """The time since an event was first seen."""
-    first = obj.get("firstTimestamp") or obj.get("eventTime")
-    return since(first or obj["metadata"].get("creationTimestamp"), now)
+    return since(obj.get("firstTimestamp") or obj.get("eventTime"), now)
 
 
 def event_object(obj: Obj, _: float) -> str:
@@ -296,12 +299,11 @@ def replicas_ready(obj: Obj, _: float) -> str:
 
 def endpoints(obj: Obj, _: float) -> str:
     """The first few addresses of Endpoints."""
-    nothing: Sequence[Obj] = ({},)
     found = [
-        f"{address.get('ip')}:{port.get('port')}"
+        address.get("ip", "") + (f":{port.get('port')}" if port else "")
         for subset in obj.get("subsets") or ()
+        for port in subset.get("ports") or (None,)
         for address in subset.get("addresses") or ()
-        for port in subset.get("ports") or nothing
     ]
     return listed(found) or NONE
 

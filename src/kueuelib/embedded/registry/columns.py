@@ -140,7 +140,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Selector", "string", lambda _, __: NONE, priority=1),
     ),
     "PersistentVolumeClaim": (
-        _path("Status", "status.phase", default=""),
+        Column("Status", "string", cells.volume_phase),
         _path("Volume", "spec.volumeName", default=""),
         _path("Capacity", "status.capacity.storage", default=""),
         Column("Access Modes", "string", cells.modes("status.accessModes")),
@@ -153,7 +153,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         _path("Capacity", "spec.capacity.storage", default=""),
         Column("Access Modes", "string", cells.modes("spec.accessModes")),
         _path("Reclaim Policy", "spec.persistentVolumeReclaimPolicy", default=""),
-        _path("Status", "status.phase", default=""),
+        Column("Status", "string", cells.volume_phase),
         Column("Claim", "string", cells.slashed("spec.claimRef.namespace", "spec.claimRef.name")),
         _path("StorageClass", "spec.storageClassName", default=""),
         _CLASS,

@@ -103,13 +103,15 @@ class Kind:
         fields: gives what field selectors may ask for.
         field_names: the same, without an object.
         generation: whether `metadata.generation` counts changes of the wish.
-        propagation: what becomes of dependents when a deletion does not say; None: background.
+        propagation: what becomes of dependents when a deletion does not say; None: background,
+            empty: there are none, whatever it says.
         subresources: further ones that store the object, for example `finalize`.
         conversion: the `spec.conversion` of a CRD with several versions, or None.
         origin: UID of the CRD, empty for built-in kinds.
         since: the resource version since which objects are stored with the present schema.
         epoch: the resource version of the definition; a change makes converted views stale.
         terminating: whether the definition is being deleted.
+        kept: the fields that a write of the status leaves as they are.
         unconditional: whether a replacement may leave out the resource version.
         upserts: whether a replacement makes an object that is not there.
         returned: whether a deletion answers with the object instead of a Status.
@@ -139,6 +141,7 @@ class Kind:
     since: int = 0
     epoch: int = 0
     terminating: bool = False
+    kept: tuple[tuple[str, ...], ...] = (("spec",), ("metadata",))
     unconditional: bool = True
     upserts: bool = False
     returned: bool = False

@@ -40,7 +40,7 @@ def test_good_metadata_passes() -> None:
     [
         ({"name": ""}, "metadata.name: Required value: name or generateName is required"),
         ({"name": "A"}, 'metadata.name: Invalid value: "A": a lowercase RFC 1123 subdomain'),
-        ({"name": "a" * 254}, "must be no more than 253 bytes"),
+        ({"name": "a" * 254}, "must be no more than 253 characters"),
         ({"namespace": ""}, "metadata.namespace: Required value"),
         ({"labels": {"a": "b c"}}, 'metadata.labels: Invalid value: "b c": a valid label must be'),
         ({"labels": {"a": "b" * 64}}, "must be no more than 63 bytes"),

@@ -1,0 +1,178 @@
+"""Values of built-in kinds that have no parts: texts, numbers, times, each as its type wants it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import string
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.meta import parse_time
+from kueuelib.embedded.builtins.resources import canonical
+from kueuelib.embedded.schema.mismatch import Mismatch, json_type
+from kueuelib.errors import BadRequest, InvalidQuantity
+
+_BASE64: Final = frozenset(f"{string.ascii_letters}{string.digits}+/=\r\n")
+
+Visit = Callable[[Any, str, str, "Walk"], Any]
+"""From a value, its path with and without indices, and the walk, to the value that is kept."""
+
+
+@attrs.define
+class Walk:
+    """One object on its way through its types.
+
+    Attributes:
+        kind: of the object, for messages.
+        version: of the object, for messages.
+        unknown: the paths of removed fields.
+    """
+
+    kind: str
+    version: str
+    unknown: list[str] = attrs.field(factory=list)
+
+    def wrong(self, text: str) -> BadRequest:
+        """The failure of the whole object."""
+        return BadRequest(
+            f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {text}'
+        )
+
+    def mismatch(self, value: Any, path: str, where: str, wanted: str) -> Mismatch:
+        """The failure of a field with a value of another type."""
+        text = self.wrong(
+            f"json: cannot unmarshal {_json_type(value, wanted)} into Go struct field {where} "
+            f"of type {wanted}"
+        )
+        return Mismatch(text.message, path, wanted, value)
+
+
+def _json_type(value: Any, wanted: str) -> str:
+    """A number is shown only where another number is wanted."""
+    number = isinstance(value, float) and wanted.startswith(("int", "float"))
+    return f"number {value}" if number and "." not in wanted else json_type(value)
+
+
+@cache
+def text(go_type: str) -> Visit:
+    """A text of that type."""
+
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
+        if type(value) is not str:
+            raise walk.mismatch(value, path, where, go_type)
+        return value
+
+    return visit
+
+
+def _boolean(value: Any, path: str, where: str, walk: Walk) -> Any:
+    if type(value) is not bool:
+        raise walk.mismatch(value, path, where, "bool")
+    return value
+
+
+def integer(bits: int) -> Visit:
+    """A whole number of that size."""
+    limit = 2 ** (bits - 1)
+
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
+        if type(value) is not int:
+            raise walk.mismatch(value, path, where, f"int{bits}")
+        if not -limit <= value < limit:
+            raise walk.wrong(
+                f"json: cannot unmarshal number {value} into Go struct field {where} "
+                f"of type int{bits}"
+            )
+        return value
+
+    return visit
+
+
+def _number(value: Any, path: str, where: str, walk: Walk) -> Any:
+    if type(value) not in (int, float):
+        raise walk.mismatch(value, path, where, "float64")
+    return value
+
+
+def _quantity(value: Any, _: str, __: str, walk: Walk) -> Any:
+    if type(value) in (int, float, str):
+        with contextlib.suppress(InvalidQuantity):
+            return canonical(value if isinstance(value, int) else str(value))
+    raise walk.wrong(
+        "quantities must match the regular expression "
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )
+
+
+def _quoted(text: str) -> str:
+    """A text as Go tells one that is no time."""
+    shown = text.translate({34: '\\"', 92: "\\\\"}).encode()
+    letters = (chr(each) if 32 <= each < 128 else f"\\x{each:02x}" for each in shown)
+    return f'"{"".join(letters)}"'
+
+
+def _time(fraction: str) -> Visit:
+    def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
+        if type(value) is not str:
+            raise walk.mismatch(value, path, where, "time.Time")
+        try:
+            parse_time(value)
+        except ValueError as error:
+            text = _quoted(value)
+            raise walk.wrong(
+                f'parsing time {text} as "2006-01-02T15:04:05{fraction}Z07:00": '
+                f'cannot parse {text} as "2006"'
+            ) from error
+        return value
+
+    return visit
+
+
+def _bad_byte(text: str) -> int:
+    """Where Go stops to read base64: at a strange letter, at misplaced padding or at the end."""
+    for at, letter in enumerate(text):
+        if letter not in _BASE64 or (letter == "=" and at % 4 < 2):
+            return at
+    return len(text) - len(text) % 4
+
+
+def _bytes(value: Any, path: str, where: str, walk: Walk) -> Any:
+    if type(value) is not str:
+        raise walk.mismatch(value, path, where, "[]uint8")
+    try:
+        base64.b64decode(value.replace("\n", ""), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise walk.wrong(f"illegal base64 data at input byte {_bad_byte(value)}") from error
+    return value
+
+
+def _int_or_text(value: Any, path: str, where: str, walk: Walk) -> Any:
+    return value if type(value) is str else integer(32)(value, path, where, walk)
+
+
+def _any(value: Any, _: str, __: str, ___: Walk) -> Any:
+    return value
+
+
+def _map_only(value: Any, path: str, where: str, walk: Walk) -> Any:
+    if type(value) is not dict:
+        raise walk.mismatch(value, path, where, "v1.FieldsV1")
+    return value
+
+
+SCALARS: Final[Mapping[str, Visit]] = {
+    "b": _boolean,
+    "n": _number,
+    "q": _quantity,
+    "t": _time(""),
+    "u": _time(".000000"),
+    "B": _bytes,
+    "o": _int_or_text,
+    "r": _any,
+    "F": _map_only,
+}
