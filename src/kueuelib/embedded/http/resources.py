@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import attrs
 import orjson
 from aiohttp import web
 
@@ -32,7 +33,7 @@ from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
 from kueuelib.embedded.write_checks import STATUS, Target
 
-SCALE = "scale"
+Answer = Awaitable[web.StreamResponse]
 
 
 class Resources:
@@ -53,73 +54,89 @@ class Resources:
         found = self._service.registry.served(route.group, route.version, route.plural)
         if found is None or (route.rest and route.subresource != "proxy"):
             raise failures.unknown_resource()
-        kind, version = found
-        if route.watched:
-            return await self._old_watch(request, route, kind, version)
+        return await _Call(self._service, self._authorizer, request, route, caller, *found).serve()
+
+
+@attrs.frozen
+class _Call:
+    """One request about a kind."""
+
+    service: ApiService
+    authorizer: Authorizer
+    request: web.BaseRequest
+    route: Route
+    caller: Caller
+    kind: Kind
+    version: Version
+
+    async def serve(self) -> web.StreamResponse:
+        """The answer."""
+        route, kind = self.route, self.kind
         if route.namespace and not kind.namespaced:
             raise failures.unknown_resource()
-        method = request.method
+        if route.watched:
+            return await self._old_watch()
         if not route.name:
-            return await self._collection(request, route, kind, version, caller)
+            return await self._collection()
         if kind.namespaced and not route.namespace:
             raise failures.unknown_resource()
-        key = ObjectKey(route.namespace, route.name)
         if route.subresource:
-            target = Target(kind, version, key, route.subresource)
-            return await self._subresource(request, target, caller)
-        if _is_read(request, kind):
-            return await self._get(request, kind, version, key)
-        if method == "PUT":
-            return await self._replace(request, Target(kind, version, key), caller)
-        if method == "PATCH":
-            return await self._patch(request, Target(kind, version, key), caller)
-        if method == "DELETE":
-            return await self._delete(request, kind, version, key, caller)
-        raise failures.wrong_method()
+            return await self._subresource(route.subresource)
+        return await self._verb(
+            GET=self._get, PUT=self._replace, PATCH=self._patch, DELETE=self._delete
+        )
+
+    async def _verb(self, **verbs: Callable[[], Answer]) -> web.StreamResponse:
+        """The answer of the verb that goes with the method."""
+        verb = verbs.get("GET" if self._reads else self.request.method)
+        if verb is None:
+            raise failures.wrong_method()
+        return await verb()
+
+    @property
+    def _reads(self) -> bool:
+        """Whether it is read; of the kinds that a server brings, no head is given."""
+        method = self.request.method
+        return method == "GET" or (method == "HEAD" and not self.kind.builtin)
+
+    @property
+    def _target(self) -> Target:
+        route = self.route
+        key = ObjectKey(route.namespace, route.name)
+        verb = "Patch" if self.request.method == "PATCH" else "Update"
+        return Target(self.kind, self.version, key, route.subresource, verb)
 
     # ---- collections
 
-    async def _collection(
-        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version, caller: Caller
-    ) -> web.StreamResponse:
-        method = request.method
-        if _is_read(request, kind):
-            if flag(request.query, "watch"):
-                return await watch(request, self._service, route, kind, version)
-            return await self._list(request, route, kind, version)
-        if method == "POST":
-            if kind.namespaced and not route.namespace:
-                raise failures.wrong_method()
-            return await self._create(request, route, kind, version, caller)
-        if method == "DELETE":
-            if (kind.namespaced and not route.namespace) or "deletecollection" not in kind.verbs:
-                raise failures.wrong_method()
-            return await self._delete_collection(request, route, kind, version, caller)
-        raise failures.wrong_method()
+    async def _collection(self) -> web.StreamResponse:
+        kind, method = self.kind, self.request.method
+        everywhere = kind.namespaced and not self.route.namespace
+        if not self._reads and not kind.builtin and method in ("PUT", "PATCH"):
+            raise failures.bad_request("name must be provided")
+        if method == "POST" and everywhere:
+            raise failures.wrong_method()
+        if method == "DELETE" and (everywhere or "deletecollection" not in kind.verbs):
+            raise failures.wrong_method()
+        return await self._verb(GET=self._list, POST=self._create, DELETE=self._delete_collection)
 
-    async def _list(
-        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        options = list_options(request.query)
-        check_list(request.query, options)
-        page = await self._service.reads.list(kind, version.name, route.namespace, options)
+    async def _list(self) -> web.StreamResponse:
+        query, kind, version = self.request.query, self.kind, self.version
+        if flag(query, "watch"):
+            return await self._watch()
+        wanted = self._wanted(VIEWS)
+        options = list_options(query)
+        check_list(query, options)
+        page = await self.service.reads.list(kind, version.name, self.route.namespace, options)
         views.check_fits(wanted, kind, a_list=True)
         meta: Obj = {"resourceVersion": str(page.revision)}
         if page.continue_token:
             meta["continue"] = page.continue_token
         if page.remaining:
             meta["remainingItemCount"] = page.remaining
-        warnings = [version.deprecation] if version.deprecation else []
         if wanted.view == "Table":
+            items = map(orjson.loads, page.items)
             body: Any = views.table(
-                kind,
-                version,
-                (orjson.loads(raw) for raw in page.items),
-                wanted,
-                now=self._service.now(),
-                meta=meta,
-                include=request.query.get("includeObject", "Metadata"),
+                kind, version, items, wanted, now=self._now, meta=meta, include=self._include
             )
         elif wanted.view == "PartialObjectMetadataList":
             body = {
@@ -130,218 +147,187 @@ class Resources:
             }
         else:
             body = views.raw_list(kind, version, page.items, meta)
-        return answer(body, wanted=wanted, warnings=warnings)
+        return answer(body, wanted=wanted, warnings=self._warnings())
 
-    async def _create(
-        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version, caller: Caller
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        options = write_options(request.query, caller, "CreateOptions")
-        given = await self._body(request, options, kind)
-        if given is None and kind.builtin:
+    async def _create(self) -> web.Response:
+        wanted, options = self._wanted(VIEWS), self._options("CreateOptions")
+        given = await self._body(options, self.kind)
+        if given is None and self.kind.builtin:
             given = {}
-        obj = await self._service.writes.create(kind, version, given, route.namespace, options)
-        return self._object(obj, kind, version, wanted, request, options.warnings, status=201)
-
-    async def _delete_collection(
-        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version, caller: Caller
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""))
-        options = delete_options(request.query, await self._optional_body(request), caller)
-        found = await self._service.delete_collection(
-            kind.resource(version.name), route.namespace, list_options(request.query), options
+        obj = await self.service.writes.create(
+            self.kind, self.version, given, self.route.namespace, options
         )
-        meta = {"resourceVersion": str(self._service.storage.revision)}
+        return self._object(obj, wanted, options.warnings, 201)
+
+    async def _delete_collection(self) -> web.Response:
+        wanted, query = self._wanted(), self.request.query
+        options = delete_options(query, await self._optional_body(), self.caller)
+        resource = self.kind.resource(self.version.name)
+        found = await self.service.delete_collection(
+            resource, self.route.namespace, list_options(query), options
+        )
+        meta = {"resourceVersion": str(self.service.storage.revision)}
         items = [orjson.dumps(obj) for obj in found]
-        return answer(views.raw_list(kind, version, items, meta), wanted=wanted)
+        return answer(views.raw_list(self.kind, self.version, items, meta), wanted=wanted)
 
     # ---- objects
 
-    async def _get(
-        self, request: web.BaseRequest, kind: Kind, version: Version, key: ObjectKey
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        raw = await self._service.reads.get(kind, version.name, key)
-        views.check_fits(wanted, kind, a_list=False)
-        warnings = [version.deprecation] if version.deprecation else []
+    async def _get(self) -> web.Response:
+        wanted = self._wanted(VIEWS)
+        raw = await self._raw()
+        views.check_fits(wanted, self.kind, a_list=False)
         if not wanted.view:
-            return answer(raw, wanted=wanted, warnings=warnings)
-        return self._object(orjson.loads(raw), kind, version, wanted, request, warnings)
+            return answer(raw, wanted=wanted, warnings=self._warnings())
+        return self._object(orjson.loads(raw), wanted)
 
-    async def _replace(
-        self, request: web.BaseRequest, target: Target, caller: Caller
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        options = write_options(request.query, caller, "UpdateOptions")
-        given = await self._body(request, options, target.kind)
-        if target.kind.upserts:
-            self._check_creation(target, caller)
-        written = await self._service.replace(target, given, options)
-        return self._written(written, target, wanted, request, options)
+    async def _raw(self) -> bytes:
+        return await self.service.reads.get(self.kind, self.version.name, self._target.key)
 
-    async def _patch(
-        self, request: web.BaseRequest, target: Target, caller: Caller
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        type_ = self._patch_type(request, target.kind)
-        options = write_options(request.query, caller, "PatchOptions", type_)
+    async def _replace(self) -> web.Response:
+        wanted, options = self._wanted(VIEWS), self._options("UpdateOptions")
+        given = await self._body(options, self.kind)
+        if self.kind.upserts:
+            self._check_creation()
+        obj, created = await self.service.replace(self._target, given, options)
+        return self._object(obj, wanted, options.warnings, 201 if created else 200)
+
+    async def _patch(self) -> web.Response:
+        wanted, type_, target = self._wanted(VIEWS), self._patch_type(), self._target
+        options = self._options("PatchOptions", type_)
         try:
-            body = await self._body(request, options)
+            body = await self._body(options)
         except Unreadable as error:
-            absent = self._service.commits.present(target.kind, target.key) is None
+            absent = self.service.commits.present(self.kind, target.key) is None
             if absent and type_ is not PatchType.APPLY:
-                raise failures.not_found(target.kind, target.key.name) from error
+                raise failures.not_found(self.kind, target.key.name) from error
             raise error.of_patch(type_) from error
         if type_ is PatchType.APPLY:
-            self._check_creation(target, caller)
-        patch = Target(target.kind, target.version, target.key, target.subresource, "Patch")
-        written = await self._service.patch_target(patch, body, type_, options)
-        return self._written(written, target, wanted, request, options)
+            self._check_creation()
+        obj, created = await self.service.patch_target(target, body, type_, options)
+        return self._object(obj, wanted, options.warnings, 201 if created else 200)
 
-    def _patch_type(self, request: web.BaseRequest, kind: Kind) -> PatchType:
-        media = bodies.media_type(request.headers.get("Content-Type", ""))
-        if media == PatchType.STRATEGIC and not kind.builtin:
-            raise failures.unsupported_media_type(self._service.patch_types(kind))
-        if media not in self._service.patch_types(kind):
+    def _patch_type(self) -> PatchType:
+        media = bodies.media_type(self.request.headers.get("Content-Type", ""))
+        known = self.service.patch_types(self.kind)
+        if media == PatchType.STRATEGIC and not self.kind.builtin:
+            raise failures.unsupported_media_type(known)
+        if media not in known:
             raise failures.unsupported_patch()
         return PatchType(media)
 
-    def _check_creation(self, target: Target, caller: Caller) -> None:
+    def _check_creation(self) -> None:
         """A write that would create an object needs the permission to create it."""
-        kind, key = target.kind, target.key
-        if target.subresource or self._service.commits.present(kind, key) is not None:
+        kind, key = self.kind, self._target.key
+        if self.route.subresource or self.service.commits.present(kind, key) is not None:
             return
         wish = Attributes("create", kind.group, kind.plural, "", key.namespace, key.name)
-        decision = self._authorizer.authorize(caller, wish)
+        decision = self.authorizer.authorize(self.caller, wish)
         if not decision.allowed:
-            raise refusal(caller, wish, decision.reason)
+            raise refusal(self.caller, wish, decision.reason)
 
-    async def _delete(
-        self,
-        request: web.BaseRequest,
-        kind: Kind,
-        version: Version,
-        key: ObjectKey,
-        caller: Caller,
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        body = await self._optional_body(request)
-        options = delete_options(request.query, body, caller)
-        warnings = self._service.deletion_warnings(kind, options)
-        obj, gone = await self._service.deletes.delete(kind, version, key, options)
+    async def _delete(self) -> web.Response:
+        kind, key, wanted = self.kind, self._target.key, self._wanted(VIEWS)
+        options = delete_options(self.request.query, await self._optional_body(), self.caller)
+        warnings = self.service.deletion_warnings(kind, options)
+        obj, gone = await self.service.deletes.delete(kind, self.version, key, options)
         if gone and not kind.returned:
             about = failures.details(kind, key.name, uid=obj["metadata"]["uid"])
             return answer(success(about), wanted=Wanted(wanted.format), warnings=warnings)
-        begun = 202 if options.accepted and not gone else 200
-        return self._object(obj, kind, version, wanted, request, warnings, begun)
+        return self._object(obj, wanted, warnings, 202 if options.accepted and not gone else 200)
 
     # ---- subresources
 
-    async def _subresource(
-        self, request: web.BaseRequest, target: Target, caller: Caller
-    ) -> web.Response:
-        kind, version, name = target.kind, target.version, target.subresource
-        method = request.method
-        if name == SCALE and version.scale:
-            return await self._scale(request, target, caller)
-        if not kind.group and kind.plural == "pods" and name in ("binding", "eviction"):
-            if method != "POST":
-                raise failures.wrong_method()
-            return await self._pod_action(request, target, caller)
-        if not kind.group and kind.plural == "pods" and name in METHODS:
+    async def _subresource(self, name: str) -> web.StreamResponse:
+        kind, version, method = self.kind, self.version, self.request.method
+        pod = kind.builtin and (kind.group, kind.kind) == ("", "Pod")
+        if name == subresources.SCALE and version.scale:
+            return await self._verb(GET=self._get_scale, PUT=self._scale, PATCH=self._scale)
+        if pod and name in subresources.ACTIONS:
+            return await self._verb(POST=self._pod_action)
+        if pod and name in METHODS:
             if method not in METHODS[name]:
                 raise failures.wrong_method()
-            pod = orjson.loads(await self._service.reads.get(kind, version.name, target.key))
-            return connect(request, pod, name)
-        if not kind.group and kind.plural == "serviceaccounts" and name == "token":
-            if method != "POST":
-                raise failures.wrong_method()
-            options = write_options(request.query, caller, "CreateOptions")
-            given = await self._body(request, options)
-            answered = self._service.tokens.request(target.key, given, self._service.now())
-            wanted = negotiate(request.headers.get("Accept", ""))
-            return answer(answered, status=201, wanted=wanted)
-        if name == STATUS and version.status:
-            if _is_read(request, kind):
-                return await self._get(request, kind, version, target.key)
-            if method == "PUT":
-                return await self._replace(request, target, caller)
-            if method == "PATCH":
-                return await self._patch(request, target, caller)
-            raise failures.wrong_method()
+            return connect(self.request, orjson.loads(await self._raw()), name)
+        if (kind.group, kind.plural, name) == ("", "serviceaccounts", "token"):
+            return await self._verb(POST=self._token)
+        if (name == STATUS and version.status) or (pod and name in kind.subresources):
+            return await self._verb(GET=self._get, PUT=self._replace, PATCH=self._patch)
         if name in kind.subresources:
-            if method == "PUT":
-                return await self._replace(request, target, caller)
-            if kind.kind == "Pod" and method == "GET":
-                return await self._get(request, kind, version, target.key)
-            if kind.kind == "Pod" and method == "PATCH":
-                return await self._patch(request, target, caller)
-            raise failures.wrong_method()
+            return await self._verb(PUT=self._replace)
         raise failures.unknown_resource()
 
-    async def _scale(
-        self, request: web.BaseRequest, target: Target, caller: Caller
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""))
-        kind, version, key = target.kind, target.version, target.key
-        if _is_read(request, kind):
-            obj = orjson.loads(await self._service.reads.get(kind, version.name, key))
-            return answer(subresources.scale_of(version, obj), wanted=wanted)
-        if request.method not in ("PUT", "PATCH"):
-            raise failures.wrong_method()
-        type_ = self._patch_type(request, kind) if request.method == "PATCH" else None
-        kind_of = "UpdateOptions" if type_ is None else "PatchOptions"
-        options = write_options(request.query, caller, kind_of, type_)
-        body = await self._body(request, options)
-        obj = await self._service.scale(target, body, type_, options)
-        return answer(subresources.scale_of(version, obj), wanted=wanted)
+    async def _token(self) -> web.Response:
+        given = await self._body(self._options("CreateOptions"))
+        answered = self.service.tokens.request(self._target.key, given, self._now)
+        return answer(answered, status=201, wanted=self._wanted())
 
-    async def _pod_action(
-        self, request: web.BaseRequest, target: Target, caller: Caller
-    ) -> web.Response:
-        wanted = negotiate(request.headers.get("Accept", ""))
-        options = write_options(request.query, caller, "CreateOptions")
-        body = await self._body(request, options)
+    async def _get_scale(self) -> web.Response:
+        wanted, obj = self._wanted(), orjson.loads(await self._raw())
+        return answer(subresources.scale_of(self.version, obj), wanted=wanted)
+
+    async def _scale(self) -> web.Response:
+        wanted = self._wanted()
+        type_ = self._patch_type() if self.request.method == "PATCH" else None
+        options = self._options("PatchOptions" if type_ else "UpdateOptions", type_)
+        body = await self._body(options)
+        obj = await self.service.scale(self._target, body, type_, options)
+        return answer(subresources.scale_of(self.version, obj), wanted=wanted)
+
+    async def _pod_action(self) -> web.Response:
+        wanted, target = self._wanted(), self._target
+        options = self._options("CreateOptions")
+        body = await self._body(options)
         body = subresources.action_of(target.key, target.subresource, body)
         if target.subresource == "binding":
-            await self._service.bind_pod(target.key, body, options)
+            await self.service.bind_pod(target.key, body, options)
         else:
-            inner = body.get("deleteOptions")
-            await self._service.deletes.delete(
-                target.kind,
-                target.version,
-                target.key,
-                delete_options(request.query, inner, caller),
-            )
+            inner = delete_options(self.request.query, body.get("deleteOptions"), self.caller)
+            await self.service.deletes.delete(self.kind, self.version, target.key, inner)
         return answer(success(code=201), status=201, wanted=wanted)
 
     # ---- watch
 
-    async def _old_watch(
-        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
-    ) -> web.StreamResponse:
+    async def _watch(self) -> web.StreamResponse:
+        return await watch(self.request, self.service, self.route, self.kind, self.version)
+
+    async def _old_watch(self) -> web.StreamResponse:
         """A path of the form `/api/v1/watch/...`, which is deprecated and still there."""
-        if route.subresource or (route.namespace and not kind.namespaced):
+        route = self.route
+        if route.subresource:
             raise failures.unknown_resource()
-        if not _is_read(request, kind):
-            raise failures.wrong_method()
-        if route.name and kind.namespaced and not route.namespace:
+        if self._reads and route.name and self.kind.namespaced and not route.namespace:
             raise failures.unknown_resource()
-        return await watch(request, self._service, route, kind, version)
+        return await self._verb(GET=self._watch)
 
     # ---- bodies and answers
 
-    async def _body(
-        self, request: web.BaseRequest, options: WriteOptions, whole: Kind | None = None
-    ) -> Any:
+    @property
+    def _now(self) -> float:
+        return self.service.now()
+
+    @property
+    def _include(self) -> str:
+        return self.request.query.get("includeObject", "Metadata")
+
+    def _wanted(self, offered: frozenset[tuple[str, str, str]] = frozenset()) -> Wanted:
+        return negotiate(self.request.headers.get("Accept", ""), offered)
+
+    def _options(self, kind: str, type_: PatchType | None = None) -> WriteOptions:
+        return write_options(self.request.query, self.caller, kind, type_)
+
+    def _warnings(self, others: Sequence[str] = ()) -> Sequence[str]:
+        deprecation = self.version.deprecation
+        return [deprecation, *others] if deprecation else others
+
+    async def _body(self, options: WriteOptions, whole: Kind | None = None) -> Any:
         """The decoded body; `whole`: the kind of the object that it must be."""
-        content_type = request.headers.get("Content-Type", "")
+        content_type = self.request.headers.get("Content-Type", "")
         if whole is not None:
             bodies.check_object_type(content_type)
-        raw = await body_of(request)
+        raw = await body_of(self.request)
         notice = options.field_validation is not FieldValidation.IGNORE
         try:
-            data, duplicates = await self._parsed(raw, content_type, notice=notice)
+            data, duplicates = await self._parsed(raw, notice=notice)
         except Unreadable as error:
             if whole is None:
                 raise
@@ -351,51 +337,18 @@ class Resources:
         options.received, options.size = tuple(duplicates), len(raw)
         return data
 
-    async def _optional_body(self, request: web.BaseRequest) -> Any:
-        raw = await body_of(request)
-        if not raw:
-            return None
-        content_type = request.headers.get("Content-Type", "")
-        return (await self._parsed(raw, content_type, notice=False))[0]
+    async def _optional_body(self) -> Any:
+        raw = await body_of(self.request)
+        return (await self._parsed(raw, notice=False))[0] if raw else None
 
-    async def _parsed(
-        self, raw: bytes, content_type: str, *, notice: bool
-    ) -> tuple[Any, list[str]]:
-        work = self._service.large.work
+    async def _parsed(self, raw: bytes, *, notice: bool) -> tuple[Any, list[str]]:
+        content_type = self.request.headers.get("Content-Type", "")
+        work = self.service.large.work
         return await work(len(raw), bodies.parse, raw, content_type, notice_duplicates=notice)
 
-    def _written(
-        self,
-        written: tuple[Obj, bool],
-        target: Target,
-        wanted: Wanted,
-        request: web.BaseRequest,
-        options: WriteOptions,
-    ) -> web.Response:
-        """The answer to a write: the object, and whether it was created."""
-        obj, created = written
-        status = 201 if created else 200
-        kind, version = target.kind, target.version
-        return self._object(obj, kind, version, wanted, request, options.warnings, status)
-
     def _object(
-        self,
-        obj: Obj,
-        kind: Kind,
-        version: Version,
-        wanted: Wanted,
-        request: web.BaseRequest,
-        warnings: Sequence[str],
-        status: int = 200,
+        self, obj: Obj, wanted: Wanted, warnings: Sequence[str] = (), status: int = 200
     ) -> web.Response:
         if wanted.view:
-            include = request.query.get("includeObject", "Metadata")
-            obj = views.viewed(obj, kind, version, wanted, self._service.now(), include)
-        if version.deprecation:
-            warnings = [version.deprecation, *warnings]
-        return answer(obj, status=status, wanted=wanted, warnings=warnings)
-
-
-def _is_read(request: web.BaseRequest, kind: Kind) -> bool:
-    """Whether a request reads; of the kinds that a server brings, no head is given."""
-    return request.method == "GET" or (request.method == "HEAD" and not kind.builtin)
+            obj = views.viewed(obj, self.kind, self.version, wanted, self._now, self._include)
+        return answer(obj, status=status, wanted=wanted, warnings=self._warnings(warnings))
