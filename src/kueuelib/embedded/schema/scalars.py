@@ -110,7 +110,7 @@ def _quantity(value: Any, _: str, __: str, walk: Walk) -> Any:
 
 
 def _quoted(text: str) -> str:
-    """A text as Go tells one that is no time."""
+    """A text as Go tells one that it cannot read as a time."""
     shown = text.translate({34: '\\"', 92: "\\\\"}).encode()
     letters = (chr(each) if 32 <= each < 128 else f"\\x{each:02x}" for each in shown)
     return f'"{"".join(letters)}"'
