@@ -124,7 +124,7 @@ def test_a_user_of_one_namespace_gets_what_the_manager_wrote(users: Users) -> No
     assert row.split()[:4] == ["team", "-", "ns", "w"]
     assert "not evaluated" in row
     assert note.startswith("Note: clusterqueues, cohorts,")
-    assert "may not be listed in the whole cluster" in note
+    assert "cannot be listed in the whole cluster" in note
     assert rest
     (item,) = items(mine, "-n", "ns")
     assert (item["place"], item["smallestChange"]) == (None, None)

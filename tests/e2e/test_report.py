@@ -78,7 +78,7 @@ def test_a_user_of_one_namespace_gets_a_page_that_says_what_it_lacks(users: User
     done = report(mine, "-n", "ns")
     assert done.returncode == 0, done.stderr
     assert "clusterqueues, cohorts, " in done.stdout
-    assert "may not be listed in the whole cluster" in done.stdout
+    assert "cannot be listed in the whole cluster" in done.stdout
     assert "ns/w" in done.stdout
 
 

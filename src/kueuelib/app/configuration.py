@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import yaml
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.app.configuration_rules import check, check_missing
@@ -27,6 +26,7 @@ from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.namespace import own_namespace
+from kueuelib.runtime.yaml_files import documents, read_text
 
 API_VERSIONS = (V1BETA1, V1BETA2)
 KIND = "Configuration"
@@ -272,21 +272,8 @@ def load_configuration(path: Path | None) -> Configuration:
     """
     if path is None:
         return Configuration()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        problem = error.strerror or str(error)
-        raise ConfigError(str(path), problem, "give the path of a readable file") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(str(path), "is not UTF-8 text", "give the path of a YAML file") from error
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where else ""
-        what = getattr(error, "problem", None) or "it cannot be parsed"
-        raise ConfigError(str(path), f"malformed YAML{line}: {what}", "correct the file") from error
-    return parse_configuration(content, str(path))
+    found = documents(read_text(path, "give the path of a readable file"), str(path))
+    return parse_configuration(found[0] if len(found) == 1 else None, str(path))
 
 
 def parse_configuration(content: Any, source: str) -> Configuration:

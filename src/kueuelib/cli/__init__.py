@@ -42,7 +42,9 @@ def _main() -> None:
         found = _only(error)
         if not isinstance(found, KueuelibError):
             raise
-        print(f"kueuelib: {found}", file=sys.stderr)  # noqa: T201 - the command line's voice
+        from kueuelib.cli.failures import with_fix
+
+        print(f"kueuelib: {with_fix(found)}", file=sys.stderr)  # noqa: T201 - the command line's voice
         sys.exit(2 if isinstance(found, ConfigError) else 1)
     sys.exit(code)
 

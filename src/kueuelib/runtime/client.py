@@ -24,7 +24,7 @@ from kueuelib.runtime.queries import (
     params_of,
     present_only,
 )
-from kueuelib.runtime.transport import REQUEST_TIMEOUT, Transport
+from kueuelib.runtime.transport import Transport
 from kueuelib.runtime.typed import TypedClient
 from kueuelib.runtime.watch import WatchStream
 
@@ -109,7 +109,7 @@ class Client:
         continue_token: str = "",
         resource_version: str = "",
         resource_version_match: str = "",
-        timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - handed to aiohttp
+        timeout: float | None = None,  # noqa: ASYNC109 - handed to aiohttp
         metadata_only: bool = False,
     ) -> ObjectList:
         """One page of objects, or of their metadata; everything when `limit` is 0.
@@ -361,7 +361,7 @@ class Client:
         params: Sequence[tuple[str, str]] = (),
         body: Any = None,
         content_type: str = "application/json",
-        timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - handed to aiohttp
+        timeout: float | None = None,  # noqa: ASYNC109 - handed to aiohttp
         verb: str = "",
         accept: str = JSON,
     ) -> Any:
@@ -373,7 +373,7 @@ class Client:
             params: query parameters.
             body: what to encode and send.
             content_type: its type.
-            timeout: seconds for one attempt.
+            timeout: seconds for one attempt; those of the transport when None.
             verb: the Kubernetes verb, for metrics.
             accept: the forms in which an answer can be read.
         """

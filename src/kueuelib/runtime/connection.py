@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import aiohttp
+import orjson
 
 from kueuelib.errors import (
     ApiError,
@@ -21,11 +24,14 @@ from kueuelib.runtime.endpoint import Endpoint, EndpointSource
 from kueuelib.runtime.kubeconfig import find_source
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.throttle import Throttle
-from kueuelib.runtime.transport import Observer, Transport
+from kueuelib.runtime.transport import REQUEST_TIMEOUT, Observer, Transport
 
 WAIT_FOR_SERVER = 60.0
 """Seconds that a program waits for its server at the start."""
 ATTEMPT_TIMEOUT = 10.0
+LAST_ATTEMPT = 1.0
+"""Seconds that even an attempt at the end of the deadline has."""
+_CHECK_SERVER = "check the cluster's server"
 
 
 async def connect(
@@ -37,6 +43,7 @@ async def connect(
     field_manager: str = "kueuelib",
     qps: float | None = None,
     burst: int | None = None,
+    timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - of later calls
     clock: Clock = SYSTEM_CLOCK,
 ) -> Client:
     """A client for the server that a kubeconfig, or the pod's service account, names.
@@ -51,6 +58,7 @@ async def connect(
         field_manager: who owns what the client writes.
         qps: calls per second; unlimited when None.
         burst: calls that may exceed that rate for a moment.
+        timeout: seconds until the last byte of an answer, unless a call says otherwise.
         clock: time.
 
     Raises:
@@ -61,10 +69,33 @@ async def connect(
         source = kubeconfig
     else:
         source = find_source(kubeconfig, context, clock=clock)
-    transport = Transport(source, observer=observer, user_agent=user_agent, clock=clock)
+    transport = Transport(
+        source, observer=observer, user_agent=user_agent, clock=clock, request_timeout=timeout
+    )
     await transport.endpoint()
     throttle = None if not qps or qps < 0 else Throttle(qps, burst or max(int(qps), 1), clock)
     return Client(transport, field_manager=field_manager, throttle=throttle, clock=clock)
+
+
+@asynccontextmanager
+async def reached(
+    kubeconfig: str | os.PathLike[str] | None, seconds: float, *, user_agent: str
+) -> AsyncIterator[Client]:
+    """A client whose server answers, for a command that somebody waits for.
+
+    Args:
+        kubeconfig: a file, found by kubectl's rules when None.
+        seconds: how long to wait for a server that does not answer; later no call takes longer,
+            or longer than an attempt to reach it.
+        user_agent: the `User-Agent` header.
+
+    Raises:
+        ConfigError: as `connect` and `wait_for_server`.
+    """
+    patience = max(seconds, ATTEMPT_TIMEOUT)
+    async with await connect(kubeconfig, user_agent=user_agent, timeout=patience) as client:
+        await wait_for_server(client, seconds)
+        yield client
 
 
 async def wait_for_server(
@@ -89,10 +120,15 @@ async def wait_for_server(
     endpoint = await client.transport.endpoint()
     subject = f"{endpoint.url} (from {endpoint.source})" if endpoint.source else endpoint.url
     pauses = backoff or Backoff(base=0.5, cap=10.0, jitter=0.2)
-    started = clock.monotonic()
+    started, waited = clock.monotonic(), 0.0
     while True:
+        left = min(max(deadline - waited, LAST_ATTEMPT), ATTEMPT_TIMEOUT)
         try:
-            await client.transport.request("GET", "/version", timeout=ATTEMPT_TIMEOUT, verb="get")
+            answer = await client.transport.request("GET", "/version", timeout=left, verb="get")
+            if not _is_version(answer.body):
+                raise ConfigError(
+                    subject, "is not an API server (/version is not JSON)", _CHECK_SERVER
+                )
         except Forbidden:
             return
         except Unauthorized as error:
@@ -110,7 +146,7 @@ async def wait_for_server(
         except ApiError as error:
             if error.code < 500 and error.code != 429:
                 raise ConfigError(
-                    subject, f"is not an API server ({error})", "check the cluster's server"
+                    subject, f"is not an API server ({error})", _CHECK_SERVER
                 ) from error
             problem = str(error)
         else:
@@ -131,3 +167,11 @@ async def wait_for_server(
             gives_up_in=f"{deadline - waited:.0f} s",
         )
         await clock.sleep(pause)
+
+
+def _is_version(body: bytes) -> bool:
+    """Whether a body is a JSON object, as the version of every API server."""
+    try:
+        return isinstance(orjson.loads(body), dict)
+    except orjson.JSONDecodeError:
+        return False

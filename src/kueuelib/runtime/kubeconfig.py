@@ -127,9 +127,8 @@ def find_source(
     if kubeconfig is not None:
         path = Path(kubeconfig).expanduser()
         if not path.is_file():
-            raise ConfigError(
-                str(path), "there is no such file", "give the path of an existing kubeconfig"
-            )
+            problem = "is not a file" if path.exists() else "there is no such file"
+            raise ConfigError(str(path), problem, "give the path of an existing kubeconfig")
         return KubeconfigSource((path,), context, clock=clock)
     if listed := env.get("KUBECONFIG"):
         paths = tuple(Path(part).expanduser() for part in listed.split(os.pathsep) if part)

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kueuelib.errors import ConfigError
+from kueuelib.runtime.yaml_files import documents, read_text
 
 _FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
@@ -74,21 +73,11 @@ def select(
 
 def _read(path: Path) -> dict[str, Any]:
     fix = "repair the kubeconfig, or name another one"
-    try:
-        document = yaml.load(path.read_bytes(), Loader=_YAML_LOADER)  # noqa: S506 - a safe loader
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read ({error.strerror})", fix) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(str(path), f"is not YAML ({where}{problem})", fix) from error
+    found = documents(read_text(path, fix), str(path), fix)
+    document = found[0] if len(found) == 1 else None
     if not isinstance(document, dict) or document.get("kind", "Config") != "Config":
         raise ConfigError(str(path), "is not a kubeconfig (kind: Config)", fix)
     return document
-
-
-_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _entries(

@@ -35,7 +35,7 @@ from kueuelib.runtime.watch import WatchStream
 CONNECT_TIMEOUT = 10.0
 """Seconds for name resolution, TCP and TLS."""
 REQUEST_TIMEOUT = 60.0
-"""Seconds from sending a call to the last byte of its answer, unless the call says otherwise."""
+"""Seconds from sending a call to the last byte of its answer, unless a program asks for less."""
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 FORCED_REFRESH_PAUSE = 10.0
 """Seconds between two credential refreshes that a 401 asked for."""
@@ -70,6 +70,8 @@ class Transport:
         observer: receives every call.
         user_agent: the `User-Agent` header.
         max_line: bytes of the longest watch event that is accepted.
+        request_timeout: seconds from sending a call to the last byte of its answer, unless the call
+            says otherwise.
 
     Attributes:
         answered_at: when the server last answered with anything but a failure of its own, in
@@ -84,6 +86,7 @@ class Transport:
         observer: Observer | None = None,
         user_agent: str = "kueuelib",
         max_line: int = MAX_LINE,
+        request_timeout: float = REQUEST_TIMEOUT,
     ) -> None:
         self._source = FixedSource(source) if isinstance(source, Endpoint) else source
         self._clock = clock
@@ -91,6 +94,7 @@ class Transport:
         self.answered_at: float | None = None
         self._user_agent = user_agent
         self._max_line = max_line
+        self._request_timeout = request_timeout
         self._endpoint: Endpoint | None = None
         self._sessions: Sessions | None = None
         self._lock = asyncio.Lock()
@@ -115,7 +119,7 @@ class Transport:
         body: bytes | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-        timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - a deadline for the whole call
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline for the whole call
         verb: str = "",
     ) -> Response:
         """One call. It is sent once more only when the credentials turned out to be stale.
@@ -127,7 +131,7 @@ class Transport:
             body: the encoded body.
             content_type: its type.
             accept: types that the answer may have.
-            timeout: seconds until the last byte of the answer.
+            timeout: seconds until the last byte of the answer; those of the transport when None.
             verb: the Kubernetes verb, for metrics.
 
         Raises:
@@ -139,7 +143,7 @@ class Transport:
         started = time.monotonic()
         code, received, host = "<error>", 0, ""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(self._request_timeout if timeout is None else timeout):
                 lease = await self._send(method, path, params, body, content_type, accept)
                 response = lease.response
                 host = response.url.raw_authority

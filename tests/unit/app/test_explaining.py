@@ -23,7 +23,7 @@ from kueuelib.app.explaining.subject import Reference, parse_reference, workload
 from kueuelib.app.part_settings import engine_settings, job_settings
 from kueuelib.cli.explain.data import answer_data, to_json
 from kueuelib.cli.explain.text import show
-from kueuelib.errors import ConfigError, Forbidden, NotFound
+from kueuelib.errors import ConfigError, Forbidden, KueuelibError, NotFound
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import Verdict
@@ -402,7 +402,7 @@ async def test_what_may_not_be_read_is_noted_and_what_is_needed_is_an_error() ->
     assert [note.split()[0] for note in answer.notes[1:]] == ["limitranges", "namespaces"]
     assert answer.explanation is not None
     assert answer.explanation.problems == ()
-    with pytest.raises(Forbidden, match="may not list clusterqueues"):
+    with pytest.raises(KueuelibError, match="may not list clusterqueues; ask for the right"):
         await asked("job/train", job(), forbidden=("clusterqueues", "workloads"))
 
 

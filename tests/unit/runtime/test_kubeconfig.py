@@ -299,7 +299,7 @@ GOOD = kubeconfig("https://127.0.0.1:6443")
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ("a: [", "is not YAML (line 2, column 1"),
+        ("a: [", "malformed YAML in line 2"),
         ("just text", "is not a kubeconfig"),
         ("kind: Pod", "is not a kubeconfig"),
         ({**GOOD, "current-context": ""}, "current-context is not set; set it (contexts: c)"),

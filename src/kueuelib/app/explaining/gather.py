@@ -14,6 +14,7 @@ from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.errors import (
     ApiError,
+    ConfigError,
     Forbidden,
     InvalidObject,
     InvalidSelector,
@@ -45,6 +46,10 @@ AROUND = (
 )
 NEEDED = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
 """What no answer can do without."""
+ASK_FOR_MORE = (
+    "ask for the right to list queues, flavors and Workloads in the whole cluster, or use kueuelib "
+    "pending -n NAMESPACE, which needs less"
+)
 
 
 @attrs.frozen
@@ -64,10 +69,27 @@ class Lists:
         return self.objects.get(kind, ())
 
     def insist(self) -> None:
-        """Raises why something was not listed that no answer can do without."""
+        """Raises why something was not listed that no answer can do without.
+
+        Raises:
+            ConfigError: the cluster does not serve it.
+            KueuelibError: it may not be listed.
+        """
+        self.insist_on_kinds([one.kind for one in NEEDED])
         refused = [self.refused[one.kind] for one in NEEDED if one.kind in self.refused]
         if refused:
-            raise min(refused, key=str)
+            raise KueuelibError(f"{min(refused, key=str)}; {ASK_FOR_MORE}")
+
+    def insist_on_kinds(self, wanted: Iterable[str]) -> None:
+        """Raises which of some kinds of ours the cluster does not serve.
+
+        Raises:
+            ConfigError: the installation is incomplete.
+        """
+        found = [self.refused.get(kind) for kind in wanted]
+        absent = sorted(str(error) for error in found if isinstance(error, NotFound))
+        if absent:
+            raise ConfigError("the installation", absent[0], "run kueuelib install")
 
     def lacks(self, resource: Resource) -> bool:
         """Whether the cluster does without a kind; it may do without Cohorts."""
@@ -120,8 +142,8 @@ async def read_cluster(client: Client, namespace: str, settings: Settings = DEFA
         settings: what the manager's configuration says about decisions.
 
     Raises:
-        ConfigError: the cluster serves no queueing API.
-        Forbidden: queues, flavors or Workloads may not be listed.
+        ConfigError: the cluster does not serve the queueing API, or not all of its kinds.
+        KueuelibError: queues, flavors or Workloads may not be listed.
     """
     version = await queueing_version(client)
     found = await list_kinds(client, decisive(version))
@@ -165,7 +187,10 @@ async def list_kinds(
             labels = selectors.get(resource.kind, "")
             page = client.list_all(resource, where, label_selector=labels)
             objects[resource.kind] = [obj async for obj in page]
-        except (Forbidden, NotFound) as error:
+        except NotFound:
+            name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+            refused[resource.kind] = NotFound(f"the cluster does not serve {name}")
+        except Forbidden as error:
             refused[resource.kind] = error
         except (ApiError, TransportError) as error:
             errors.append(error)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-import yaml
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
+from kueuelib.runtime.yaml_files import documents
 
 
 @attrs.frozen
@@ -38,18 +38,12 @@ def parse_manifests(text: str, source: str, namespace: str, default: str) -> tup
     Raises:
         ConfigError: malformed YAML, nothing in it, no object, or another namespace than asked for.
     """
-    try:
-        documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where else ""
-        what = getattr(error, "problem", None) or "it cannot be parsed"
-        raise ConfigError(source, f"malformed YAML{line}: {what}", "correct the file") from error
+    contents = documents(text, source)
     found = []
-    for number, content in enumerate(documents, start=1):
+    for number, content in enumerate(contents, start=1):
         if content is None:
             continue
-        subject = source if len(documents) == 1 else f"{source}, document {number}"
+        subject = source if len(contents) == 1 else f"{source}, document {number}"
         found += [_document(obj, subject, namespace, default) for obj in _objects(content, subject)]
     if not found:
         raise ConfigError(source, "holds no object", "give a manifest of a Job, Pod or Workload")

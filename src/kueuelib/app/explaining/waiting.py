@@ -134,12 +134,13 @@ async def list_pending(
         most_searched: for how many of them changes are looked for, first those ahead in a queue.
 
     Raises:
-        ConfigError: the cluster serves no queueing API.
+        ConfigError: the cluster does not serve the queueing API, or no Workloads.
         ObjectNotFound: the queue that was asked for does not exist.
         KueuelibError: Workloads may not be listed, or the server did not answer.
     """
     resources = decisive(await queueing_version(client))
     near, unseen = await list_near(client, resources, selection.namespace)
+    near.insist_on_kinds([kinds.WORKLOADS.kind])
     if kinds.WORKLOADS.kind in near.refused:
         where = f"in namespace {selection.namespace}" if selection.namespace else "everywhere"
         fix = "name a namespace with -n, or ask for the right" if not selection.namespace else ""
@@ -163,7 +164,7 @@ async def list_near(
         namespace: the one; empty for none.
 
     Returns:
-        What was listed, and the kinds that may not be listed in the whole cluster.
+        What was listed, and the kinds that cannot be listed in the whole cluster.
 
     Raises:
         KueuelibError: the server did not answer, or failed.
@@ -191,7 +192,7 @@ def facts_in(near: Lists, unseen: Sequence[Resource], settings: Settings) -> tup
         return cluster, ""
     names = ", ".join(one.plural for one in hidden) or kinds.NAMESPACES.plural
     why = (
-        f"{names} may not be listed in the whole cluster, so there are no places and changes, and "
+        f"{names} cannot be listed in the whole cluster, so there are no places and changes, and "
         "the verdicts are what the manager wrote last"
     )
     return cluster, why

@@ -16,7 +16,7 @@ from kueuelib.app.doctor.finding import Finding, Severity, all_checks, migration
 from kueuelib.app.doctor.reading import read
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime import logs
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import reached
 
 EXIT_CODES = {None: 0, Severity.HINT: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 """By the worst finding; 1 and 2 say that the command itself did not work."""
@@ -71,8 +71,7 @@ async def _examine(
     before_migration: bool,
 ) -> Report:
     checks = migration_checks() if before_migration else all_checks()
-    async with await connect(kubeconfig, user_agent="kueuelib-doctor") as client:
-        await wait_for_server(client, server_timeout)
+    async with reached(kubeconfig, server_timeout, user_agent="kueuelib-doctor") as client:
         return await examine_twice(lambda: read(client, configuration, own=own), checks=checks)
 
 

@@ -16,7 +16,8 @@ from kueuelib.app.part_settings import engine_settings, job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import ATTEMPT_TIMEOUT, connect, wait_for_server
+from kueuelib.runtime.yaml_files import read_text
 
 
 def run(
@@ -68,11 +69,7 @@ def run(
 def _read(file: str) -> str:
     if file == "-":
         return sys.stdin.read()
-    try:
-        return Path(file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", None) or "it is not text"
-        raise ConfigError(file, problem, "give the path of a readable manifest") from error
+    return read_text(Path(file), "give the path of a readable manifest")
 
 
 async def _ask(
@@ -85,7 +82,8 @@ async def _ask(
     configuration: Configuration,
 ) -> tuple[Answer, ...]:
     settings, jobs = engine_settings(configuration), job_settings(configuration)
-    async with await connect(kubeconfig, user_agent="kueuelib-explain") as client:
+    patience = max(server_timeout, ATTEMPT_TIMEOUT)
+    async with await connect(kubeconfig, user_agent="kueuelib-explain", timeout=patience) as client:
         endpoint = await client.transport.endpoint()
         default = endpoint.namespace or DEFAULT_NAMESPACE
         documents: tuple[Document, ...] = ()

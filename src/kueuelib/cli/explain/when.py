@@ -17,7 +17,7 @@ from kueuelib.app.explaining.when import When, ask_when
 from kueuelib.app.part_settings import engine_settings, life_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import reached
 from kueuelib.simulator.forecast import FEW, HORIZON, Forecast
 
 MOST_NAMES = 5
@@ -62,10 +62,9 @@ async def _ask(
     configuration: Configuration,
 ) -> When:
     settings, life = engine_settings(configuration), life_settings(configuration)
-    async with await connect(kubeconfig, user_agent="kueuelib-explain") as client:
+    async with reached(kubeconfig, server_timeout, user_agent="kueuelib-explain") as client:
         endpoint = await client.transport.endpoint()
         where = namespace or endpoint.namespace or DEFAULT_NAMESPACE
-        await wait_for_server(client, server_timeout)
         return await ask_when(client, parse_reference(reference), where, settings, life)
 
 

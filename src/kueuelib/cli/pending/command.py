@@ -20,7 +20,7 @@ from kueuelib.cli.explain.text import change_text
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import reached
 
 TITLES = ("CLUSTERQUEUE", "PLACE", "NAMESPACE", "WORKLOAD", "PRIORITY", "AGE", "VERDICT", "WHY")
 WIDE = ("LOCALQUEUE", "OWNER", "SMALLEST CHANGE", "MESSAGE")
@@ -87,13 +87,12 @@ async def _list(
     configuration: Configuration,
     changes: int,
 ) -> Listing:
-    async with await connect(kubeconfig, user_agent="kueuelib-pending") as client:
+    async with reached(kubeconfig, server_timeout, user_agent="kueuelib-pending") as client:
         endpoint = await client.transport.endpoint()
         here = selection.namespace or endpoint.namespace or DEFAULT_NAMESPACE
         found = Selection(
             "" if everywhere else here, selection.local_queue, selection.cluster_queue
         )
-        await wait_for_server(client, server_timeout)
         settings = engine_settings(configuration)
         return await list_pending(client, found, SYSTEM_CLOCK.now(), settings, changes)
 

@@ -16,7 +16,7 @@ from kueuelib.cli.report.workloads import Verified
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import reached
 from kueuelib.scheduler.settings import Settings
 
 
@@ -61,8 +61,7 @@ def run(
 async def _read(
     kubeconfig: Path | None, settings: Settings, namespace: str, server_timeout: float
 ) -> Facts:
-    async with await connect(kubeconfig, user_agent="kueuelib-report") as client:
-        await wait_for_server(client, server_timeout)
+    async with reached(kubeconfig, server_timeout, user_agent="kueuelib-report") as client:
         found = await read(client, namespace)
         return facts_of(found.near, found.unseen, settings, SYSTEM_CLOCK.now())
 

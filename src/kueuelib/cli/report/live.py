@@ -14,7 +14,7 @@ import anyio
 from kueuelib.cli.report.following import Following
 from kueuelib.cli.report.reading import read
 from kueuelib.cli.report.serving import LOOPBACK, Site
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import reached
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import serving
 from kueuelib.scheduler.settings import Settings
@@ -54,8 +54,7 @@ async def _serve(
     server_timeout: float,
     port: int,
 ) -> None:
-    async with await connect(kubeconfig, user_agent="kueuelib-report") as client:
-        await wait_for_server(client, server_timeout)
+    async with reached(kubeconfig, server_timeout, user_agent="kueuelib-report") as client:
         found = await read(client, namespace)
         following = Following(client, found, namespace, settings, changes)
         site, ready = Site(following), anyio.Event()

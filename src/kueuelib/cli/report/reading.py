@@ -39,12 +39,13 @@ async def read(client: Client, namespace: str) -> Read:
         namespace: where to list what may not be listed in the whole cluster; empty for nowhere.
 
     Raises:
-        ConfigError: the cluster serves no queueing API.
+        ConfigError: the cluster does not serve the queueing API, or neither of these kinds.
         KueuelibError: there is nothing to show, or the server did not answer.
     """
     resources = decisive(await queueing_version(client))
     near, unseen = await list_near(client, resources, namespace)
     if not any(kind in near.objects for kind in _SHOWN):
+        near.insist_on_kinds(_SHOWN)
         why = "; ".join(str(near.refused[kind]) for kind in _SHOWN)
         fix = "ask for the right to list one of them"
         if not namespace:

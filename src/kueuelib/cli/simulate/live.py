@@ -10,7 +10,7 @@ from kueuelib.api.kinds import spoken
 from kueuelib.api.meta import Obj
 from kueuelib.app.explaining.gather import list_kinds
 from kueuelib.runtime import logs
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import reached
 from kueuelib.simulator.cluster import KINDS
 from kueuelib.workload.served import queueing_version
 
@@ -27,15 +27,14 @@ def read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], list[str]]
 
     Raises:
         ConfigError: the cluster cannot be reached, or serves no queueing API.
-        Forbidden: queues or flavors may not be listed.
+        KueuelibError: queues or flavors may not be listed.
     """
     logs.configure("console", "warning")
     return anyio.run(_read, kubeconfig, server_timeout)
 
 
 async def _read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], list[str]]:
-    async with await connect(kubeconfig, user_agent="kueuelib-simulate") as client:
-        await wait_for_server(client, server_timeout)
+    async with reached(kubeconfig, server_timeout, user_agent="kueuelib-simulate") as client:
         version = await queueing_version(client)
         wanted = [spoken(one, version) for one in KINDS.values()]
         lists = await list_kinds(client, wanted)

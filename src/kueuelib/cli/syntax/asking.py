@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kueuelib.cli.syntax.options import FILE, F, kubeconfig, port, server_timeout, setting
+from kueuelib.cli.syntax.options import FILE, F, answer_timeout, kubeconfig, port, setting
 
 
 def _output(*forms: str, help: str) -> Callable[[F], F]:
@@ -48,7 +48,7 @@ def _changes(command: F) -> F:
 )
 @click.option("--when", is_flag=True, help="Print when it will start, from many simulations.")
 @kubeconfig
-@server_timeout
+@answer_timeout
 def explain(
     reference: str | None,
     filename: str | None,
@@ -87,7 +87,7 @@ def explain(
 @_output("text", "wide", "json", help="A table, a wider one, or everything for machines.")
 @_changes
 @kubeconfig
-@server_timeout
+@answer_timeout
 def pending(
     localqueue: str,
     clusterqueue: str,
@@ -129,7 +129,7 @@ def pending(
 )
 @_changes
 @kubeconfig
-@server_timeout
+@answer_timeout
 def report(
     serve: bool,
     port: int,
@@ -163,7 +163,7 @@ def report(
     help="Report what would change if this program took over from the Go manager.",
 )
 @kubeconfig
-@server_timeout
+@answer_timeout
 def doctor(
     output: str,
     config: Path | None,

@@ -48,14 +48,15 @@ def kubeconfig(command: F) -> F:
     )(command)
 
 
-def server_timeout(command: F) -> F:
-    """How long to wait for it."""
-    return setting(
-        "--server-timeout",
-        Number(min=0),
-        60.0,
-        "Seconds to wait for a server that does not answer yet.",
-    )(command)
+def _server_timeout(seconds: float) -> Callable[[F], F]:
+    text = "Seconds to wait for a server that does not answer yet."
+    return setting("--server-timeout", Number(min=0), seconds, text)
+
+
+server_timeout = _server_timeout(60.0)
+"""How long to wait for it, for what starts together with its server."""
+answer_timeout = _server_timeout(10.0)
+"""The same for what a person asks."""
 
 
 def logging(command: F) -> F:
