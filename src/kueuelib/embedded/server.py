@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import errno
-import logging
 import os
 import secrets
 import socket
@@ -31,10 +30,10 @@ from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation, FrontProxy
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
-from kueuelib.embedded.http.malformed import Server, Site
-from kueuelib.embedded.http.quiet import Sparse
+from kueuelib.embedded.http.malformed import StatusConnection
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists, ConfigError
+from kueuelib.runtime.connections import BACKLOG, Site
 from kueuelib.runtime.http import hang_up
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ CLUSTER = "kueuelib"
 RBAC = "rbac"
 AUTHORIZATIONS = ("always", RBAC)
 STOP_SECONDS = 2.0
-BACKLOG = 1024
 
 
 class ApiServer:
@@ -267,7 +265,6 @@ class ApiServer:
 
             kept = keeping.credentials(self._folder, time.time(), hosts, ADMIN, ADMIN_GROUP)
             self._credentials, self.token = kept.credentials, kept.token
-        self._keep_log_short()
         hooks = HookClient()
         self._closers.append(hooks.close)
         service, authorizer = await self._assemble(hooks)
@@ -283,21 +280,17 @@ class ApiServer:
         aggregation = Aggregation(service.reader, hooks.services, proxy)
         self._closers.append(aggregation.close)
         face = Face(service, self._authenticator, authorizer, address, aggregation)
-        server = Server(
+        server = web.Server(
             face.handle,
             request_factory=_request,
             handler_cancellation=True,
             access_log=None,
             auto_decompress=False,
-            keepalive_timeout=120,
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         self._closers.append(lambda: hang_up(runner))
-        site = Site(
-            runner, listener, ssl_context=self._credentials.server_context(), backlog=BACKLOG
-        )
-        await site.start()
+        await Site(runner, listener, self._credentials.server_context(), StatusConnection).start()
         self._closers.append(self._service.close)
         self._closers.append(_cancelling(asyncio.create_task(keep_expiring(service))))
         if self._simulate:
@@ -306,15 +299,6 @@ class ApiServer:
             self._cluster = SimulatedCluster(service, clock=self._clock)
             await self._cluster.start()
             self._closers.append(self._cluster.close)
-
-    def _keep_log_short(self) -> None:
-        sparse, logger = Sparse(), logging.getLogger("asyncio")
-        logger.addFilter(sparse)
-
-        async def speak() -> None:
-            logger.removeFilter(sparse)
-
-        self._closers.append(speak)
 
     async def _assemble(self, hooks: HookClient) -> tuple[ApiService, Authorizer]:
         now = time.time if self._clock is None else self._clock.now

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError, Unauthorized
+from kueuelib.runtime.connections import Site
 from kueuelib.runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ async def serving(
         runner = web.ServerRunner(app, handle_signals=False, shutdown_timeout=drain)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host or None, port, ssl_context=tls, backlog=1024)
+        site = Site(runner, (host or None, port), tls)
         try:
             await site.start()
         except OSError as error:

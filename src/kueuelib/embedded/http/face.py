@@ -19,7 +19,6 @@ from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.http.answers import answer, failure
 from kueuelib.embedded.http.authentication import ANONYMOUS, Authenticator, is_open
 from kueuelib.embedded.http.discovery import Discovery
-from kueuelib.embedded.http.malformed import body_of
 from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, PLAIN, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.resources import Resources
@@ -27,6 +26,7 @@ from kueuelib.embedded.http.routes import Route, parse
 from kueuelib.embedded.http.wishes import wish_of
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, BadRequest, NotFound, ServerError, TooLarge, Unauthorized
+from kueuelib.runtime.connections import body_of
 
 log = logging.getLogger("kueuelib.embedded")
 

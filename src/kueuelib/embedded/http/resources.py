@@ -16,7 +16,6 @@ from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import answer, success
 from kueuelib.embedded.http.connect import METHODS, connect
-from kueuelib.embedded.http.malformed import body_of
 from kueuelib.embedded.http.negotiation import VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.parameters import (
     check_list,
@@ -32,6 +31,7 @@ from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
 from kueuelib.embedded.write_checks import STATUS, Target
+from kueuelib.runtime.connections import body_of
 
 Answer = Awaitable[web.StreamResponse]
 

@@ -18,7 +18,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kueuelib.api.meta import Obj
-from kueuelib.errors import BadRequest, ServerError
+from kueuelib.errors import ApiError, BadRequest, ServerError
+from kueuelib.runtime.connections import body_of
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.webhook.admission import (
@@ -237,7 +238,9 @@ async def _body_of(request: web.BaseRequest) -> bytes:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="send application/json")
     try:
-        body = await request.read()  # more than MAX_BODY is answered with 413 by aiohttp
+        body = await body_of(request)  # more than MAX_BODY is answered with 413 by aiohttp
+    except ApiError as error:
+        raise web.HTTPRequestTimeout(text=error.message) from error
     except (web.RequestPayloadError, HttpProcessingError) as error:
         raise web.HTTPBadRequest(text="the body cannot be decoded") from error
     if not body:

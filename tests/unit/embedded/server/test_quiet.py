@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from kueuelib.embedded.http.quiet import Sparse
 from kueuelib.embedded.server import ApiServer
+from kueuelib.runtime.quiet import Sparse
 
 CLOSED = "SSL connection is closed"
 ASYNCIO = logging.getLogger("asyncio")

@@ -1,4 +1,4 @@
-"""Keeps the log short: what asyncio says of closed connections comes in any number."""
+"""Keeps the log short: what is said of closed connections comes in any number."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 EVERY_SECONDS: Final = 60.0
+FULL: Final = "too many connections: those that rested longest are closed"
 REPEATED: Final = frozenset(
-    ("SSL connection is closed", "socket.send() raised exception.", "SSL handshake failed")
+    ("SSL connection is closed", "socket.send() raised exception.", "SSL handshake failed", FULL)
 )
 
 

@@ -1,0 +1,310 @@
+"""Connections of web servers: how long one may be silent, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import ssl
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from aiohttp import web
+
+from kueuelib.errors import ApiError
+from kueuelib.runtime.memory import give_back
+from kueuelib.runtime.quiet import FULL, Sparse
+
+SILENT_SECONDS = 32.0
+"""A TLS handshake, the head of a request and a body have so long, as in kube-apiserver."""
+LINGERING: Final = 1 / 16
+"""The part of that time in which a client may still send what nobody reads any more."""
+IDLE_SECONDS = 120.0
+"""So long a connection may rest between two requests; clients in Go hang up before, after 90."""
+FAREWELL_SECONDS = 5.0
+"""So long a client may take to confirm the end of TLS."""
+MOST: Final = 4096
+"""So many connections a server has open, or half of what the process may open when that is less."""
+MADE_ROOM: Final = 16
+"""The part of the connections that is closed when there are too many: one in so many."""
+CROWD: Final = 256
+"""So many connections take memory that is worth giving back."""
+BACKLOG: Final = 1024
+BUFFER: Final = 32 * 1024
+_LOG: Final = logging.getLogger("kueuelib.connections")
+_REPEATING: Final = (_LOG, logging.getLogger("asyncio"))
+"""What they log comes in any number."""
+
+
+class _Outer(Protocol):
+    """What sits on a socket."""
+
+    @property
+    def rests_since(self) -> float | None:
+        """When it was last at work, in seconds of the loop; None while it is."""
+        ...
+
+    def cut_off(self) -> None:
+        """Ends it without a word."""
+        ...
+
+
+class Room:
+    """The open connections of one server.
+
+    Args:
+        most: so many there may be.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: dict[_Outer, None] = {}
+        self._crowd = 0
+
+    def enter(self, one: _Outer) -> bool:
+        """One more connection, for which others that rest may be closed, longest rest first.
+
+        Returns:
+            False when there is no room, as all are at work.
+        """
+        if len(self._open) >= self._most:
+            since = {each: each.rests_since for each in self._open}
+            resting = [
+                (at, i, each) for i, (each, at) in enumerate(since.items()) if at is not None
+            ]
+            for _, _, each in sorted(resting)[: max(1, self._most // MADE_ROOM)]:
+                del self._open[each]
+                each.cut_off()
+            _LOG.warning(FULL)
+        if len(self._open) >= self._most:
+            return False
+        self._open[one] = None
+        self._crowd = max(self._crowd, len(self._open))
+        return True
+
+    def leave(self, one: _Outer) -> None:
+        """A connection has ended; the memory of a crowd is given back."""
+        self._open.pop(one, None)
+        if self._crowd >= CROWD and len(self._open) <= self._crowd // 4:
+            self._crowd = len(self._open)
+            asyncio.get_running_loop().call_later(1.0, give_back)
+
+
+class Connection(web.RequestHandler):
+    """HTTP on one connection."""
+
+    __slots__ = ("_born", "_expected", "_outermost", "_room", "_silence")
+
+    def __init__(
+        self, server: web.Server, room: Room, *, outermost: bool, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        kept = server._kwargs  # noqa: SLF001 - aiohttp has no other way to connections of our own
+        limits = {
+            "keepalive_timeout": IDLE_SECONDS,
+            "lingering_time": SILENT_SECONDS * LINGERING,
+        }
+        super().__init__(server, loop=loop, **{**kept, **limits})
+        self._room = room
+        self._outermost = outermost
+        self._born = loop.time()
+        self._expected = -1
+        self._silence: asyncio.TimerHandle | None = None
+
+    @property
+    def rests_since(self) -> float | None:
+        """When it was last at work, in seconds of the loop; None while it is."""
+        if self._request_in_progress or self._messages:
+            return None
+        return max(self._born, self._next_keepalive_close_time - IDLE_SECONDS)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begins to wait for a request."""
+        super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            # What is sent has to be taken.
+            limit = int(SILENT_SECONDS * 1000)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
+        self._expect()
+        if self._outermost and not self._room.enter(self):
+            self.cut_off()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forgets the connection."""
+        if self._silence is not None:
+            self._silence.cancel()
+        self._room.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Begins to wait for the rest when this is the beginning of a request."""
+        super().data_received(data)
+        waiter = self._waiter
+        if waiter is not None and not waiter.done() and self._expected != self._request_count:
+            self._expect()
+
+    def cut_off(self) -> None:
+        """Ends it without a word."""
+        if isinstance(self.transport, asyncio.WriteTransport):
+            self.transport.abort()
+
+    def _expect(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        self._expected = self._request_count
+        self._silence = self._loop.call_later(SILENT_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._silence = None
+        if self._request_count == self._expected:
+            self.cut_off()
+
+
+class _Arrival(asyncio.Protocol):
+    """Waits for the end of a handshake: only then something speaks HTTP.
+
+    Args:
+        make: what speaks it.
+    """
+
+    def __init__(self, make: Callable[[], Connection]) -> None:
+        self._make = make
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hands over."""
+        connection = self._make()
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+
+
+class _Tls(SSLProtocol):
+    """TLS of one connection; by default each would keep a buffer of 256 KiB."""
+
+    max_size = BUFFER
+
+    def __init__(
+        self,
+        make: Callable[[], Connection],
+        context: ssl.SSLContext,
+        room: Room,
+        buffer: bytearray,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(
+            loop,
+            _Arrival(make),
+            context,
+            waiter=None,  # type: ignore[arg-type]  # typeshed wants one
+            server_side=True,
+            ssl_handshake_timeout=SILENT_SECONDS,  # type: ignore[arg-type]
+            ssl_shutdown_timeout=FAREWELL_SECONDS,
+        )
+        # A loop reads into the buffer and hands it over in one step, so one is enough for all.
+        self._ssl_buffer, self._ssl_buffer_view = buffer, memoryview(buffer)
+        self._born = loop.time()
+        self._room = room
+
+    @property
+    def rests_since(self) -> float | None:
+        """When it was last at work, in seconds of the loop; None while it is."""
+        inner = self._app_protocol
+        return inner.rests_since if isinstance(inner, Connection) else self._born
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begins the handshake, if there is room."""
+        super().connection_made(transport)
+        if not self._room.enter(self):
+            self.cut_off()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forgets the connection."""
+        self._room.leave(self)
+        super().connection_lost(exc)
+
+    def cut_off(self) -> None:
+        """Ends it without a word."""
+        if isinstance(self._transport, asyncio.WriteTransport):
+            self._transport.abort()
+
+
+class Site(web.BaseSite):
+    """Where connections come in, from a socket or at an address.
+
+    Args:
+        runner: of the server.
+        where: a socket that listens, or host and port; no host: all addresses.
+        tls: for https.
+        connection: what speaks HTTP.
+    """
+
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        where: socket.socket | tuple[str | None, int],
+        tls: ssl.SSLContext | None,
+        connection: type[Connection] = Connection,
+    ) -> None:
+        super().__init__(runner, ssl_context=tls, backlog=BACKLOG)
+        self._where = where
+        self._connection = connection
+        self._room = Room(_most())
+        self._sparse = Sparse()
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return str(self._where)
+
+    async def start(self) -> None:
+        """Begins to listen."""
+        await super().start()
+        for each in _REPEATING:
+            each.addFilter(self._sparse)
+        loop, server, tls = asyncio.get_running_loop(), self._runner.server, self._ssl_context
+        assert server is not None
+        ours = tls is not None and isinstance(loop, asyncio.SelectorEventLoop)
+        buffer = bytearray(BUFFER)
+
+        def connection() -> Connection:
+            return self._connection(server, self._room, outermost=not ours, loop=loop)
+
+        def outer() -> asyncio.BaseProtocol:
+            if tls is None or not ours:
+                return connection()
+            return _Tls(connection, tls, self._room, buffer)
+
+        # Other loops than those of asyncio have a TLS of their own.
+        options: dict[str, Any] = {"backlog": BACKLOG}
+        if tls is not None and not ours:
+            options |= {"ssl": tls, "ssl_handshake_timeout": SILENT_SECONDS}
+        if isinstance(self._where, tuple):
+            host, port = self._where
+            self._server = await loop.create_server(outer, host, port, **options)
+        else:
+            self._server = await loop.create_server(outer, sock=self._where, **options)
+
+    async def stop(self) -> None:
+        """Takes no more connections."""
+        for each in _REPEATING:
+            each.removeFilter(self._sparse)
+        await super().stop()
+
+
+def _most() -> int:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST if files == resource.RLIM_INFINITY else min(MOST, max(1, files // 2))
+
+
+async def body_of(request: web.BaseRequest) -> bytes:
+    """The whole body of a request.
+
+    Raises:
+        ApiError: it does not come in time.
+    """
+    try:
+        async with asyncio.timeout(SILENT_SECONDS * (1 - LINGERING)):
+            return await request.read()
+    except TimeoutError as error:
+        raise ApiError("the body of the request does not come", code=408, reason="") from error
