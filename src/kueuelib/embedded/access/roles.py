@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.access.attributes import AUTHENTICATED, MASTERS, UNAUTHENTICATED
@@ -10,136 +11,114 @@ from kueuelib.embedded.access.rbac import RBAC
 
 BOOTSTRAP = "kubernetes.io/bootstrapping"
 AGGREGATE = f"{RBAC}/aggregate-to-"
-READ = ["get", "list", "watch"]
-WRITE = ["create", "delete", "deletecollection", "patch", "update"]
+_READER: Final = "extension-apiserver-authentication"
+_ROLES: Final = """
+cluster-admin
+    * : * : *
+    url : * : *
+system:discovery
+    url : /api /api/* /apis /apis/* /openapi /openapi/* HEALTH : get
+system:public-info-viewer
+    url : HEALTH : get
+system:basic-user
+    authorization.k8s.io : selfsubjectaccessreviews selfsubjectrulesreviews : create
+    authentication.k8s.io : selfsubjectreviews : create
+system:service-account-issuer-discovery
+    url : ISSUER /openid/v1/jwks /openid/v1/jwks/ : get
+system:auth-delegator
+    authentication.k8s.io : tokenreviews : create
+    authorization.k8s.io : subjectaccessreviews : create
+system:aggregate-to-admin into:admin
+    RBAC : rolebindings roles : READ WRITE
+    authorization.k8s.io : localsubjectaccessreviews : create
+system:aggregate-to-edit into:edit into:admin
+    core : CORE pods/attach pods/exec pods/portforward pods/proxy : WRITE
+    core : secrets : READ
+    core : pods/eviction serviceaccounts/token : create
+    core : serviceaccounts : impersonate
+    core : events : WRITE
+    apps : deployments deployments/scale : WRITE
+    batch : jobs : WRITE
+    coordination.k8s.io : leases : READ WRITE
+system:aggregate-to-view into:view into:admin into:edit
+    core : READABLE : READ
+    apps : deployments deployments/scale deployments/status : READ
+    batch : jobs jobs/status : READ
+    events.k8s.io : events : READ
+admin of:admin
+edit of:edit into:admin
+view of:view into:edit
+"""
+"""Roles with the roles that they are part `of`, and that go `into` them; rules: groups or `url`,
+resources or paths, verbs."""
+_WORDS: Final = {
+    "core": [""],
+    "RBAC": [RBAC],
+    "READ": ["get", "list", "watch"],
+    "WRITE": ["create", "delete", "deletecollection", "patch", "update"],
+    "HEALTH": ["/healthz", "/livez", "/readyz", "/version", "/version/"],
+    "ISSUER": ["/.well-known/openid-configuration", "/.well-known/openid-configuration/"],
+    "CORE": ["configmaps", "pods", "podtemplates", "secrets", "services", "serviceaccounts"],
+    "READABLE": [
+        *("configmaps", "pods", "podtemplates", "services", "serviceaccounts", "events"),
+        *("limitranges", "resourcequotas", "resourcequotas/status", "namespaces"),
+        *("namespaces/status", "pods/log", "pods/status"),
+    ],
+}
+_BOUND: Final = {
+    "cluster-admin": (MASTERS,),
+    "system:discovery": (AUTHENTICATED,),
+    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
+    "system:basic-user": (AUTHENTICATED,),
+    "system:service-account-issuer-discovery": ("system:serviceaccounts",),
+}
 
-_HEALTH = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
-_DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_HEALTH]
-_CORE = ["configmaps", "pods", "podtemplates", "secrets", "services", "serviceaccounts"]
-_READABLE = [*(name for name in _CORE if name != "secrets"), "events", "limitranges"]
-_STATUSES = ["namespaces", "namespaces/status", "pods/log", "pods/status"]
+
+def _object(kind: str, name: str, **more: Any) -> Obj:
+    notes, labels = {f"{RBAC}/autoupdate": "true"}, {BOOTSTRAP: "rbac-defaults"}
+    meta = {"name": name, "labels": labels, "annotations": notes}
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": meta, **more}
 
 
-def _meta(name: str, **labels: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "labels": {BOOTSTRAP: "rbac-defaults", **labels},
-        "annotations": {f"{RBAC}/autoupdate": "true"},
-    }
+def _rule(groups: str, names: str, verbs: str) -> Obj:
+    words = [
+        [inner for word in part.split() for inner in _WORDS.get(word, [word])]
+        for part in (groups, names, verbs)
+    ]
+    if words[0] == ["url"]:
+        return {"nonResourceURLs": words[1], "verbs": words[2]}
+    return dict(zip(("apiGroups", "resources", "verbs"), words, strict=True))
 
 
-def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Obj:
-    return {"apiGroups": groups, "resources": resources, "verbs": verbs}
-
-
-def _role(name: str, *rules: Obj, aggregates: str = "", into: str = "") -> Obj:
-    labels = {f"{AGGREGATE}{into}": "true"} if into else {}
-    role: Obj = {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "ClusterRole",
-        "metadata": _meta(name, **labels),
-        "rules": list(rules),
-    }
-    if aggregates:
-        selector = {"matchLabels": {f"{AGGREGATE}{aggregates}": "true"}}
-        role["aggregationRule"] = {"clusterRoleSelectors": [selector]}
-    return role
-
-
-def _binding(role: str, *groups: str) -> Obj:
-    return {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": _meta(role),
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in groups],
-    }
+def _roles() -> Iterator[Obj]:
+    role: Obj = {}
+    for line in _ROLES.strip().splitlines():
+        if line.startswith(" "):
+            role["rules"].append(_rule(*line.split(" : ")))
+            continue
+        name, *ways = line.split()
+        role = _object("ClusterRole", name, rules=[])
+        for way, _, other in (each.partition(":") for each in ways):
+            label = {f"{AGGREGATE}{other}": "true"}
+            if way == "into":
+                role["metadata"]["labels"] |= label
+            else:
+                role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": label}]}
+        yield role
 
 
 def default_roles() -> list[Obj]:
     """Roles first, then bindings."""
-    reviews = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]
-    admin = _role(
-        "system:aggregate-to-admin",
-        _rule([RBAC], ["rolebindings", "roles"], [*READ, *WRITE]),
-        _rule(["authorization.k8s.io"], ["localsubjectaccessreviews"], ["create"]),
-        into="admin",
-    )
-    edit = _role(
-        "system:aggregate-to-edit",
-        _rule([""], [*_CORE, "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"], WRITE),
-        _rule([""], ["secrets"], READ),
-        _rule([""], ["pods/eviction", "serviceaccounts/token"], ["create"]),
-        _rule([""], ["serviceaccounts"], ["impersonate"]),
-        _rule([""], ["events"], WRITE),
-        _rule(["apps"], ["deployments", "deployments/scale"], WRITE),
-        _rule(["batch"], ["jobs"], WRITE),
-        _rule(["coordination.k8s.io"], ["leases"], [*READ, *WRITE]),
-        into="edit",
-    )
-    edit["metadata"]["labels"][f"{AGGREGATE}admin"] = "true"
-    view = _role(
-        "system:aggregate-to-view",
-        _rule([""], [*_READABLE, "resourcequotas", "resourcequotas/status", *_STATUSES], READ),
-        _rule(["apps"], ["deployments", "deployments/scale", "deployments/status"], READ),
-        _rule(["batch"], ["jobs", "jobs/status"], READ),
-        _rule(["events.k8s.io"], ["events"], READ),
-        into="view",
-    )
-    view["metadata"]["labels"].update({f"{AGGREGATE}admin": "true", f"{AGGREGATE}edit": "true"})
-    return [
-        _role(
-            "cluster-admin",
-            _rule(["*"], ["*"], ["*"]),
-            {"nonResourceURLs": ["*"], "verbs": ["*"]},
-        ),
-        _role("system:discovery", {"nonResourceURLs": _DISCOVERY, "verbs": ["get"]}),
-        _role("system:public-info-viewer", {"nonResourceURLs": _HEALTH, "verbs": ["get"]}),
-        _role(
-            "system:basic-user",
-            _rule(["authorization.k8s.io"], reviews, ["create"]),
-            _rule(["authentication.k8s.io"], ["selfsubjectreviews"], ["create"]),
-        ),
-        _role(
-            "system:service-account-issuer-discovery",
-            {
-                "nonResourceURLs": [
-                    "/.well-known/openid-configuration",
-                    "/.well-known/openid-configuration/",
-                    "/openid/v1/jwks",
-                    "/openid/v1/jwks/",
-                ],
-                "verbs": ["get"],
-            },
-        ),
-        _role(
-            "system:auth-delegator",
-            _rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
-            _rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
-        ),
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": "Role",
-            "metadata": {
-                **_meta("extension-apiserver-authentication-reader"),
-                "namespace": "kube-system",
-            },
-            "rules": [
-                {
-                    **_rule([""], ["configmaps"], READ),
-                    "resourceNames": ["extension-apiserver-authentication"],
-                }
-            ],
-        },
-        admin,
-        edit,
-        view,
-        _role("admin", aggregates="admin"),
-        _role("edit", aggregates="edit", into="admin"),
-        _role("view", aggregates="view", into="edit"),
-        _binding("cluster-admin", MASTERS),
-        _binding("system:discovery", AUTHENTICATED),
-        _binding("system:public-info-viewer", AUTHENTICATED, UNAUTHENTICATED),
-        _binding("system:basic-user", AUTHENTICATED),
-        _binding("system:service-account-issuer-discovery", "system:serviceaccounts"),
+    read = _rule("core", "configmaps", "READ") | {"resourceNames": [_READER]}
+    reader = _object("Role", f"{_READER}-reader", rules=[read])
+    reader["metadata"]["namespace"] = "kube-system"
+    bindings = [
+        _object(
+            "ClusterRoleBinding",
+            role,
+            roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+            subjects=[{"apiGroup": RBAC, "kind": "Group", "name": group} for group in groups],
+        )
+        for role, groups in _BOUND.items()
     ]
+    return [*_roles(), reader, *bindings]
