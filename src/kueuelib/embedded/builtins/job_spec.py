@@ -13,12 +13,12 @@ from kueuelib.embedded.builtins.fields import (
     invalid,
     listed,
     meaning,
-    non_negative,
     not_supported,
     required,
     section,
 )
 from kueuelib.embedded.builtins.job_defaults import generated_labels
+from kueuelib.embedded.builtins.table import check
 from kueuelib.embedded.builtins.workloads import UNSELECTED, label_selector, validate_template
 from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError, InvalidSelector
@@ -27,15 +27,6 @@ from kueuelib.machinery.selectors import from_label_selector
 COMPLETION_MODES = ("NonIndexed", "Indexed")
 REPLACEMENT_POLICIES = ("TerminatingOrFailed", "Failed")
 MAX_INDEXED_PARALLELISM = 100_000
-_NUMBERS = (
-    "parallelism",
-    "completions",
-    "activeDeadlineSeconds",
-    "backoffLimit",
-    "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex",
-    "maxFailedIndexes",
-)
 _FIXED = (
     *("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"),
 )
@@ -98,9 +89,7 @@ def _validate_spec(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
 
 def validate_job_template(spec: Mapping[str, Any], path: str) -> list[FieldError]:
     """The broken rules of the spec of a Job, or of the template of one: all but the selector."""
-    errors = []
-    for key in _NUMBERS:
-        errors += non_negative(f"{path}.{key}", spec.get(key))
+    errors = check("JobNumbers", spec, path)
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         errors.append(
             required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")

@@ -17,7 +17,6 @@ from kueuelib.embedded.builtins.fields import (
     section,
 )
 from kueuelib.embedded.builtins.pod_parts import PARTS, keep_to_part, validate_part
-from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS, qos_class
@@ -180,7 +179,7 @@ def _allow_tolerations(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]
 
     kept = {identity(found) for found in new}
     if all(identity(found) in kept for found in old):
-        return validate_tolerations(new, "spec.tolerations")
+        return []
     text = "existing toleration can not be modified except its tolerationSeconds"
     return [forbidden("spec.tolerations", text)]
 

@@ -11,21 +11,15 @@ from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     NON_NEGATIVE,
-    duplicate,
     immutable,
     invalid,
     listed,
-    non_negative,
     required,
     section,
 )
-from kueuelib.embedded.builtins.metadata import validate_labels
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
-from kueuelib.embedded.builtins.resources import (
-    is_native,
-    validate_resources,
-)
-from kueuelib.embedded.schema.internal import internal
+from kueuelib.embedded.builtins.resources import is_native, validate_resources
+from kueuelib.embedded.builtins.table import Found, Place, check
 from kueuelib.errors import FieldError
 
 _COUNTED = frozenset(
@@ -155,30 +149,17 @@ def _validate_selector(spec: Mapping[str, Any]) -> list[FieldError]:
 
 def check_lease(obj: Obj) -> list[FieldError]:
     """The numbers of a Lease."""
-    spec = section(obj, "spec")
-    errors: list[FieldError] = []
-    seconds = spec.get("leaseDurationSeconds")
-    if seconds is not None and seconds <= 0:
-        path = "spec.leaseDurationSeconds"
-        errors.append(invalid(path, seconds, "must be greater than 0"))
-    return [*errors, *non_negative("spec.leaseTransitions", spec.get("leaseTransitions"))]
+    return check("Lease", section(obj, "spec"), "spec")
 
 
 def check_runtime_class(obj: Obj) -> list[FieldError]:
     """The handler of a RuntimeClass is a label."""
-    handler = obj.get("handler") or ""
-    errors = [invalid("handler", handler, text) for text in naming.label(handler)]
-    if not handler:
-        errors = [required("handler")]
-    limits = section(obj, "overhead").get("podFixed")
-    errors += validate_resources({"limits": limits}, "overhead")
-    scheduling = section(obj, "scheduling")
-    errors += validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
-    tolerations = listed(scheduling, "tolerations")
-    errors += validate_tolerations(tolerations, "scheduling.tolerations")
-    shown = [internal("Toleration", each) for each in tolerations]
-    return errors + [
-        duplicate(f"scheduling.tolerations[{i}]", each)
-        for i, each in enumerate(shown)
-        if each in shown[:i]
-    ]
+    return check("RuntimeClass", obj, "", fixed=_fixed, tolerations=_tolerations)
+
+
+def _fixed(at: Place, _: str) -> Found:
+    return validate_resources({"limits": at.value}, at.path.removesuffix(".podFixed"))
+
+
+def _tolerations(at: Place, _: str) -> Found:
+    return validate_tolerations(at.value, at.path)

@@ -10,7 +10,6 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
-    duplicate,
     forbidden,
     invalid,
     listed,
@@ -20,12 +19,11 @@ from kueuelib.embedded.builtins.fields import (
     setdefault,
 )
 from kueuelib.embedded.builtins.metadata import validate_labels
+from kueuelib.embedded.builtins.table import check
 from kueuelib.errors import FieldError
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-PROTOCOLS = ("SCTP", "TCP", "UDP")
 HEADLESS = "None"
-_LAST_PORT = 65535
 _NODE_PORTS = range(30000, 32768)
 _OUTSIDE = ("LoadBalancer", "NodePort")
 _POLICIES = ("Cluster", "Local")
@@ -153,27 +151,10 @@ class ServiceRules(KindRules):
         if spec["type"] in ("LoadBalancer", "NodePort") and spec.get("clusterIP") == HEADLESS:
             text = f"may not be set to 'None' for {spec['type']} services"
             errors.append(invalid("spec.clusterIPs[0]", HEADLESS, text))
-        names: set[str] = set()
-        for i, port in enumerate(ports):
-            path = f"spec.ports[{i}]"
-            name = port.get("name") or ""
-            if name:
-                errors += [invalid(f"{path}.name", name, text) for text in naming.label(name)]
-                if name in names:
-                    errors.append(duplicate(f"{path}.name", name))
-                names.add(name)
-            elif len(ports) > 1:
-                errors.append(required(f"{path}.name"))
-            number = port.get("port") or 0
-            if not 1 <= number <= _LAST_PORT:
-                text = f"must be between 1 and {_LAST_PORT}, inclusive"
-                errors.append(invalid(f"{path}.port", number, text))
-            goal = port.get("targetPort")
-            if isinstance(goal, int) and not 1 <= goal <= _LAST_PORT:
-                text = f"must be between 1 and {_LAST_PORT}, inclusive"
-                errors.append(invalid(f"{path}.targetPort", goal, text))
-            if port["protocol"] not in PROTOCOLS:
-                errors.append(not_supported(f"{path}.protocol", port["protocol"], PROTOCOLS))
+        if len(ports) > 1:
+            unnamed = [i for i, port in enumerate(ports) if not port.get("name")]
+            errors += [required(f"spec.ports[{i}].name") for i in unnamed]
+        errors += check("ServicePort", ports, "spec.ports")
         return [*errors, *validate_labels(spec.get("selector"), "spec.selector"), *_balanced(spec)]
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:

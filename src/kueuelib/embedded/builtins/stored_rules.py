@@ -19,7 +19,6 @@ from kueuelib.embedded.builtins.fields import (
     forbidden,
     immutable,
     listed,
-    non_negative,
     not_supported,
     required,
     section,
@@ -33,6 +32,7 @@ from kueuelib.embedded.builtins.naming import subdomain
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
 from kueuelib.embedded.builtins.quota_rules import check_lease, check_runtime_class
 from kueuelib.embedded.builtins.rbac_rules import check_role
+from kueuelib.embedded.builtins.table import Found, Place, check
 from kueuelib.embedded.builtins.workloads import validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
@@ -137,27 +137,18 @@ def _without(spec: Mapping[str, Any], names: Sequence[str]) -> Obj:
 
 
 def _check_cron_job(obj: Obj) -> list[FieldError]:
-    spec = obj["spec"]
-    schedule = spec.get("schedule")
-    errors = _schedule(schedule) if schedule else [required("spec.schedule")]
-    path = "spec.startingDeadlineSeconds"
-    errors += non_negative(path, spec.get("startingDeadlineSeconds"))
-    if spec["concurrencyPolicy"] not in _CONCURRENCY:
-        path = "spec.concurrencyPolicy"
-        errors.append(not_supported(path, spec["concurrencyPolicy"], _CONCURRENCY))
-    job = section(spec, "jobTemplate", "spec")
+    job = section(obj, "spec", "jobTemplate", "spec")
+    errors = check("CronJobSpec", obj["spec"], "spec", schedule=_schedule)
     errors += validate_job_template(job, "spec.jobTemplate.spec")
-    for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        errors += non_negative(f"spec.{key}", spec.get(key))
-    return errors
+    return errors + check("CronJobLimits", obj["spec"], "spec")
 
 
-def _schedule(text: str) -> list[FieldError]:
-    parts = text.split()
-    if len(parts) == 5 or text.startswith("@"):
+def _schedule(at: Place, _: str) -> Found:
+    parts = at.value.split()
+    if len(parts) == 5 or at.value.startswith("@"):
         return []
     why = f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
-    return [invalid_value("spec.schedule", text, why)]
+    return [invalid_value("spec.schedule", at.value, why)]
 
 
 def _check_volume(obj: Obj) -> list[FieldError]:
@@ -228,7 +219,6 @@ def _check_pod_template(obj: Obj) -> list[FieldError]:
 
 
 _MOVED: Final = "lastPhaseTransitionTime"
-_CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _CLAIM_TEXT: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for "

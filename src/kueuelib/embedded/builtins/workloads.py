@@ -19,8 +19,8 @@ from kueuelib.embedded.builtins.fields import (
     section,
 )
 from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
-from kueuelib.embedded.builtins.naming import label_value, qualified_name
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.embedded.builtins.table import check
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
@@ -30,7 +30,6 @@ _PERCENT_TEXT: Final = (
     "'93%', regex used for validation is '[0-9]+%')"
 )
 _IS_PERCENT: Final = re.compile("[0-9]+%").fullmatch
-_COUNTED: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 
 
 @attrs.frozen
@@ -162,26 +161,7 @@ def in_order(selector: Mapping[str, Any]) -> Obj:
 
 def label_selector(selector: Mapping[str, Any] | None, path: str) -> list[FieldError]:
     """The broken rules of a label selector; None selects nothing and is fine."""
-    errors = validate_labels((selector or {}).get("matchLabels"), f"{path}.matchLabels")
-    for i, each in enumerate(listed(selector or {}, "matchExpressions")):
-        where, operator = f"{path}.matchExpressions[{i}]", each.get("operator") or ""
-        key, values = each.get("key") or "", listed(each, "values")
-        if operator not in _COUNTED:
-            text = "not a valid selector operator"
-            errors.append(invalid(f"{where}.operator", operator, text))
-        elif _COUNTED[operator] and not values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            errors.append(required(f"{where}.values", text))
-        elif values and not _COUNTED[operator]:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(forbidden(f"{where}.values", text))
-        errors += [invalid(f"{where}.key", key, text) for text in qualified_name(key)]
-        errors += [
-            invalid(f"{where}.values[{j}]", value, text)
-            for j, value in enumerate(values)
-            for text in label_value(value)
-        ]
-    return errors
+    return check("LabelSelector", selector, path)
 
 
 # ---- ways to update

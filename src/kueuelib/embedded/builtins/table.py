@@ -1,0 +1,226 @@
+"""What objects must be like, as data: `rules.txt` beside this module has a paragraph for each type.
+
+A line of it names a field and checks of it, which are asked one after the other until one of them
+finds something. What is absent or empty is fine, unless there is an exclamation mark behind the
+name of the field; a full stop is the whole value. `@Type` is the rules of another type: of a value,
+of each item of a list, or, alone on its line, of the same value. Whatever the table has no word for
+is a function of the caller.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from importlib.resources import files
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.fields import (
+    duplicate,
+    forbidden,
+    invalid,
+    non_negative,
+    not_supported,
+    required,
+)
+from kueuelib.embedded.builtins.metadata import validate_labels
+from kueuelib.embedded.schema.internal import internal
+from kueuelib.errors import FieldError
+
+NO_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_LAST_PORT: Final = 65535
+
+
+@attrs.frozen
+class Place:
+    """A value that is looked at.
+
+    Attributes:
+        value: the value.
+        path: where it is.
+        outer: the object that has it.
+        known: what the caller knows: functions, and names that may be used, by kind.
+        seen: texts that must not come again, by kind.
+    """
+
+    value: Any
+    path: str
+    outer: Mapping[str, Any]
+    known: Mapping[str, Any]
+    seen: dict[str, set[Any]]
+
+
+Found = list[FieldError] | None
+"""Broken rules; None: the rest of the line does not matter here."""
+Check = Callable[[Place, str], Found]
+
+
+@cache
+def _rules() -> Mapping[str, list[tuple[str, list[tuple[str, str]]]]]:
+    """By type: the fields with their checks, each a name and what it is asked for."""
+    found: dict[str, list[tuple[str, list[tuple[str, str]]]]] = {}
+    text = files("kueuelib.embedded.builtins").joinpath("rules.txt").read_text("ascii")
+    lines: list[tuple[str, list[tuple[str, str]]]] = []
+    for line in text.splitlines():
+        if line.startswith(" "):
+            field, *words = shlex.split(line)
+            if field.startswith("@"):
+                field, words = ".", [field]
+            pairs = [word.partition(":")[::2] for word in words]
+            lines.append((field, pairs))
+        else:
+            lines = found[line] = []
+    return found
+
+
+def check(type_: str, value: Any, path: str, **known: Any) -> list[FieldError]:
+    """The broken rules of a value.
+
+    Args:
+        type_: in `rules.txt`; of a list, that of its items.
+        value: the value; None has no rules.
+        path: where it is.
+        known: functions that the rules name, and names that may be used, by kind.
+    """
+    return _check(type_, Place(value, path, {}, known, {}))
+
+
+def _check(type_: str, place: Place) -> list[FieldError]:
+    if isinstance(place.value, list | tuple):
+        return [
+            error
+            for i, each in enumerate(place.value)
+            for error in _check(type_, attrs.evolve(place, value=each, path=f"{place.path}[{i}]"))
+        ]
+    errors: list[FieldError] = []
+    inner: dict[str, set[Any]] = {}
+    for field, checks in _rules()[type_] if place.value is not None else ():
+        name, at = field.removesuffix("!"), place
+        if name != ".":
+            found = place.value.get(name)
+            if not found and name == field:
+                continue
+            path = f"{place.path}.{name}" if place.path else name
+            at = Place(found, path, place.value, place.known, place.seen)
+        for what, argument in checks:
+            if what.startswith("@"):
+                seen = place.seen if name == "." else inner
+                errors += _check(what[1:], attrs.evolve(at, seen=seen))
+                continue
+            broken = (CHECKS.get(what) or place.known[what])(at, argument)
+            errors += broken or ()
+            if broken != []:
+                break
+    return errors
+
+
+# ---- checks
+
+
+def _is(rule: Callable[[str], Iterable[str]]) -> Check:
+    """A text, or each of a list, obeys a rule of names."""
+
+    def ask(at: Place, _: str) -> Found:
+        texts = [(at.path, at.value or "")]
+        if isinstance(at.value, list):
+            texts = [(f"{at.path}[{i}]", each) for i, each in enumerate(at.value)]
+        return [invalid(path, text, why) for path, text in texts for why in rule(text)]
+
+    return ask
+
+
+def _required(at: Place, text: str) -> Found:
+    return [] if at.value else [required(at.path, text)]
+
+
+def _one_of(at: Place, known: str, *, ordered: bool) -> Found:
+    names = known.split(",")
+    return [] if at.value in names else [not_supported(at.path, at.value, names, ordered=ordered)]
+
+
+def _among(at: Place, known: str) -> Found:
+    names, _, text = known.partition(";")
+    return [] if at.value in names.split(",") else [invalid(at.path, at.value or "", text)]
+
+
+def _between(at: Place, limits: str) -> Found:
+    numbers, _, text = limits.partition(";")
+    low, high = map(int, numbers.split(","))
+    if (at.value is None and not text) or low <= (at.value or 0) <= high:
+        return []
+    return [invalid(at.path, at.value or 0, text or f"must be between {low} and {high}, inclusive")]
+
+
+def _port(at: Place, _: str) -> Found:
+    if isinstance(at.value, str) or 0 < (at.value or 0) <= _LAST_PORT:
+        return []
+    return [invalid(at.path, at.value or 0, f"must be between 1 and {_LAST_PORT}, inclusive")]
+
+
+def _above_zero(at: Place, text: str) -> list[FieldError]:
+    return [] if (at.value or 0) > 0 else [invalid(at.path, at.value or 0, text)]
+
+
+def _if(at: Place, condition: str) -> Found:
+    name, _, values = condition.partition("=")
+    found = at.outer.get(name)
+    return [] if (found in values.split(",") if values else found) else None
+
+
+def _unique(at: Place, kind: str) -> Found:
+    seen = at.seen.setdefault(kind or at.path.rpartition(".")[2], set())
+    if at.value in seen:
+        return [duplicate(at.path, at.value)]
+    seen.add(at.value)
+    return []
+
+
+def _known(at: Place, kind: str) -> Found:
+    if (at.value or "") in at.known[kind]:
+        return []
+    return [FieldError(at.path, "FieldValueNotFound", f'Not found: "{at.value or ""}"')]
+
+
+def _distinct(at: Place, struct: str) -> Found:
+    shown = [internal(struct, each) for each in at.value]
+    return [duplicate(f"{at.path}[{i}]", each) for i, each in enumerate(shown) if each in shown[:i]]
+
+
+def ip_rule(text: str) -> list[str]:
+    """The rule of addresses."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return [NO_IP]
+    return []
+
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "required": _required,
+    "in": partial(_one_of, ordered=False),
+    "order": partial(_one_of, ordered=True),
+    "among": _among,
+    "between": _between,
+    "port": _port,
+    "if": _if,
+    "unique": _unique,
+    "known": _known,
+    "distinct": _distinct,
+    "min": lambda at, _: non_negative(at.path, at.value),
+    "above": lambda at, _: [] if at.value is None else _above_zero(at, "must be greater than 0"),
+    "positive": lambda at, _: _above_zero(at, "must be greater than zero"),
+    "one": lambda at, text: [] if len(at.value or ()) == 1 else [required(at.path, text)],
+    "forbidden": lambda at, text: [forbidden(at.path, text)],
+    "labels": lambda at, _: validate_labels(at.value, at.path),
+    "label": _is(naming.label),
+    "subdomain": _is(naming.subdomain),
+    "wildcard": _is(lambda text: naming.subdomain(text.removeprefix("*."))),
+    "qualified": _is(naming.qualified_name),
+    "label_value": _is(naming.label_value),
+    "ip": _is(ip_rule),
+    "absolute": _is(lambda text: [] if text.startswith("/") else ["must be an absolute path"]),
+}
