@@ -41,7 +41,7 @@ from kueuelib.jobs.pods.roles import role_by_name
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.reconcile.lanes import stretches
 from kueuelib.jobs.reconcile.situation import Situation
-from kueuelib.workload import states
+from kueuelib.workload import evictions, states
 from kueuelib.workload.patches import BUNDLE
 
 KUEUE = "kueue.x-k8s.io"
@@ -265,7 +265,7 @@ def unlabelled(pod):
 def given_up(workload, now):
     """The Workload after its last try."""
     changed = {**workload, "spec": {**workload["spec"], "active": False}}
-    reason = f"{states.DEACTIVATED}DueToRequeuingLimitExceeded"
+    reason = f"{evictions.DUE_TO}RequeuingLimitExceeded"
     return states.evict(changed, reason, "the last try", now)
 
 
@@ -475,7 +475,7 @@ class GroupLife(RuleBasedStateMachine):
             return
         changed = {**workload, "spec": {**workload["spec"], "active": active}}
         if not active and states.phase_of(workload) is states.Phase.ADMITTED:
-            changed = states.evict(changed, states.DEACTIVATED, "by hand", self.server.now)
+            changed = states.evict(changed, evictions.DEACTIVATED, "by hand", self.server.now)
         self.server.put(changed)
 
     @rule(which=st.integers(0, 5))

@@ -13,11 +13,15 @@ from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
 from kueuelib.api.meta import Condition, KubeObject, LabelSelector
 from kueuelib.api.patterns import LABEL_VALUE, OPTIONAL_SUBDOMAIN, SUBDOMAIN
+from kueuelib.api.preemption_policies import (
+    BORROW_WITHIN_COHORT,
+    RECLAIM_WITHIN_COHORT,
+    WITHIN_CLUSTER_QUEUE,
+)
 from kueuelib.api.quantity import ZERO, Quantity
 from kueuelib.api.quotas import FairSharing, FairSharingStatus, ResourceGroup
 from kueuelib.api.struct import NOTHING, Struct, Time, wire
 from kueuelib.api.words import (
-    ANY,
     BEST_EFFORT_FIFO,
     BORROWING_OVER_PREEMPTION,
     CONDITIONS,
@@ -25,8 +29,6 @@ from kueuelib.api.words import (
     HOLD,
     HOLD_AND_DRAIN,
     LIST_LIMIT,
-    LOWER_OR_NEWER_EQUAL_PRIORITY,
-    LOWER_PRIORITY,
     MAY_STOP_SEARCH,
     NEVER,
     NO_ADMISSION_FAIR_SHARING,
@@ -73,12 +75,12 @@ class BorrowWithinCohort(Struct):
     """Whether a queue may preempt in other queues while it borrows.
 
     Attributes:
-        policy: Never or LowerPriority.
+        policy: which workloads it may preempt then.
         max_priority_threshold: only workloads up to this priority are preempted; absent: no limit.
     """
 
     policy: str = attrs.field(
-        default=NEVER, metadata=wire(always=True, enum=[NEVER, LOWER_PRIORITY], default=NEVER)
+        default=NEVER, metadata=wire(always=True, enum=list(BORROW_WITHIN_COHORT), default=NEVER)
     )
     max_priority_threshold: int | None = None
 
@@ -88,14 +90,14 @@ class Preemption(Struct):
     """Which others the workloads of a queue may preempt (KEP-83).
 
     Attributes:
-        reclaim_within_cohort: Never, LowerPriority or Any.
+        reclaim_within_cohort: in other queues of the cohort, from what they borrow.
         borrow_within_cohort: while borrowing.
-        within_cluster_queue: Never, LowerPriority or LowerOrNewerEqualPriority.
+        within_cluster_queue: in the same queue.
     """
 
     reclaim_within_cohort: str = attrs.field(
         default=NEVER,
-        metadata=wire(always=True, enum=[NEVER, LOWER_PRIORITY, ANY], default=NEVER),
+        metadata=wire(always=True, enum=list(RECLAIM_WITHIN_COHORT), default=NEVER),
     )
     borrow_within_cohort: BorrowWithinCohort = attrs.field(
         factory=BorrowWithinCohort, metadata=wire(always=True, default={})
@@ -104,7 +106,7 @@ class Preemption(Struct):
         default=NEVER,
         metadata=wire(
             always=True,
-            enum=[NEVER, LOWER_PRIORITY, LOWER_OR_NEWER_EQUAL_PRIORITY],
+            enum=list(WITHIN_CLUSTER_QUEUE),
             default=NEVER,
         ),
     )

@@ -12,6 +12,7 @@ from kueuelib.api.meta import Obj, ObjectKey, parse_time
 from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, REQUEUED
 from kueuelib.controllers.local_queue_metrics import EVICTION, LocalQueueMetrics, counted
 from kueuelib.machinery.store import Delta
+from kueuelib.scheduler.condition_reasons import PENDING_EVALUATION
 from kueuelib.workload import states
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 NO_RESERVATION: Final = "NoReservation"
 """Why a Workload is not admitted whose condition does not say so."""
-PENDING_EVALUATION: Final = "PendingEvaluation"
-"""Why a Workload has no quota that no decision was made about yet."""
 PODS_STARTED: Final = "Started"
 
 _Conditions = Mapping[str, Mapping[str, str]]

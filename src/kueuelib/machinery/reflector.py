@@ -8,7 +8,7 @@ from enum import Enum
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, Gone, TooManyRequests, TransportError, api_error
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.reflector_options import PAGE_SIZE, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     Command,
@@ -38,7 +38,6 @@ from kueuelib.machinery.store import Change
 
 SHORT_WATCH = 1.0
 """Seconds; a stream that ends sooner is suspicious."""
-PAGE_SIZE = 500
 CONFIRMATION = 60.0
 """Seconds; a stream that lasts longer should have delivered all that was learned before it began.
 Otherwise a consistent list decides. For example, an answer may come from a history that the server

@@ -1,8 +1,11 @@
-"""How a reflector lists and watches."""
+"""How a reflector lists and watches: every limit of an informer."""
 
 from __future__ import annotations
 
 import attrs
+
+PAGE_SIZE = 500
+"""Objects per page when a whole list is read."""
 
 
 @attrs.frozen
@@ -22,6 +25,7 @@ class ReflectorOptions:
             watch instead of a list.
         initial_events_warning: seconds after which a missing end of the initial events is reported.
         initial_events_timeout: seconds after which they are given up for a list.
+        batch: most events that are applied to the store in one go.
     """
 
     page_size: int | None = None
@@ -31,3 +35,4 @@ class ReflectorOptions:
     internal_error_retry: float = 30.0
     initial_events_warning: float = 10.0
     initial_events_timeout: float = 30.0
+    batch: int = 1000

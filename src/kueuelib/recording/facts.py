@@ -22,8 +22,9 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import MicroTime, Struct, Time, json_name
 from kueuelib.api.workload import AdmissionCheckState, WorkloadSpec, WorkloadStatus
 from kueuelib.scheduler import events
+from kueuelib.scheduler.condition_reasons import REPORTED
 from kueuelib.scheduler.events import Event
-from kueuelib.scheduler.pending.workload_info import REPORTED, is_finished
+from kueuelib.scheduler.pending.workload_info import is_finished
 
 META = ("name", "namespace", "uid", "generation", "creation_timestamp", "deletion_timestamp")
 _KEPT: Mapping[type[Struct], tuple[str, ...]] = {

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 import orjson
 
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
+from kueuelib.machinery.reflector_options import PAGE_SIZE
 from kueuelib.runtime import discovery
 from kueuelib.runtime.bodies import decode_json
 from kueuelib.runtime.calls import Calls
@@ -16,7 +17,6 @@ from kueuelib.runtime.queries import (
     JSON,
     METADATA,
     METADATA_LIST,
-    PAGE_SIZE,
     ObjectList,
     Params,
     PatchType,

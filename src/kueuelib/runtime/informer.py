@@ -12,7 +12,7 @@ from kueuelib.errors import Gone
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import Scope, is_last_state, number_of, version_number
 from kueuelib.machinery.reflector import ReflectorCore
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.reflector_options import PAGE_SIZE, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     Command,
@@ -31,7 +31,6 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Dispatch, Handler
 from kueuelib.runtime.list_watch import InformerMetrics, ListWatch
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.queries import PAGE_SIZE
 from kueuelib.runtime.reading import read, unlisted
 from kueuelib.runtime.transforms import Transform, metadata_of, strip
 
@@ -95,10 +94,12 @@ class Informer:
         self.last_error: Exception | None = None
         self.failing: Exception | None = None  # None again once a list or watch succeeds
         self._client = client
+        options = options or ReflectorOptions()
         self._requests = ListWatch(
             client,
             resource,
             clock,
+            options,
             InformerMetrics(telemetry, resource.plural, cluster),
             namespace=namespace,
             label_selector=label_selector,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.meta import Resource
 from kueuelib.errors import ApiError, ConfigError, TransportError
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Input,
     List,
@@ -28,9 +29,6 @@ from kueuelib.runtime.watch import WatchStream
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
-
-BATCH = 1000
-"""Most events that are applied to the store in one go."""
 
 
 class InformerMetrics:
@@ -82,6 +80,7 @@ class ListWatch:
         client: lists and watches.
         resource: the kind.
         clock: monotonic time.
+        options: the limits.
         metrics: counts requests and events.
         selection: the parameters of every list and watch.
     """
@@ -91,6 +90,7 @@ class ListWatch:
         client: Client,
         resource: Resource,
         clock: Clock,
+        options: ReflectorOptions,
         metrics: InformerMetrics,
         **selection: Any,
     ) -> None:
@@ -98,6 +98,7 @@ class ListWatch:
         self._client = client
         self._resource = resource
         self._clock = clock
+        self._options = options
         self._selection = selection
         self._stream: WatchStream | None = None
 
@@ -154,7 +155,7 @@ class ListWatch:
         seconds = None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)
         try:
             async with asyncio.timeout(seconds) as limit:
-                events = await self._stream.batch(BATCH)
+                events = await self._stream.batch(self._options.batch)
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -17,8 +17,6 @@ METADATA = f"{_AS.format(PARTIAL)},{JSON}"
 METADATA_LIST = f"{_AS.format(f'{PARTIAL}List')},{JSON}"
 """The same for lists."""
 
-PAGE_SIZE = 500
-"""Objects per page when a whole list is read."""
 
 Params = list[tuple[str, str]]
 

@@ -8,11 +8,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
-
-MISCONFIGURED = "Misconfigured"
-SUSPENDED = "Suspended"
-DEACTIVATED = "Deactivated"
-PENDING = "Pending"
+from kueuelib.scheduler.condition_reasons import DEACTIVATED, MISCONFIGURED, PENDING, SUSPENDED
 
 
 @attrs.frozen

@@ -14,8 +14,17 @@ from kueuelib.api.kueue import ANY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Blocker, Mode, PodSetBlocked, Severity, Together
-from kueuelib.scheduler.object_reasons import (
+from kueuelib.scheduler.condition_reasons import (
+    EXCEEDS_MAX_QUOTA,
+    NO_MATCHING_FLAVOR,
     PENDING,
+    PENDING_EVALUATION,
+    VERDICTS,
+    WAITING_FOR_PODS_READY,
+    WAITING_FOR_PREEMPTED,
+    WAITING_FOR_QUOTA,
+)
+from kueuelib.scheduler.object_reasons import (
     BackingOff,
     ChecksFailed,
     ClusterQueueInactive,
@@ -32,24 +41,30 @@ from kueuelib.scheduler.policy import Protected
 from kueuelib.scheduler.quota.queue_spec import QueuePreemption
 from kueuelib.scheduler.values import record
 
-WAITING_FOR_QUOTA = "WaitingForQuota"
-EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
-NO_MATCHING_FLAVOR = "NoMatchingFlavor"
-WAITING_FOR_PODS_READY = "WaitingForPodsReady"
-WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
-PENDING_EVALUATION = "PendingEvaluation"
-
-VERDICTS = frozenset(
-    {
-        WAITING_FOR_QUOTA,
-        EXCEEDS_MAX_QUOTA,
-        NO_MATCHING_FLAVOR,
-        WAITING_FOR_PODS_READY,
-        WAITING_FOR_PREEMPTED,
-        PENDING_EVALUATION,
-    }
-)
-"""Condition reasons that say how a workload fared in its queue, not what keeps it out of it."""
+__all__ = [
+    "EXCEEDS_MAX_QUOTA",
+    "NO_MATCHING_FLAVOR",
+    "PENDING",
+    "PENDING_EVALUATION",
+    "VERDICTS",
+    "WAITING_FOR_PODS_READY",
+    "WAITING_FOR_PREEMPTED",
+    "WAITING_FOR_QUOTA",
+    "BehindHead",
+    "FitsAfterPreemptions",
+    "FlavorWithdrawn",
+    "MakingRoom",
+    "NoFlavors",
+    "NoLongerFits",
+    "NotEvaluated",
+    "PodsNotReady",
+    "Preempting",
+    "QuotaWithdrawn",
+    "Reason",
+    "condition_reason",
+    "render",
+    "waits_alone",
+]
 
 _CONDITION_REASONS = {
     Severity.QUOTA_IN_USE: WAITING_FOR_QUOTA,

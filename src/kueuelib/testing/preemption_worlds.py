@@ -18,6 +18,7 @@ from kueuelib.api.names import (
     QUOTA_RESERVED,
     REASON_PREEMPTED,
 )
+from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.engine import Settled
@@ -81,8 +82,8 @@ def _local_queues(name: str) -> tuple[str, str]:
 
 def _queue(random: Random, name: str, flavors: tuple[str, ...]) -> Any:
     preemption: Obj = {
-        "withinClusterQueue": random.choice(["LowerPriority", "LowerOrNewerEqualPriority"]),
-        "reclaimWithinCohort": random.choice(["Never", "LowerPriority", "Any"]),
+        "withinClusterQueue": random.choice(WITHIN_CLUSTER_QUEUE[1:]),
+        "reclaimWithinCohort": random.choice(RECLAIM_WITHIN_COHORT),
     }
     if preemption["reclaimWithinCohort"] != "Never" and random.random() < 0.5:
         preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
 from kueuelib.api.quantity import ZERO, Quantity
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 
@@ -21,8 +22,8 @@ _SCENARIO = "Scenario"
 _STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
 _STOPS = ("None", "Hold", "HoldAndDrain")
 _POLICIES = {
-    "within": ("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
-    "reclaim": ("Never", "LowerPriority", "Any"),
+    "within": WITHIN_CLUSTER_QUEUE,
+    "reclaim": RECLAIM_WITHIN_COHORT,
 }
 _FUNGIBILITY = {
     "borrow": ("Borrow", "MayStopSearch", "TryNextFlavor"),

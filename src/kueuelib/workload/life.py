@@ -19,7 +19,7 @@ from kueuelib.api.names import (
     REASON_MAXIMUM_EXECUTION,
     REASON_REQUEUING_LIMIT,
 )
-from kueuelib.workload import states
+from kueuelib.workload import evictions, states
 
 WAIT_FOR_RECOVERY = "WaitForRecovery"
 """The reason of PodsReady=False once pods were ready and are not any more."""
@@ -87,7 +87,7 @@ def pods_overdue(wl: Obj, policy: PodsReadyPolicy, now: float) -> Due:
         message = "exceeding the maximum number of re-queuing retries"
         return Due(states.target_deactivation(wl, REASON_REQUEUING_LIMIT, message, now))
     message = f"Exceeded the PodsReady timeout {meta.get('namespace', '')}/{meta['name']}"
-    changed = states.evict(wl, states.PODS_READY_TIMEOUT, message, now)
+    changed = states.evict(wl, evictions.PODS_READY_TIMEOUT, message, now)
     return Due(states.back_off(changed, count, now + policy.pause(count)))
 
 
@@ -125,7 +125,7 @@ def deactivation_target(wl: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def deactivation_reason(wl: Mapping[str, Any]) -> str:
     """The reason of an eviction by deactivation: with the cause when it was announced by us."""
     target = deactivation_target(wl)
-    return states.DEACTIVATED if target is None else f"{states.DEACTIVATED}DueTo{target['reason']}"
+    return evictions.DEACTIVATED if target is None else f"{evictions.DUE_TO}{target['reason']}"
 
 
 def pods_are_ready(wl: Mapping[str, Any]) -> bool:

@@ -46,7 +46,7 @@ from kueuelib.scheduler.reasons import (
     condition_reason,
     render,
 )
-from kueuelib.workload import life, states
+from kueuelib.workload import evictions, life, states
 from kueuelib.workload.checks import named_checks, passed_all, required_checks
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.states import Phase
@@ -199,7 +199,7 @@ def _deactivated(wl: Obj, phase: Phase, now: float) -> Step:
             message = f"{message} due to {target['message']}"
         elif states.checks_in(wl, CHECK_REJECTED):
             message = f"{message}: {_rejections(wl)}"
-            reason = f"{states.DEACTIVATED}DueTo{states.CHECK_FAILED}"
+            reason = f"{evictions.DUE_TO}{evictions.CHECK_FAILED}"
         changed = states.evict(wl, reason, message, now)
         return Step(workload=states.without_target(changed), notes=(_eviction_note(changed),))
     wl, given = states.without_target(wl), wl
@@ -224,12 +224,9 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
         changed = _wait(wl, found, now)
         return NOTHING if changed is wl else Step(workload=changed)
     cause = states.condition(wl, REQUEUED)
-    if cause.get("status") == "False" and cause["reason"] in (
-        states.QUEUE_STOPPED,
-        states.LOCAL_QUEUE_STOPPED,
-    ):
+    if cause.get("status") == "False" and evictions.return_after(cause["reason"]).with_queue:
         return Step(workload=states.requeue(wl, now))
-    if cause.get("status") == "False" and cause["reason"] == states.PODS_READY_TIMEOUT:
+    if cause.get("status") == "False" and cause["reason"] == evictions.PODS_READY_TIMEOUT:
         until = life.back_off_ends(wl)
         if until is None or until <= now:
             return Step(workload=states.requeue(wl, now))
@@ -244,17 +241,17 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
     retried = states.checks_in(wl, CHECK_RETRY)
     if retried:
         message = f"Checks have to be tried again: {_told(wl, CHECK_RETRY)}"
-        return _evict(wl, states.CHECK_FAILED, message, now)
+        return _evict(wl, evictions.CHECK_FAILED, message, now)
     queue, local = around.cluster_queue, around.local_queue
     name = (states.status_of(wl).get("admission") or {}).get("clusterQueue", "")
     local_name = "" if local is None else local["metadata"]["name"]
     if phase is Phase.ADMITTED:
         if queue is not None and _stop_policy(queue) == HOLD_AND_DRAIN:
             message = ClusterQueueInactive(name, REASON_STOPPED).text
-            return _evict(wl, states.QUEUE_STOPPED, message, now)
+            return _evict(wl, evictions.QUEUE_STOPPED, message, now)
         if local is not None and _stop_policy(local) == HOLD_AND_DRAIN:
             message = LocalQueueStopped(local_name).text
-            return _evict(wl, states.LOCAL_QUEUE_STOPPED, message, now)
+            return _evict(wl, evictions.LOCAL_QUEUE_STOPPED, message, now)
         return _running(wl, around.life, now)
     lost: Reason | None = None
     if queue is None:

@@ -14,21 +14,9 @@ from kueuelib.api import names
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import find_condition, is_true, parse_time
 from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, REQUEUED
+from kueuelib.workload.evictions import DEACTIVATED, DUE_TO, PODS_MISSING
 
 PENDING_REASON = names.REASON_PENDING
-DEACTIVATED = names.REASON_DEACTIVATED
-"""Followed by `DueTo` and the cause when it was us who deactivated the workload."""
-CHECK_FAILED = names.REASON_ADMISSION_CHECK
-QUEUE_STOPPED = names.REASON_CLUSTER_QUEUE_STOPPED
-LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
-PODS_READY_TIMEOUT = names.REASON_PODS_READY_TIMEOUT
-PODS_MISSING = "WaitingForReplacementPods"
-
-REACTIVATED = "Reactivated"
-PODS_REPLACED = "PodsReplaced"
-QUEUE_RESTARTED = "ClusterQueueRestarted"
-LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted"
-BACKOFF_FINISHED = "BackoffFinished"
 
 _PAST_SECONDS = {
     f"{KUEUE}/{V1BETA1}": "accumulatedPastExexcutionTimeSeconds",
@@ -113,7 +101,7 @@ def phase_of(wl: Mapping[str, Any]) -> Phase:
 
 def is_deactivation(reason: str) -> bool:
     """Whether an eviction for this reason was a deactivation, by a user or by a rule."""
-    return reason == DEACTIVATED or reason.startswith(f"{DEACTIVATED}DueTo")
+    return reason == DEACTIVATED or reason.startswith(DUE_TO)
 
 
 def is_held_back(wl: Mapping[str, Any]) -> bool:

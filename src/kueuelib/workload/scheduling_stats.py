@@ -8,7 +8,8 @@ from typing import Any, Final
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import EVICTED, PODS_READY
 from kueuelib.workload.editing import with_status
-from kueuelib.workload.phases import DEACTIVATED, PODS_READY_TIMEOUT, condition, status_of
+from kueuelib.workload.evictions import DEACTIVATED, DUE_TO, PODS_READY_TIMEOUT
+from kueuelib.workload.phases import condition, status_of
 
 WAIT_FOR_START: Final = "WaitForStart"
 WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
@@ -17,8 +18,8 @@ WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
 def eviction_cause(wl: Mapping[str, Any]) -> tuple[str, str]:
     """Why a Workload is evicted: the reason, and what is behind it if that is something else."""
     reason = condition(wl, EVICTED)["reason"]
-    if reason.startswith(f"{DEACTIVATED}DueTo"):
-        return DEACTIVATED, reason.removeprefix(f"{DEACTIVATED}DueTo")
+    if reason.startswith(DUE_TO):
+        return DEACTIVATED, reason.removeprefix(DUE_TO)
     if reason == PODS_READY_TIMEOUT:
         ready = condition(wl, PODS_READY).get("reason")
         return reason, WAIT_FOR_RECOVERY if ready == WAIT_FOR_RECOVERY else WAIT_FOR_START

@@ -21,18 +21,7 @@ from kueuelib.workload.editing import (
     MESSAGE_LIMIT,
 )
 from kueuelib.workload.phases import (
-    BACKOFF_FINISHED,
-    CHECK_FAILED,
-    DEACTIVATED,
-    LOCAL_QUEUE_RESTARTED,
-    LOCAL_QUEUE_STOPPED,
     PENDING_REASON,
-    PODS_MISSING,
-    PODS_READY_TIMEOUT,
-    PODS_REPLACED,
-    QUEUE_RESTARTED,
-    QUEUE_STOPPED,
-    REACTIVATED,
     Phase,
     admitted_since,
     condition,
@@ -73,19 +62,8 @@ from kueuelib.workload.transitions import (
 )
 
 __all__ = [
-    "BACKOFF_FINISHED",
-    "CHECK_FAILED",
-    "DEACTIVATED",
-    "LOCAL_QUEUE_RESTARTED",
-    "LOCAL_QUEUE_STOPPED",
     "MESSAGE_LIMIT",
     "PENDING_REASON",
-    "PODS_MISSING",
-    "PODS_READY_TIMEOUT",
-    "PODS_REPLACED",
-    "QUEUE_RESTARTED",
-    "QUEUE_STOPPED",
-    "REACTIVATED",
     "IllegalTransition",
     "Phase",
     "admitted_since",

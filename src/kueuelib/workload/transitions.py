@@ -46,19 +46,9 @@ from kueuelib.workload.checks import (
     reset_checks,
 )
 from kueuelib.workload.editing import set_condition, with_status, without_status
+from kueuelib.workload.evictions import CHECK_FAILED, PODS_MISSING, REACTIVATED, return_after
 from kueuelib.workload.phases import (
-    BACKOFF_FINISHED,
-    CHECK_FAILED,
-    DEACTIVATED,
-    LOCAL_QUEUE_RESTARTED,
-    LOCAL_QUEUE_STOPPED,
     PENDING_REASON,
-    PODS_MISSING,
-    PODS_READY_TIMEOUT,
-    PODS_REPLACED,
-    QUEUE_RESTARTED,
-    QUEUE_STOPPED,
-    REACTIVATED,
     Phase,
     admitted_since,
     condition,
@@ -76,18 +66,6 @@ from kueuelib.workload.phases import (
     status_of,
 )
 from kueuelib.workload.scheduling_stats import count_eviction
-
-# Evictions after which the workload goes straight back to its queue; after the others something has
-# to happen first.
-_REQUEUED_AT_ONCE = frozenset({names.REASON_PREEMPTED, CHECK_FAILED})
-_WAY_BACK = {
-    DEACTIVATED: REACTIVATED,
-    QUEUE_STOPPED: QUEUE_RESTARTED,
-    LOCAL_QUEUE_STOPPED: LOCAL_QUEUE_RESTARTED,
-    PODS_READY_TIMEOUT: BACKOFF_FINISHED,
-    PODS_MISSING: PODS_REPLACED,
-}
-
 
 _P, _R, _A, _E, _F = Phase  # the only place where they are not spelled out
 _SAME = {phase: frozenset({phase}) for phase in Phase}
@@ -250,7 +228,7 @@ def release(wl: Obj, now: float) -> Obj:
     eviction = condition(wl, EVICTED)
     reason, message = eviction.get("reason", ""), eviction.get("message", "")
     changed = _drop_quota(_with_past(wl, now), PENDING_REASON, message, now)
-    requeued = "True" if reason in _REQUEUED_AT_ONCE and is_active(wl) else "False"
+    requeued = "True" if return_after(reason).at_once and is_active(wl) else "False"
     return set_condition(changed, REQUEUED, requeued, reason, message, now)
 
 
@@ -298,7 +276,7 @@ def requeue(wl: Obj, now: float) -> Obj:
     cause = condition(wl, REQUEUED)
     if cause.get("status") != "False" or is_finished(wl):
         return wl
-    reason = _WAY_BACK.get(cause["reason"], cause["reason"])
+    reason = return_after(cause["reason"]).reason or cause["reason"]
     if is_deactivation(cause["reason"]):
         reason = REACTIVATED
     changed = set_condition(wl, REQUEUED, "True", reason, "The workload is queued again", now)

@@ -39,7 +39,7 @@ from kueuelib.testing.builders import (
     make_local_queue,
     make_workload,
 )
-from kueuelib.workload.phases import PODS_MISSING
+from kueuelib.workload.evictions import PODS_MISSING
 
 NOW = 1000.0
 ALL = Selection()

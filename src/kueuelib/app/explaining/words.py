@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
+from kueuelib.scheduler.condition_reasons import MEANINGS
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
-from kueuelib.scheduler.object_reasons import (
-    DEACTIVATED,
-    MISCONFIGURED,
-    SUSPENDED,
-    BackingOff,
-    ChecksFailed,
-)
-from kueuelib.scheduler.reasons import (
-    EXCEEDS_MAX_QUOTA,
-    NO_MATCHING_FLAVOR,
-    PENDING_EVALUATION,
-    WAITING_FOR_PODS_READY,
-    WAITING_FOR_PREEMPTED,
-    WAITING_FOR_QUOTA,
-    condition_reason,
-)
+from kueuelib.scheduler.object_reasons import BackingOff, ChecksFailed
+from kueuelib.scheduler.reasons import condition_reason
 
 FITS = "fits now"
 PODS_MISSING = "pods missing"
 NOT_EVALUATED = "not evaluated"
 
-_BY_REASON = {
-    WAITING_FOR_QUOTA: "quota in use",
-    EXCEEDS_MAX_QUOTA: "exceeds quota",
-    NO_MATCHING_FLAVOR: "no flavor matches",
-    WAITING_FOR_PODS_READY: "waits for pods",
-    WAITING_FOR_PREEMPTED: "preempts",
-    PENDING_EVALUATION: "behind others",
-    MISCONFIGURED: "misconfigured",
-    SUSPENDED: "queue stopped",
-    DEACTIVATED: "deactivated",
-}
 _BY_KIND: dict[type, str] = {BackingOff: "backs off", ChecksFailed: "check failed"}
 
 
@@ -60,4 +36,5 @@ def word_of_condition(reason: str) -> str:
     Args:
         reason: of the condition QuotaReserved; empty where there is none.
     """
-    return _BY_REASON.get(reason, reason) or NOT_EVALUATED
+    found = MEANINGS.get(reason)
+    return (found.short if found else "") or reason or NOT_EVALUATED

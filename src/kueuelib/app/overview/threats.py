@@ -6,12 +6,14 @@ set that is enough, fair sharing weighs shares, and a preemption policy may spar
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 import attrs
 
-from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
+from kueuelib.api.kueue import NEVER
+from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.app.overview.values import Threat
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -43,10 +45,11 @@ class _Right:
         """What it means for a Workload; None when it is not permitted."""
         if self.pairs is not None and self.pairs.isdisjoint(holder.usage):
             return None
-        if self.policy == ANY:
+        grant = GRANTS[self.policy]
+        if grant.reach == math.inf:
             return Threat(self.spec.name, None, or_older=False, waiting=len(self.line))
-        older = self.policy == LOWER_OR_NEWER_EQUAL_PRIORITY
-        border = (-holder.priority, holder.order.queued_at if older else float("-inf"))
+        older = grant.newer
+        border = (-holder.priority, holder.order.queued_at if older else -math.inf)
         waiting = bisect_left(self.line, border)
         return Threat(self.spec.name, holder.priority, or_older=older, waiting=waiting)
 

@@ -56,7 +56,7 @@ from kueuelib.jobs.reconcile.workload_build import (
     with_priority,
     with_queue,
 )
-from kueuelib.workload import states
+from kueuelib.workload import evictions, states
 
 MISSING_RETRY = 5.0
 """Seconds until something that is missing is looked for again."""
@@ -327,7 +327,7 @@ def expiry(case: Case) -> Commands:
     """Deletes a job that we deactivated, once it was kept long enough; nothing otherwise."""
     after = case.situation.settings.delete_deactivated_after
     eviction = states.condition(case.workload, EVICTED)
-    by_us = eviction.get("reason", "").startswith(f"{states.DEACTIVATED}DueTo")
+    by_us = eviction.get("reason", "").startswith(evictions.DUE_TO)
     if after is None or states.is_active(case.workload) or not by_us or case.job.is_active():
         return ()
     left = parse_time(eviction["lastTransitionTime"]) + after - case.situation.now

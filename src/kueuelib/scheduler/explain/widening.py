@@ -7,6 +7,11 @@ from collections.abc import Iterator, Sequence
 from kueuelib.api import kueue
 from kueuelib.api.core import Taint
 from kueuelib.api.kueue import ClusterQueue, ClusterQueueSpec
+from kueuelib.api.preemption_policies import (
+    BORROW_WITHIN_COHORT,
+    RECLAIM_WITHIN_COHORT,
+    WITHIN_CLUSTER_QUEUE,
+)
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
@@ -17,17 +22,17 @@ def wider_policies(spec: ClusterQueueSpec) -> Iterator[tuple[str, str, Sequence[
         (
             "preemption.withinClusterQueue",
             spec.preemption.within_cluster_queue,
-            (kueue.NEVER, kueue.LOWER_PRIORITY, kueue.LOWER_OR_NEWER_EQUAL_PRIORITY),
+            WITHIN_CLUSTER_QUEUE,
         ),
         (
             "preemption.reclaimWithinCohort",
             spec.preemption.reclaim_within_cohort,
-            (kueue.NEVER, kueue.LOWER_PRIORITY, kueue.ANY),
+            RECLAIM_WITHIN_COHORT,
         ),
         (
             "preemption.borrowWithinCohort.policy",
             spec.preemption.borrow_within_cohort.policy,
-            (kueue.NEVER, kueue.LOWER_PRIORITY),
+            BORROW_WITHIN_COHORT,
         ),
         (
             "flavorFungibility.whenCanPreempt",

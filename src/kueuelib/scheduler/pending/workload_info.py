@@ -22,6 +22,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import ObjectKey, is_true
+from kueuelib.scheduler.condition_reasons import PENDING_EVALUATION, REPORTED, VERDICTS
 from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
 from kueuelib.scheduler.pending.limit_ranges import LimitSummary
@@ -37,8 +38,6 @@ from kueuelib.scheduler.quota.amounts import (
 )
 from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED, ResourceRules
 from kueuelib.scheduler.reasons import (
-    PENDING_EVALUATION,
-    VERDICTS,
     Reason,
     condition_reason,
     render,
@@ -277,10 +276,6 @@ def _not_before(workload: Workload) -> float | None:
 def holds_quota(workload: Workload) -> bool:
     """Whether the object says that quota is reserved for it."""
     return workload.status.admission is not None and is_true(workload, names.QUOTA_RESERVED)
-
-
-REPORTED = VERDICTS | {"Suspended", "Inadmissible", "Misconfigured"}
-"""Condition reasons that say why a workload waits, in its queue or out of it."""
 
 
 def has_verdict(workload: Workload) -> bool:

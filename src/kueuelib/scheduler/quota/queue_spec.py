@@ -85,8 +85,8 @@ class QueuePreemption:
     """Which workloads a ClusterQueue may preempt (KEP-83, spec/scheduling 6.2).
 
     Attributes:
-        within_cluster_queue: Never, LowerPriority or LowerOrNewerEqualPriority.
-        reclaim_within_cohort: Never, LowerPriority or Any.
+        within_cluster_queue: in itself; see `kueuelib.api.preemption_policies`.
+        reclaim_within_cohort: in other ClusterQueues, from what they borrow.
         borrow_within_cohort: whether it may preempt others while it borrows itself.
         borrow_threshold: the highest priority that may be preempted then; None means no threshold.
     """

@@ -21,7 +21,8 @@ from heapq import merge
 from itertools import takewhile
 from typing import NamedTuple
 
-from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
+from kueuelib.api.kueue import NEVER
+from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.scheduler.decide.preemption.guard import Guard
 from kueuelib.scheduler.decide.preemption.victims import Path
 from kueuelib.scheduler.quota import arithmetic
@@ -252,7 +253,7 @@ def allowed(
         preemptor: who wants quota.
         contested: the pairs that are short; only users of one of them count.
         queue: the ClusterQueue.
-        policy: Never, LowerPriority, LowerOrNewerEqualPriority or Any.
+        policy: that of the preemptor's ClusterQueue for this one.
         leaving: those that are on their way out, or the others.
 
     Raises:
@@ -279,32 +280,29 @@ def _granted(
     if not _is_in_reach(preemptor, queue, policy):
         return
     priority, queued_at = preemptor.priority, preemptor.queued_at
-    highest = _highest(preemptor, policy)
+    highest, newer = _highest(preemptor, policy), GRANTS[policy].newer
     gone, ranked = snapshot.gone, queue.ranked
     border = bisect_left(ranked, ((True,),)) if ranked[0][1].evicted else 0
     for index in range(border) if leaving else range(border, len(ranked)):
         found = ranked[index]
         holder = found[1]
-        if policy != ANY:
-            if holder.priority > highest:
-                return
-            if holder.priority == priority and holder.order.queued_at <= queued_at:
-                continue
+        if holder.priority > highest:
+            return
+        if newer and holder.priority == priority and holder.order.queued_at <= queued_at:
+            continue
         if holder.key not in gone and not contested.isdisjoint(holder.usage):
             yield found
 
 
-def _highest(preemptor: Preemptor, policy: str) -> int:
-    """The highest priority that may be preempted, where priorities count."""
-    return preemptor.priority - (policy != LOWER_OR_NEWER_EQUAL_PRIORITY)
+def _highest(preemptor: Preemptor, policy: str) -> float:
+    """The highest priority that may be preempted."""
+    return preemptor.priority + GRANTS[policy].reach
 
 
 def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:
     """Whether the lowest priority of a ClusterQueue permits any preemption in it (KEP-83)."""
     lowest = queue.lowest_priority
-    if lowest is None or policy == NEVER:
-        return False
-    return policy == ANY or lowest <= _highest(preemptor, policy)
+    return lowest is not None and lowest <= _highest(preemptor, policy)
 
 
 def _while_borrowing(place: _Place, found: Iterator[Ranked], borrows: Borrows) -> Iterator[Ranked]:

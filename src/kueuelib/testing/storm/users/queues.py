@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws
@@ -250,11 +251,9 @@ def _quota(draws: Draws, label: str, cohort: str, bounds: tuple[int, int]) -> Ob
 
 
 def _preemption(draws: Draws, name: str, cohort: str) -> Obj:
-    within = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
-    reclaim = ("Never", "LowerPriority", "Any")
-    chosen = draws.choice(f"{name}/reclaim", reclaim) if cohort else "Never"
+    chosen = draws.choice(f"{name}/reclaim", RECLAIM_WITHIN_COHORT) if cohort else "Never"
     found: Obj = {
-        "withinClusterQueue": draws.choice(f"{name}/within", within),
+        "withinClusterQueue": draws.choice(f"{name}/within", WITHIN_CLUSTER_QUEUE),
         "reclaimWithinCohort": chosen,
     }
     if chosen != "Never" and draws.chance(f"{name}/borrow-within", 0.3):

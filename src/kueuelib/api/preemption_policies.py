@@ -1,0 +1,53 @@
+"""The preemption policies of a ClusterQueue: their names, and which Workloads each one grants.
+
+This table is the only place that knows them. The CRDs, the search for victims, `explain`, reports
+and generators of worlds read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from kueuelib.api.words import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, LOWER_PRIORITY, NEVER
+
+
+@attrs.frozen
+class Grant:
+    """Which Workloads a policy lets a preemptor take.
+
+    Attributes:
+        reach: how far the highest priority that may be taken is above that of the preemptor.
+        newer: whether those of its own priority have to be newer.
+    """
+
+    reach: float
+    newer: bool = False
+
+
+class _Grants(dict[str, Grant]):
+    """A policy of a newer API counts as `LowerPriority`."""
+
+    def __missing__(self, policy: str) -> Grant:
+        return self[LOWER_PRIORITY]
+
+
+GRANTS: Final[Mapping[str, Grant]] = _Grants(
+    {
+        NEVER: Grant(-math.inf),
+        LOWER_PRIORITY: Grant(-1),
+        LOWER_OR_NEWER_EQUAL_PRIORITY: Grant(0, newer=True),
+        ANY: Grant(math.inf),
+    }
+)
+"""What each policy grants."""
+
+WITHIN_CLUSTER_QUEUE: Final = (NEVER, LOWER_PRIORITY, LOWER_OR_NEWER_EQUAL_PRIORITY)
+"""The values of `withinClusterQueue`, from the narrowest to the widest."""
+RECLAIM_WITHIN_COHORT: Final = (NEVER, LOWER_PRIORITY, ANY)
+"""The values of `reclaimWithinCohort`, from the narrowest to the widest."""
+BORROW_WITHIN_COHORT: Final = (NEVER, LOWER_PRIORITY)
+"""The values of `borrowWithinCohort.policy`, from the narrowest to the widest."""
