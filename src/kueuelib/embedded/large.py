@@ -1,4 +1,4 @@
-"""Work on large objects: in one thread, one piece after another.
+"""Work on large objects: in one thread, one piece after another, each for a limited time.
 
 Others are answered meanwhile, and however many large requests come, only one of them is worked on.
 """
@@ -6,26 +6,35 @@ Others are answered meanwhile, and however many large requests come, only one of
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
-from kueuelib.errors import TooManyRequests
+from kueuelib.errors import ServerTimeout, TooManyRequests
 
 HEAVY: Final = 64 * 1024
 """Bytes from which on an object is large."""
 WAITING: Final = 64
 """So many pieces of work may wait for the thread."""
+SECONDS = 34.0
+"""So long a piece may wait, and so long it may take, as in kube-apiserver."""
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class TakesTooLongError(BaseException):
+    """Ends a piece of work from outside; nothing in the work catches it."""
 
 
 class Large:
     """Decides where work is done; what it calls has no side effects that others can see."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "kueuelib-large")
+        self._thread = _new_thread()
+        self._turn = asyncio.Lock()
         self._waiting = 0
 
     async def work(self, size: int, do: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
@@ -38,7 +47,8 @@ class Large:
             named: of the function, by name.
 
         Raises:
-            TooManyRequests: too many large objects wait already.
+            TooManyRequests: too many large objects wait already, or this one waited too long.
+            ServerTimeout: it takes too long.
         """
         if size <= HEAVY:
             return do(*args, **named)
@@ -46,24 +56,79 @@ class Large:
             raise TooManyRequests("too many large objects at once, please try again later")
         self._waiting += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(
-                self._thread, _without_collector, lambda: do(*args, **named)
-            )
+            await asyncio.wait_for(self._turn.acquire(), SECONDS)
+            try:
+                return await self._in_thread(_Piece(lambda: do(*args, **named)))
+            finally:
+                self._turn.release()
+        except TimeoutError as error:
+            text = "other large objects take too long, please try again later"
+            raise TooManyRequests(text) from error
         finally:
             self._waiting -= 1
+
+    async def _in_thread(self, piece: _Piece[R]) -> R:
+        running = asyncio.get_running_loop().run_in_executor(self._thread, piece.run)
+        done: set[asyncio.Future[R]] = set()
+        try:
+            done, _ = await asyncio.wait((running,), timeout=SECONDS)
+        finally:
+            if not done:
+                running.cancel()
+                piece.end()
+                self.close()  # as the thread may get the news late
+                self._thread = _new_thread()
+        if not done:
+            text = f"Timeout: the object takes more than {SECONDS:g} s of work; make it smaller"
+            raise ServerTimeout(text)
+        return running.result()
 
     def close(self) -> None:
         """Begins nothing more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _without_collector(do: Callable[[], R]) -> R:
-    """What a function returns; the garbage collector would stop all threads for long meanwhile."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        return do()
-    finally:
-        if enabled:
-            gc.enable()
+def _new_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "kueuelib-large")
+
+
+class _Piece(Generic[R]):
+    """A piece of work that can be ended from outside.
+
+    Args:
+        do: the work.
+    """
+
+    def __init__(self, do: Callable[[], R]) -> None:
+        self._do = do
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+        self._ended = False
+
+    def run(self) -> R:
+        """What the work returns; the garbage collector would stop all threads for long meanwhile.
+
+        Raises:
+            TakesTooLongError: it was ended.
+        """
+        with self._lock:
+            if self._ended:
+                raise TakesTooLongError
+            self._thread = threading.get_ident()
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return self._do()
+        finally:
+            if enabled:
+                gc.enable()
+            with self._lock:
+                self._thread = None
+
+    def end(self) -> None:
+        """Ends it at its next step in Python."""
+        with self._lock:
+            self._ended = True
+            if self._thread is not None:
+                thread, error = ctypes.c_ulong(self._thread), ctypes.py_object(TakesTooLongError)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, error)

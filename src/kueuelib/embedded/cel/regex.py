@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import re2
 
 from kueuelib.embedded.cel.errors import EvalError
 
+COMPILED: Final = 128
+"""So many patterns are kept compiled, as many as the library keeps anyway."""
+MEMORY: Final = 2 * 2**20
+"""Bytes that each of them may take, with what it learns from texts."""
+UNITS_TO_COMPILE: Final = 3
+"""What a step of a program costs when it is compiled."""
 STEPS_PER_UNIT = 60
 """Steps of a search that one unit of cost pays for; RE2 takes 200 to 300 million in a second."""
 
@@ -31,6 +37,10 @@ _GO_TEXTS: Final = {
     "pattern too large - compile failed": "expression too large",
 }
 _LONGEST = 10_000
+_OPTIONS: Final = re2.Options()
+_OPTIONS.log_errors = False
+_OPTIONS.never_capture = True
+_OPTIONS.max_mem = MEMORY
 _BAD_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
 
@@ -42,7 +52,10 @@ class BadPattern(EvalError):
 
 
 class Pattern:
-    """A compiled pattern.
+    """A pattern that can be compiled; what it is compiled to takes much memory, and may be gone.
+
+    Attributes:
+        size: steps of its program.
 
     Raises:
         BadPattern: the text is not a regular expression.
@@ -54,11 +67,9 @@ class Pattern:
             raise BadPattern("expression too large", text[:100])
         if _BAD_BYTE.search(text):
             raise BadPattern("invalid escape sequence", r"\C")  # RE2 knows it, Go does not
-        options = re2.Options()
-        options.log_errors = False
-        options.never_capture = True
+        self._bytes = _bytes(text)
         try:
-            self._compiled = re2.compile(_bytes(text), options)
+            self.size = _program(self._bytes).programsize
         except re2.error as error:
             told = error.args[0].decode(errors="replace")
             problem, _, where = told.partition(": ")
@@ -77,18 +88,26 @@ class Pattern:
             last_end = end
 
     def _spans(self, text: str | bytes, spend: Spend) -> Iterator[tuple[int, int]]:
-        size = self._compiled.programsize
-        spend(1 + len(text) * size // STEPS_PER_UNIT)
-        for match in self._compiled.finditer(text):
+        before = _program.cache_info().misses
+        program = _program(self._bytes)
+        if _program.cache_info().misses != before:
+            spend(self.size * UNITS_TO_COMPILE)
+        spend(1 + len(text) * self.size // STEPS_PER_UNIT)
+        for match in program.finditer(text):
             yield match.span()
-            spend(1 + (len(text) - match.end()) * size // STEPS_PER_UNIT)
+            spend(1 + (len(text) - match.end()) * self.size // STEPS_PER_UNIT)
 
 
 def _bytes(text: str) -> bytes:
     return text.encode(errors="replace")
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=COMPILED)
+def _program(text: bytes) -> Any:
+    return re2.compile(text, _OPTIONS)
+
+
+@lru_cache(maxsize=4096)
 def compile_pattern(text: str) -> Pattern:
     """The pattern of a text.
 

@@ -22,6 +22,7 @@ from kueuelib.embedded.builtins.fields import (
 from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.schema_validation import is_structural, schema_problems
 from kueuelib.embedded.schema.formats import is_known
+from kueuelib.embedded.schema.patterns import are_too_large
 from kueuelib.embedded.schema.structural_rules import junctors_of, properties_of
 from kueuelib.errors import FieldError
 
@@ -53,6 +54,8 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
         old: the state before; rules that it breaks already may stay broken.
     """
     spec = section(obj, "spec")
+    if are_too_large(spec.get("versions")):
+        return [forbidden("spec.versions", "the patterns of the schemas are too large together")]
     names = section(spec, "names")
     group, plural = spec.get("group") or "", names.get("plural") or ""
     errors: list[FieldError] = []

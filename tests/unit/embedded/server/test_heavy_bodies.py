@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from typing import Any
@@ -16,12 +17,14 @@ from kueuelib.embedded.http import bodies, yaml_bodies
 from kueuelib.embedded.http.answers import warning_headers
 from kueuelib.embedded.large import HEAVY, Large
 from kueuelib.embedded.patches import json_patch
+from kueuelib.embedded.registry.crd_validation import validate_definition
 from kueuelib.embedded.schema.structural import KEPT, StructuralSchema
 from kueuelib.errors import (
     BadRequest,
     FieldError,
     Invalid,
     InvalidQuantity,
+    ServerTimeout,
     TooLarge,
     TooManyRequests,
 )
@@ -172,6 +175,79 @@ async def test_too_many_large_objects_at_once_are_refused(
     assert await asyncio.gather(*working) == [True, True]
     assert await large.work(HEAVY + 1, list) == []
     large.close()
+
+
+async def test_a_piece_that_takes_too_long_is_ended_and_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(large_module, "SECONDS", 0.2)
+    large, ended = Large(), threading.Event()
+
+    def endless() -> None:
+        try:
+            while True:
+                pass
+        finally:
+            ended.set()
+
+    with pytest.raises(ServerTimeout, match="make it smaller"):
+        await large.work(HEAVY + 1, endless)
+    assert await asyncio.to_thread(ended.wait, 20)
+    assert gc.isenabled()
+    monkeypatch.setattr(large_module, "SECONDS", 20.0)
+    assert await large.work(HEAVY + 1, list) == []
+    ended.clear()
+    left = asyncio.create_task(large.work(HEAVY + 1, endless))
+    await asyncio.sleep(0.1)
+    left.cancel()
+    assert await asyncio.to_thread(ended.wait, 20)
+    large.close()
+
+
+async def test_who_waits_too_long_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_module, "SECONDS", 0.2)
+    large = Large()
+    await large._turn.acquire()
+    with pytest.raises(TooManyRequests, match="take too long"):
+        await large.work(HEAVY + 1, list)
+
+
+def test_patterns_that_are_large_together_are_refused() -> None:
+    """Each takes milliseconds to compile and 100 KB, which only those in use keep."""
+    definition = {
+        "metadata": {"name": "xs.a.io"},
+        "spec": {
+            "group": "a.io",
+            "scope": "Namespaced",
+            "conversion": {"strategy": "None"},
+            "names": {"plural": "xs", "kind": "X", "singular": "x", "listKind": "XList"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {
+                                f"p{i}": {"type": "string", "pattern": f"(a{i}){{1,900}}"}
+                                for i in range(3000)
+                            },
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    started = time.thread_time()
+    assert [str(each) for each in validate_definition(definition, None)] == [
+        "spec.versions: Forbidden: the patterns of the schemas are too large together"
+    ]
+    assert time.thread_time() - started < 10
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for each in schema["properties"].values():
+        each["pattern"] = "a{1,900}"
+    assert validate_definition(definition, None) == []
 
 
 def test_what_looks_like_a_time_is_a_text_as_in_go() -> None:
