@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kueuelib.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
-from kueuelib.api.struct import NOTHING
+from kueuelib.api.core import NodeSelector, NodeSelectorRequirement, PodSpec
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
@@ -39,42 +38,8 @@ def requirement_matches(requirement: NodeSelectorRequirement, labels: Mapping[st
     return False
 
 
-def term_matches(
-    term: NodeSelectorTerm, labels: Mapping[str, str], fields: Mapping[str, str] = NOTHING
-) -> bool:
-    """Whether a node meets a term; a term without expressions is met by no node."""
-    if not term.match_expressions and not term.match_fields:
-        return False
-    return all(requirement_matches(one, labels) for one in term.match_expressions) and all(
-        requirement_matches(one, fields) for one in term.match_fields
-    )
-
-
-def node_selector_matches(
-    selector: NodeSelector, labels: Mapping[str, str], fields: Mapping[str, str] = NOTHING
-) -> bool:
-    """Whether a node meets one of the terms.
-
-    Args:
-        selector: a required node affinity.
-        labels: the labels of the node.
-        fields: the fields of the node that terms may name: `metadata.name`.
-    """
-    return any(term_matches(term, labels, fields) for term in selector.node_selector_terms)
-
-
 def required_node_affinity(spec: PodSpec) -> NodeSelector | None:
     """What the affinity of a pod demands of its node, or None."""
     if spec.affinity is None or spec.affinity.node_affinity is None:
         return None
     return spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
-
-
-def pod_matches_node(
-    spec: PodSpec, labels: Mapping[str, str], fields: Mapping[str, str] = NOTHING
-) -> bool:
-    """Whether node selector and required affinity of a pod allow a node with these labels."""
-    if any(labels.get(key) != value for key, value in spec.node_selector.items()):
-        return False
-    selector = required_node_affinity(spec)
-    return selector is None or node_selector_matches(selector, labels, fields)

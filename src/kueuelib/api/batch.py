@@ -9,7 +9,6 @@ from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import KubeObject
 from kueuelib.api.struct import Struct, Time, wire
 
-NON_INDEXED, INDEXED = "NonIndexed", "Indexed"
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 
 

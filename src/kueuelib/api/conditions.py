@@ -12,8 +12,6 @@ from kueuelib.api.meta import Condition, Obj, format_time
 CONDITION_MESSAGE_LIMIT = 32 * 1024
 """Bytes of a condition's message."""
 
-EVENT_MESSAGE_LIMIT = 1024
-"""Bytes of an event's message."""
 
 _CUT = " ..."
 
@@ -24,12 +22,6 @@ def find(conditions: Iterable[Condition], type: str) -> Condition | None:
         if found.type == type:
             return found
     return None
-
-
-def is_false(conditions: Iterable[Condition], type: str) -> bool:
-    """Whether there is a condition of that type with status False."""
-    found = find(conditions, type)
-    return found is not None and found.status == "False"
 
 
 def with_condition(
@@ -50,11 +42,6 @@ def with_condition(
     if new == old:
         return conditions
     return tuple(new if found is old else found for found in conditions)
-
-
-def without_condition(conditions: tuple[Condition, ...], type: str) -> tuple[Condition, ...]:
-    """The conditions without those of that type."""
-    return tuple(found for found in conditions if found.type != type)
 
 
 def with_raw_condition(

@@ -24,7 +24,6 @@ DEFAULT_NAMESPACE: Final = "default"
 """Where a namespaced object is when neither it nor a kubeconfig names a namespace."""
 
 # ---- annotations
-QUEUE_ANNOTATION: Final = QUEUE_LABEL
 PARENT_WORKLOAD: Final = f"{KUEUE}/parent-workload"
 MIN_PARALLELISM: Final = f"{KUEUE}/job-min-parallelism"
 SYNC_COMPLETIONS: Final = f"{KUEUE}/job-completions-equal-parallelism"
@@ -38,9 +37,6 @@ COMPONENT_INDEX: Final = f"{KUEUE}/component-workload-index"
 ROLE_HASH: Final = f"{KUEUE}/role-hash"
 RETRIABLE_IN_GROUP: Final = f"{KUEUE}/retriable-in-group"
 IS_GROUP_WORKLOAD: Final = f"{KUEUE}/is-group-workload"
-CONSUME_PROVISIONING_REQUEST: Final = (
-    "cluster-autoscaler.kubernetes.io/consume-provisioning-request"
-)
 
 # ---- finalizers, gates, field managers
 MANAGED: Final = MANAGED_LABEL
@@ -56,7 +52,6 @@ JOB_MANAGER_PREFIX: Final = "kueue-job-controller-"
 WORKLOAD_PRIORITY_CLASS_SOURCE: Final = f"{KUEUE}/workloadpriorityclass"
 POD_PRIORITY_CLASS_SOURCE: Final = "scheduling.k8s.io/priorityclass"
 WORKLOAD_PRIORITY_CLASS: Final = (KUEUE, "WorkloadPriorityClass")
-POD_PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 
 # ---- conditions of workloads
 QUOTA_RESERVED: Final = "QuotaReserved"
@@ -75,10 +70,8 @@ ACTIVE: Final = "Active"
 # ---- reasons of workload conditions: the step that writes one is in workload/next_step or
 # transitions, its short form in workload/short_reasons
 REASON_PENDING: Final = "Pending"
-REASON_WAITING: Final = "Waiting"
 REASON_INADMISSIBLE: Final = "Inadmissible"
 REASON_NO_RESERVATION: Final = "NoReservation"
-REASON_NO_CHECKS: Final = "NoChecks"
 REASON_NO_RESERVATION_NO_CHECKS: Final = "NoReservationNoChecks"
 REASON_UNSATISFIED_CHECKS: Final = "UnsatisfiedAdmissionChecks"
 REASON_PREEMPTED: Final = "Preempted"
@@ -95,9 +88,7 @@ REASON_IN_COHORT_FAIR_SHARING: Final = "InCohortFairSharing"
 REASON_SUCCEEDED: Final = "Succeeded"
 REASON_FAILED: Final = "Failed"
 REASON_OUT_OF_SYNC: Final = "OutOfSync"
-REASON_OWNER_NOT_FOUND: Final = "OwnerNotFound"
 REASON_FAILED_TO_START: Final = "FailedToStart"
-REASON_PODS_READY: Final = "PodsReady"
 REASON_STOPPED_BY_KUEUE: Final = "StoppedByKueue"
 REASON_PREEMPTION_REQUIRED: Final = "PreemptionRequired"
 
@@ -109,7 +100,6 @@ REASON_FLAVOR_NOT_FOUND: Final = "FlavorNotFound"
 REASON_CHECK_NOT_FOUND: Final = "AdmissionCheckNotFound"
 REASON_CHECK_INACTIVE: Final = "AdmissionCheckInactive"
 REASON_COHORT_CYCLE: Final = "CohortCycle"
-REASON_UNKNOWN: Final = "Unknown"
 REASON_NOT_FOUND: Final = "NotFound"
 REASON_NO_CLUSTER_QUEUE: Final = "ClusterQueueDoesNotExist"
 REASON_CLUSTER_QUEUE_INACTIVE: Final = "ClusterQueueIsInactive"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kueuelib.api import kinds
 from kueuelib.api.kinds import V1BETA2
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.checks.activity import ActivityReconciler
 from kueuelib.checks.definition import Check
 from kueuelib.checks.parameters import ParameterSource
@@ -165,11 +165,6 @@ def _add(
     manager.add(Group.ELECTED, parameters, f"parameters of check {name}")
     manager.add(Group.ELECTED, activity, f"activity of check {name}")
     manager.add(Group.ELECTED, asking, f"check {name}")
-
-
-def resources_of(checks: Sequence[Check]) -> tuple[Resource, ...]:
-    """The kinds that the checks read besides the queueing ones, for permissions."""
-    return tuple(dict.fromkeys(check.parameters for check in checks if check.parameters))
 
 
 def checks_of(wl: Obj) -> Iterator[str]:

@@ -110,11 +110,6 @@ class QueueCore(Generic[K]):
         return dict(self._depth)
 
     @property
-    def shutting_down(self) -> bool:
-        """Whether adds are ignored."""
-        return self._mode is not _Mode.OPEN
-
-    @property
     def exhausted(self) -> bool:
         """Whether `pop_ready` will never return a key again: workers may leave."""
         return self._mode is not _Mode.OPEN and not self._records

@@ -56,18 +56,6 @@ class ItemExponential(_Counting[K]):
         return min(self._base * 2.0 ** min(self._count(key), 1000), self._cap)
 
 
-class FastSlow(_Counting[K]):
-    """`fast` seconds for the first `fast_attempts` attempts of a key, `slow` afterwards."""
-
-    def __init__(self, fast: float, slow: float, fast_attempts: int) -> None:
-        super().__init__()
-        self._fast, self._slow, self._fast_attempts = fast, slow, fast_attempts
-
-    def when(self, key: K, now: float) -> float:  # noqa: ARG002 - the protocol's
-        """The next delay of `key` in seconds."""
-        return self._fast if self._count(key) < self._fast_attempts else self._slow
-
-
 class TokenBucket:
     """`rate` tokens per second, at most `burst` saved; the same bucket for every key.
 
@@ -101,42 +89,3 @@ class TokenBucket:
     def num_requeues(self, key: object) -> int:  # noqa: ARG002 - the protocol's
         """A bucket counts no key."""
         return 0
-
-
-class MaxOf(Generic[K]):
-    """The longest of several limiters; each of them counts every attempt."""
-
-    def __init__(self, *limiters: RateLimiter[K]) -> None:
-        self._limiters = limiters
-
-    def when(self, key: K, now: float) -> float:
-        """The longest delay in seconds."""
-        return max(limiter.when(key, now) for limiter in self._limiters)
-
-    def forget(self, key: K) -> None:
-        """Forget the key in every limiter."""
-        for limiter in self._limiters:
-            limiter.forget(key)
-
-    def num_requeues(self, key: K) -> int:
-        """The largest count."""
-        return max(limiter.num_requeues(key) for limiter in self._limiters)
-
-
-class MaxWait(Generic[K]):
-    """Another limiter, with at most `cap` seconds."""
-
-    def __init__(self, limiter: RateLimiter[K], cap: float) -> None:
-        self._limiter, self._cap = limiter, cap
-
-    def when(self, key: K, now: float) -> float:
-        """The delay in seconds."""
-        return min(self._limiter.when(key, now), self._cap)
-
-    def forget(self, key: K) -> None:
-        """Forget the key."""
-        self._limiter.forget(key)
-
-    def num_requeues(self, key: K) -> int:
-        """The count of the other limiter."""
-        return self._limiter.num_requeues(key)

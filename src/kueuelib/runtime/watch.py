@@ -37,7 +37,6 @@ class WatchStream:
 
     Attributes:
         idle: whether we ended it, because nothing came.
-        bytes_read: size of what came so far.
         last_read_at: when something came last, in the event loop's time.
     """
 
@@ -61,7 +60,6 @@ class WatchStream:
         self._stop_at = loop.time() + server_timeout + STOP_GRACE
         self._time = loop.time
         self.idle = False
-        self.bytes_read = 0
         self.last_read_at = loop.time()
 
     @property
@@ -140,7 +138,6 @@ class WatchStream:
             raise self._broken(str(error) or type(error).__name__) from error
         if not chunk:
             return False
-        self.bytes_read += len(chunk)
         self.last_read_at = self._time()
         try:
             self._lines.extend(self._splitter.feed(chunk))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-CREATION = "Creation"
 EVICTION = "Eviction"
 
 

@@ -78,18 +78,6 @@ def status_writes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Statu
     return tuple(found)
 
 
-def condition_write(wl: Mapping[str, Any], type: str, field_manager: str) -> StatusWrite:
-    """The patch that writes one condition which has a manager of its own (Finished, PodsReady).
-
-    It carries no resource version: nobody else writes the condition, so it may pass other writers
-    by.
-    """
-    body = _identity(wl)
-    del body["metadata"]["resourceVersion"]
-    body["status"] = {"conditions": [dict(states.condition(wl, type))]}
-    return StatusWrite("apply", body, field_manager)
-
-
 def admission_bundle(wl: Mapping[str, Any]) -> Obj:
     """The part of the status that `kueue-admission` owns."""
     status = states.status_of(wl)

@@ -5,10 +5,8 @@ import attrs
 from kueuelib.api.codec import encode
 from kueuelib.api.conditions import (
     find,
-    is_false,
     truncate_message,
     with_condition,
-    without_condition,
 )
 from kueuelib.api.kueue import Workload, WorkloadStatus
 from kueuelib.api.meta import Condition, KubeObject, is_true
@@ -20,8 +18,6 @@ B = Condition("B", "False", "R", "m", 6.0)
 def test_conditions_are_found_by_type():
     assert find((A, B), "B") is B
     assert find((A, B), "C") is None
-    assert is_false((A, B), "B")
-    assert not is_false((A, B), "C")
 
 
 def test_conditions_of_raw_and_typed_objects_are_judged_alike():
@@ -45,10 +41,6 @@ def test_the_time_changes_only_with_the_status():
 def test_nothing_changes_when_the_condition_is_there_already():
     given = (A, B)
     assert with_condition(given, attrs.evolve(A, last_transition_time=0.0), 9.0) is given
-
-
-def test_a_condition_can_be_taken_away():
-    assert without_condition((A, B), "A") == (B,)
 
 
 def test_long_messages_are_cut_to_bytes_and_say_so():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.rate_limits import FastSlow, ItemExponential, MaxOf, MaxWait, TokenBucket
+from kueuelib.machinery.rate_limits import ItemExponential, TokenBucket
 
 
 def test_item_exponential_doubles_per_key_up_to_the_cap():
@@ -18,13 +18,6 @@ def test_item_exponential_doubles_per_key_up_to_the_cap():
     assert limiter.num_requeues("a") == 2004
     limiter.forget("a")
     assert limiter.when("a", 0.0) == 0.005
-
-
-def test_fast_slow_is_fast_for_the_first_attempts():
-    limiter = FastSlow(0.1, 10.0, 2)
-    assert [limiter.when("a", 0.0) for _ in range(4)] == [0.1, 0.1, 10.0, 10.0]
-    limiter.forget("a")
-    assert limiter.when("a", 0.0) == 0.1
 
 
 def test_reservations_of_a_bucket_queue_up_whatever_the_key():
@@ -47,23 +40,6 @@ def test_taking_from_an_empty_bucket_reserves_nothing():
     assert not bucket.take(0.0)
     assert not bucket.take(0.5)
     assert bucket.take(1.0)
-
-
-def test_max_of_asks_every_limiter_and_takes_the_longest():
-    exponential, bucket = ItemExponential(1.0, 8.0), TokenBucket(1.0, 1)
-    limiter = MaxOf(exponential, bucket)
-    assert [limiter.when(key, 0.0) for key in "aab"] == pytest.approx([1.0, 2.0, 2.0])
-    assert limiter.num_requeues("a") == 2
-    limiter.forget("a")
-    assert exponential.num_requeues("a") == 0
-
-
-def test_max_wait_clamps():
-    limiter = MaxWait(ItemExponential(1.0, 100.0), 3.0)
-    assert [limiter.when("a", 0.0) for _ in range(4)] == [1.0, 2.0, 3.0, 3.0]
-    assert limiter.num_requeues("a") == 4
-    limiter.forget("a")
-    assert limiter.when("a", 0.0) == 1.0
 
 
 def test_a_backoff_grows_to_its_cap_and_jitter_stretches_it():

@@ -13,7 +13,6 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.workload import states
 from kueuelib.workload.patches import (
     ADMISSION_MANAGER,
-    condition_write,
     status_writes,
 )
 from kueuelib.workload.states import IllegalTransition, Phase
@@ -285,14 +284,6 @@ def test_a_bundle_leaves_the_conditions_of_others_alone() -> None:
     (write,) = status_writes(old, states.reserve(old, ADMISSION, [], NOW))
     assert "PodsReady" not in {entry["type"] for entry in write.body["status"]["conditions"]}
     assert status_writes(old, states.finish(old, "Succeeded", "done", NOW)) == ()
-
-
-def test_finished_is_written_on_its_own() -> None:
-    wl = states.finish(reserved(), "Succeeded", "done", NOW)
-    write = condition_write(wl, "Finished", "kueue-job-controller-Finished")
-    assert "resourceVersion" not in write.body["metadata"]
-    (found,) = write.body["status"]["conditions"]
-    assert (found["type"], found["reason"]) == ("Finished", "Succeeded")
 
 
 # ---- laws

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kueuelib.api.meta import Obj
-
 if TYPE_CHECKING:
     from kueuelib.app.doctor.snapshot import Snapshot
 
@@ -143,8 +141,3 @@ def _every_check() -> Iterable[Check]:
     for module in sorted(pkgutil.iter_modules(checks.__path__), key=lambda one: one.name):
         importlib.import_module(f"{checks.__name__}.{module.name}")
     return _CHECKS.values()
-
-
-def is_named(obj: Obj, name: str) -> bool:
-    """Whether a raw object has this name."""
-    return bool(obj["metadata"]["name"] == name)
