@@ -69,7 +69,7 @@ def decode(
     else:
         _check_custom(kind, expected, obj)
         if b".0" in text:
-            _shorten_numbers(obj)
+            shorten_numbers(obj)
     obj["apiVersion"], obj["kind"] = expected, kind.kind
     unknown = check_metadata(kind, version, obj)
     redefine(kind, version, obj, unknown)
@@ -231,14 +231,14 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
-def _shorten_numbers(value: Any) -> None:
+def shorten_numbers(value: Any) -> None:
     """Makes 1 of 1.0 in place: Kubernetes writes both alike, so clients never read 1.0."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, each in list(pairs):
         if isinstance(each, float) and each.is_integer():
             value[key] = int(each)
         elif isinstance(each, dict | list):
-            _shorten_numbers(each)
+            shorten_numbers(each)
 
 
 def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:

@@ -59,7 +59,7 @@ class Deletes:
             obj = await self._converter.to_stored(kind, entry.obj())
             gone = self._end(kind, obj, asked, options, request)
             if options.dry_run:
-                return old, gone
+                return (old if gone else obj), gone
             if obj == entry.obj() and not gone:
                 return old, False
             forms = {} if gone else await self._converter.ahead(kind, obj)

@@ -107,7 +107,9 @@ def _named(value: Any) -> str:
     return names.get(type(value), "number")
 
 
-def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
+def patched(
+    target: Obj, body: Any, type_: PatchType, node: SchemaNode, *, checked: bool = True
+) -> Any:
     """The object that a patch asks for; the target is not changed.
 
     Args:
@@ -115,6 +117,7 @@ def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
         body: the patch.
         type_: any but an apply patch.
         node: how lists of the kind merge, for strategic merge patches.
+        checked: whether its fields are validated, for the words about one that is malformed.
 
     Raises:
         BadRequest: the patch is malformed.
@@ -123,14 +126,22 @@ def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
     if type_ is PatchType.JSON:
         return json_patch(target, body)
     if type_ is PatchType.MERGE:
-        if body is None:
+        if body is None or not (checked or isinstance(body, dict)):
             raise BadRequest("Invalid JSON Patch")
         if not isinstance(body, dict):
             text = f"json: cannot unmarshal {_named(body)} into Go value of type"
             raise BadRequest(f"error decoding patch: {text} map[string]interface {{}}")
-        return merge_patch(target, copy_json(body))
+        return merge_patch(target, _tidied(copy_json(body)))
     assert type_ is PatchType.STRATEGIC, "apply patches have a path of their own"
     return strategic_merge(node, target, body)
+
+
+def _tidied(value: Any, *, listed: bool = False) -> Any:
+    """A merge patch, in whose lists no object has a null."""
+    if isinstance(value, dict):
+        pairs = ((name, _tidied(each, listed=listed)) for name, each in value.items())
+        return {name: each for name, each in pairs if not (listed and each is None)}
+    return [_tidied(each, listed=True) for each in value] if isinstance(value, list) else value
 
 
 def restored_head(old: Obj, patch: Obj) -> Obj:
@@ -167,6 +178,7 @@ def bad_patch(error: BadRequest, given: Any, *, as_text: bool) -> Invalid:
     else:
         value = json.dumps(mismatch.shown(given), ensure_ascii=False)
         why = error.restored if isinstance(error, mismatch.Mismatch) else why
+        why = f"error decoding from json: {why}" if why.startswith("illegal base64") else why
     text = f"Invalid value: {value}: {why}"
     cause = {"reason": "FieldValueInvalid", "message": text, "field": "patch"}
     return Invalid(f' "" is invalid: patch: {text}', details={"causes": [cause]})

@@ -27,7 +27,7 @@ from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.admission.webhooks import WebhookChain
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller
-from kueuelib.embedded.decoding import copy_json, decode
+from kueuelib.embedded.decoding import copy_json, decode, shorten_numbers
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.large import Large
@@ -250,7 +250,8 @@ class ApiService:
         def changed(old: Obj, *, settled: bool) -> Obj:
             strategic = type_ is PatchType.STRATEGIC
             given = copy_json(body) if strategic else body
-            wanted = patched(old, given, type_, node)
+            checked = options.field_validation is not FieldValidation.IGNORE
+            wanted = patched(old, given, type_, node, checked=checked)
             known = old if settled else None
             unversioned = target.kind.builtin and wanted.get("apiVersion", "") in (None, "")
             strict = options.field_validation is FieldValidation.STRICT
@@ -259,6 +260,7 @@ class ApiService:
             try:
                 if strategic:
                     wanted |= restored_head(old, given)
+                    shorten_numbers(wanted)
                 elif unversioned:
                     raise undeclared(wanted)
                 return decode(target.kind, target.version, wanted, options, known)

@@ -31,9 +31,9 @@ _UNCHANGING = (
 )
 """Kinds whose own rules do not compare metadata with those before."""
 _WHOLE = (
-    *("ClusterRole", "ClusterRoleBinding", "ConfigMap", "EndpointSlice", "Endpoints", "Job"),
-    *("LimitRange", "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume"),
-    *("PersistentVolumeClaim", "Pod", "ResourceQuota", "Role", "RoleBinding", "RuntimeClass"),
+    *("ClusterRole", "ClusterRoleBinding", "ConfigMap", "EndpointSlice", "Endpoints", "Ingress"),
+    *("Job", "LimitRange", "MutatingWebhookConfiguration", "Namespace", "Node"),
+    *("PersistentVolume", "PersistentVolumeClaim", "Pod", "Role", "RoleBinding", "RuntimeClass"),
     *("Secret", "ServiceAccount", "ValidatingWebhookConfiguration"),
 )
 """Kinds whose own rules look at the metadata of a changed object as at those of a new one."""
@@ -171,7 +171,8 @@ def _metadata_errors(
         return [*validate_metadata(new, name_rule, namespaced=kind.namespaced), *finalizers]
     changed = [*fixed, *validate_metadata_update(new, old)]
     errors = validate_metadata(new, naming.path_segment, namespaced=kind.namespaced) + changed
-    if kind.kind not in _UNCHANGING or not kind.builtin:
+    silent = (*_UNCHANGING, *(("CronJob",) if subresource == STATUS else ()))
+    if kind.kind not in silent or not kind.builtin:
         errors += changed + finalizers
     if subresource != STATUS and kind.builtin and kind.kind in _WHOLE:
         errors += validate_metadata(new, name_rule, namespaced=kind.namespaced) + finalizers

@@ -101,6 +101,8 @@ class Writes:
         new = request.new
         check_placed(kind, new, key)
         identity.begin(kind, new, request.now)
+        if kind.kind == "LimitRange" and not (meta.get("name") or prefix):
+            new["metadata"]["name"] = new["metadata"]["uid"]
         if version.status and not kind.builtin:
             new.pop("status", None)
         for attempt in range(NAME_ATTEMPTS):

@@ -31,6 +31,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
     "kubernetes.io/dockercfg": (".dockercfg",),
 }
+_BASIC = ("username", "password")
 _ACCOUNT = "kubernetes.io/service-account.name"
 
 
@@ -99,6 +100,8 @@ class SecretRules(KindRules):
         for key in _NEEDED.get(obj["type"], ()):
             if key not in data:
                 errors.append(required(f"data[{key}]"))
+        if obj["type"] == "kubernetes.io/basic-auth" and data.keys().isdisjoint(_BASIC):
+            errors += [required(f"data[{key}]") for key in _BASIC]
         if obj["type"] == "kubernetes.io/service-account-token":
             annotations = section(obj, "metadata", "annotations")
             if not annotations.get(_ACCOUNT):

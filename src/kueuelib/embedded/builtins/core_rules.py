@@ -89,11 +89,15 @@ class NodeRules(KindRules):
         """The taints and networks."""
         spec = section(obj, "spec")
         errors = _validate_taints(listed(spec, "taints"))
-        for i, text in enumerate(listed(spec, "podCIDRs")):
+        networks, versions = listed(spec, "podCIDRs"), list[int]()
+        for i, text in enumerate(networks):
             try:
-                ipaddress.ip_network(text)
+                versions.append(ipaddress.ip_network(text).version)
             except ValueError:
                 errors.append(invalid(f"spec.podCIDRs[{i}]", text, naming.NO_NETWORK))
+        if len(networks) > 1 and sorted(versions) != [4, 6]:
+            text = "may specify no more than one CIDR for each IP family"
+            errors.append(invalid("spec.podCIDRs", networks, text))
         return errors
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
@@ -131,7 +135,7 @@ def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
         if not effect:
             errors.append(required(f"{path}.effect"))
         elif effect not in TAINT_EFFECTS:
-            errors.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
+            errors.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS, ordered=True))
         if (key, effect) in seen:
             errors.append(duplicate(path, internal("Taint", taint), _UNIQUE))
         seen.add((key, effect))

@@ -137,7 +137,7 @@ def _namespace(namespace: Obj) -> None:
 
 def _node_status(status: Obj) -> None:
     """Allocatable is all of the capacity, unless it says otherwise."""
-    if status.get("capacity") and status.get("allocatable") is None:
+    if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
 
 

@@ -19,10 +19,10 @@ def generated_labels(job: Mapping[str, Any]) -> dict[str, str]:
     meta = job["metadata"]
     uid, name = meta.get("uid", ""), meta.get("name", "")
     return {
-        CONTROLLER_UID: uid,
-        JOB_NAME: name,
         OLD_CONTROLLER_UID: uid,
         OLD_JOB_NAME: name,
+        CONTROLLER_UID: uid,
+        JOB_NAME: name,
     }
 
 

@@ -9,6 +9,7 @@ from kueuelib.api.meta import Obj, find_condition
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     IMMUTABLE,
+    duplicate,
     immutable,
     invalid,
     listed,
@@ -18,7 +19,8 @@ from kueuelib.embedded.builtins.fields import (
     section,
 )
 from kueuelib.embedded.builtins.job_defaults import generated_labels
-from kueuelib.embedded.builtins.table import check
+from kueuelib.embedded.builtins.resources import CONTAINER_LISTS
+from kueuelib.embedded.builtins.table import Found, Place, check
 from kueuelib.embedded.builtins.workloads import UNSELECTED, label_selector, validate_template
 from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError, InvalidSelector
@@ -103,7 +105,7 @@ def validate_job_template(spec: Mapping[str, Any], path: str) -> list[FieldError
             errors.append(invalid(f"{path}.managedBy", manager, text))
     mode = spec.get("completionMode")
     if mode not in (None, *COMPLETION_MODES):
-        errors.append(not_supported(f"{path}.completionMode", mode, COMPLETION_MODES))
+        errors.append(not_supported(f"{path}.completionMode", mode, COMPLETION_MODES, ordered=True))
     elif mode == "Indexed":
         errors += _validate_indexed(spec, path)
     else:
@@ -112,6 +114,8 @@ def validate_job_template(spec: Mapping[str, Any], path: str) -> list[FieldError
             for key in ("backoffLimitPerIndex", "maxFailedIndexes")
             if spec.get(key) is not None
         ]
+    if spec.get("podFailurePolicy"):
+        errors += _failure_policy(spec, f"{path}.podFailurePolicy.rules")
     policy = spec.get("podReplacementPolicy")
     if policy not in (None, *REPLACEMENT_POLICIES):
         errors.append(not_supported(f"{path}.podReplacementPolicy", policy, REPLACEMENT_POLICIES))
@@ -128,6 +132,40 @@ def validate_job_template(spec: Mapping[str, Any], path: str) -> list[FieldError
         text = 'only "Never" is supported when podFailurePolicy is specified'
         errors.append(invalid(where, restart, text))
     return errors
+
+
+def _failure_policy(spec: Mapping[str, Any], path: str) -> list[FieldError]:
+    pod, both = section(spec, "template", "spec"), ("onExitCodes", "onPodConditions")
+    names = [each.get("name") for key in CONTAINER_LISTS[:2] for each in listed(pod, key)]
+    errors = []
+    for i, rule in enumerate(listed(spec["podFailurePolicy"], "rules")):
+        errors += check("FailureRule", rule, where := f"{path}[{i}]", codes=_codes)
+        if rule.get("action") == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
+            text = "requires the backoffLimitPerIndex to be set"
+            errors.append(invalid(f"{where}.action", "FailIndex", text))
+        found = section(rule, "onExitCodes").get("containerName")
+        if found is not None and found not in names:
+            text = "must be one of the container or initContainer names in the pod template"
+            errors.append(invalid(f"{where}.onExitCodes.containerName", found, text))
+        given = rule.get(both[0]) is not None, bool(rule.get(both[1]))
+        if given[0] == given[1]:
+            text = "specifying both OnExitCodes and OnPodConditions is not supported"
+            if not given[0]:
+                text = "specifying one of OnExitCodes and OnPodConditions is required"
+            errors.append(FieldError(where, "FieldValueInvalid", f"Invalid value: {text}"))
+    return errors
+
+
+def _codes(at: Place, _: str) -> Found:
+    codes, errors = at.value or [], []
+    if not codes:
+        return [invalid(at.path, at.value, "at least one value is required")]
+    for i, code in enumerate(codes):
+        if code == 0 and at.outer.get("operator") == "In":
+            errors.append(invalid(f"{at.path}[{i}]", 0, "must not be 0 for the In operator"))
+        if code in codes[:i]:
+            errors.append(duplicate(f"{at.path}[{i}]", code))
+    return errors + [invalid(at.path, codes, "must be ordered")] * (codes != sorted(codes))
 
 
 def _validate_indexed(spec: Mapping[str, Any], path: str) -> list[FieldError]:
@@ -169,16 +207,11 @@ def _validate_completions(spec: Mapping[str, Any], before: Mapping[str, Any]) ->
     """Completions are fixed, but for Indexed Jobs whose parallelism changes along."""
     new, old = spec.get("completions"), before.get("completions")
     path = "spec.completions"
-    if new == old:
-        return []
-    if spec.get("completionMode") != "Indexed" or before.get("completionMode") != "Indexed":
+    if spec.get("completionMode") != "Indexed":
         return immutable(path, new, old)
-    if new is None or new != spec.get("parallelism"):
-        text = "can only be modified in tandem with spec.parallelism"
-        return [invalid(path, new, text)]
-    if before.get("completions") != before.get("parallelism"):
-        return [invalid(path, new, "can only be modified in tandem with spec.parallelism")]
-    return []
+    if new in (None, old, spec.get("parallelism")):
+        return []
+    return [invalid(path, new, "can only be modified in tandem with spec.parallelism")]
 
 
 def accepts_directives(job: Mapping[str, Any]) -> bool:

@@ -33,7 +33,7 @@ SYSTEM_CLASSES: Mapping[str, tuple[int, str]] = {
         "For pods that their node cannot do without.",
     ),
 }
-POLICIES = ("Never", "PreemptLowerPriority")
+POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def system_priority_classes() -> list[Obj]:
@@ -69,7 +69,7 @@ class PriorityClassRules(KindRules):
             errors.append(forbidden("value", text))
         policy = obj.get("preemptionPolicy")
         if policy not in POLICIES:
-            errors.append(not_supported("preemptionPolicy", policy, POLICIES))
+            errors.append(not_supported("preemptionPolicy", policy, POLICIES, ordered=True))
         return errors
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:

@@ -55,12 +55,11 @@ def container_limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _name_errors(name: str, path: str) -> list[FieldError]:
-    errors = [invalid(path, name, text) for text in naming.qualified_name(name)]
-    if errors:
-        return errors
+    texts = naming.qualified_name(name)
     if "/" not in name and name not in STANDARD and not name.startswith(HUGE_PAGES):
-        errors.append(invalid(path, name, "must be a standard resource for containers"))
-    return errors
+        texts += [] if texts else ["must be a standard resource type or fully qualified"]
+        texts.append("must be a standard resource for containers")
+    return [invalid(path, name, text) for text in texts]
 
 
 def _amount_errors(name: str, value: Any, path: str) -> list[FieldError]:
@@ -81,7 +80,7 @@ def validate_resources(resources: Mapping[str, Any], path: str) -> list[FieldErr
     bad = set()
     for what, amounts in (("limits", limits), ("requests", requests)):
         for name, value in amounts.items():
-            found = _name_errors(name, f"{path}.{what}")
+            found = _name_errors(name, f"{path}.{what}[{name}]")
             found += _amount_errors(name, value, f"{path}.{what}[{name}]")
             if found:
                 bad.add(name)

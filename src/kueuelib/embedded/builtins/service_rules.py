@@ -75,7 +75,7 @@ def _balanced(spec: Obj) -> list[FieldError]:
     ranges, path = listed(spec, "loadBalancerSourceRanges"), "spec.LoadBalancerSourceRanges"
     if ranges and spec["type"] != "LoadBalancer":
         errors.append(forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
-    for i, text in enumerate(ranges if spec["type"] == "LoadBalancer" else ()):
+    for i, text in enumerate(ranges):
         try:
             ipaddress.ip_network(text.strip(), strict=False)
         except ValueError:
@@ -84,9 +84,11 @@ def _balanced(spec: Obj) -> list[FieldError]:
             fits = "/" in text
         if not fits:
             errors.append(invalid(f"{path}[{i}]", text, naming.NO_NETWORK))
-    policy = spec.get("externalTrafficPolicy")
-    if policy and spec["type"] in _OUTSIDE and policy not in _POLICIES:
-        errors.append(not_supported("spec.externalTrafficPolicy", policy, _POLICIES))
+    policy, path = spec.get("externalTrafficPolicy"), "spec.externalTrafficPolicy"
+    if policy and spec["type"] not in _OUTSIDE and not listed(spec, "externalIPs"):
+        errors.append(invalid(path, policy, "may only be set for externally-accessible services"))
+    elif policy and policy not in _POLICIES:
+        errors.append(not_supported(path, policy, _POLICIES))
     return errors
 
 
@@ -144,7 +146,10 @@ class ServiceRules(KindRules):
             errors.append(not_supported("spec.type", spec["type"], TYPES))
         ports = listed(spec, "ports")
         if spec["type"] == "ExternalName":
-            if not spec.get("externalName"):
+            name = spec.get("externalName") or ""
+            texts = naming.subdomain(name.removesuffix(".")) if name else ()
+            errors += [invalid("spec.externalName", name, text) for text in texts]
+            if not name:
                 errors.append(required("spec.externalName"))
         elif not ports and spec.get("clusterIP") != HEADLESS:
             errors.append(required("spec.ports"))

@@ -33,7 +33,7 @@ from kueuelib.embedded.builtins.pod_warnings import spec_warnings
 from kueuelib.embedded.builtins.quota_rules import check_lease, check_runtime_class
 from kueuelib.embedded.builtins.rbac_rules import check_role
 from kueuelib.embedded.builtins.table import Found, Place, check
-from kueuelib.embedded.builtins.workloads import validate_template, validate_workload
+from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
 
@@ -84,10 +84,11 @@ class StoredRules(KindRules):
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
         """A DaemonSet counts the changes of its template; a volume knows when its phase changed."""
+        del request
         moved = section(old, "status").get(_MOVED)
         if obj["kind"] == "PersistentVolume" and moved:
             setdefault(subobject(obj, "status"), _MOVED, moved)
-        if obj["kind"] != "DaemonSet" or request.subresource == "status":
+        if obj["kind"] != "DaemonSet":
             return
         known = section(old, "metadata", "annotations").get(TEMPLATE_GENERATION)
         if known is not None and known.isdigit():
@@ -107,6 +108,8 @@ class StoredRules(KindRules):
         for path in self._fixed:
             *parts, last = path.split(".")
             now, before = section(obj, *parts).get(last), section(old, *parts).get(last)
+            if last == "selector":
+                now, before = now and in_order(now), before and in_order(before)
             errors += immutable(path, now, before)
         rules = self._check(obj)
         if obj["kind"] == "PersistentVolume":

@@ -13,7 +13,7 @@ from kueuelib.embedded.http import protobuf
 from kueuelib.embedded.http.unreadable import Unreadable, not_json, unrecognized
 from kueuelib.embedded.http.yaml_bodies import parse_yaml
 from kueuelib.embedded.registry.kind import Kind
-from kueuelib.embedded.schema.mismatch import json_type
+from kueuelib.embedded.schema.mismatch import HEAD, json_type
 from kueuelib.errors import BadRequest, TooLarge, UnsupportedMediaType
 
 LIMIT = 3 * 2**20
@@ -22,10 +22,6 @@ VALUES = 100_000
 JSON_TYPES = ("application/json", "text/json")
 _FIELD_ENDS = re.compile(rb'"\s*:')
 _HEAD = ("apiversion", "kind")
-_STRUCT = (
-    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
-    r'Kind string "json:\"kind,omitempty\"" }'
-)
 YAML_TYPES = ("application/yaml", "text/yaml", "application/apply-patch+yaml")
 
 
@@ -114,7 +110,7 @@ def check_head(body: bytes, data: Any, kind: Kind, *, validated: bool) -> None:
     elif data is None:
         return
     else:
-        into = f"value of type {_STRUCT}"
+        into = f"value of type {HEAD}"
     why = f"json: cannot unmarshal {json_type(data)} into Go {into}"
     raise Unreadable(why).of_object(body, kind.kind)
 

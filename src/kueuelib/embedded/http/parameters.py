@@ -10,7 +10,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.builtins.fields import forbidden, invalid, not_supported, required, too_long
 from kueuelib.embedded.reading import UNLESS_VERSION
-from kueuelib.embedded.schema.mismatch import json_type
+from kueuelib.embedded.schema.mismatch import HEAD, json_type
 from kueuelib.embedded.verbs import (
     DeleteOptions,
     FieldValidation,
@@ -169,7 +169,8 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
     """
     kind = "DeleteOptions"
     if body is not None and not isinstance(body, dict):
-        raise failures.bad_request("couldn't get version/kind; json parse error")
+        into = f"json: cannot unmarshal {json_type(body)} into Go value of type {HEAD}"
+        raise failures.bad_request(f"couldn't get version/kind; json parse error: {into}")
     given: dict[str, Any] = body or {}
     if given.get("kind", kind) != kind:
         raise failures.bad_request(f"the object provided is a {given['kind']}, not a {kind}")

@@ -200,7 +200,8 @@ class _Call:
             absent = self.service.commits.present(self.kind, target.key) is None
             if absent and type_ is not PatchType.APPLY:
                 raise failures.not_found(self.kind, target.key.name) from error
-            raise error.of_patch(type_) from error
+            checked = options.field_validation is not FieldValidation.IGNORE
+            raise error.of_patch(type_, checked=checked) from error
         if type_ is PatchType.APPLY:
             self._check_creation()
         obj, created = await self.service.patch_target(target, body, type_, options)

@@ -40,11 +40,13 @@ class Unreadable(BadRequest):
         """What is said of an object of that kind."""
         return BadRequest(unrecognized(body, kind, self.message))
 
-    def of_patch(self, type_: PatchType) -> BadRequest:
-        """What is said of a patch of that type."""
+    def of_patch(self, type_: PatchType, *, checked: bool = True) -> BadRequest:
+        """What is said of a patch of that type; `checked`: whether its fields are validated."""
         if type_ is PatchType.APPLY:
             return BadRequest(f"error decoding YAML: error converting YAML to JSON: {self.why}")
-        if type_ is PatchType.STRATEGIC:
+        if type_ is PatchType.MERGE and not checked:
+            return BadRequest("Invalid JSON Patch")
+        if type_ is PatchType.STRATEGIC or not checked:
             return BadRequest(self.why)
         return BadRequest(f"error decoding patch: {self.why}")
 
@@ -104,5 +106,7 @@ def not_yaml(error: Exception) -> Unreadable:
     scanned: Any = isinstance(error, yaml.scanner.ScannerError)
     marks = (error.context_mark, error.problem_mark)
     line = next((mark.line for mark in marks if mark is not None and mark.line), 0)
+    if error.problem and error.problem.startswith("could not find expected"):
+        line += 1
     where = f"line {line + scanned}: " if line else ""
     return Unreadable(f"yaml: {where}{error.problem}", is_yaml=True)

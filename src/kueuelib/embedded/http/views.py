@@ -10,7 +10,7 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
 from kueuelib.embedded.http.negotiation import Wanted
-from kueuelib.embedded.registry.columns import AGE
+from kueuelib.embedded.registry.columns import AGE, CREATED
 from kueuelib.embedded.registry.kind import Column, Kind, Version
 from kueuelib.errors import NotAcceptable
 
@@ -111,7 +111,7 @@ def table(
         "apiVersion": f"meta.k8s.io/{wanted.version}",
         "metadata": meta or {},
         "columnDefinitions": definitions if definitions is not None else None,
-        "rows": rows,
+        "rows": rows or (None if version.columns == CREATED else rows),
     }
 
 
@@ -140,7 +140,8 @@ def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) ->
 def viewed(obj: Any, kind: Kind, version: Version, wanted: Wanted, now: float, include: str) -> Any:
     """One object in the wanted view."""
     if wanted.view == "Table":
-        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        known = obj["metadata"].get("resourceVersion")
+        meta = {"resourceVersion": known} if known else {}
         return table(kind, version, [obj], wanted, now=now, meta=meta, include=include)
     if wanted.view == "PartialObjectMetadata":
         return partial(obj, wanted.version)

@@ -107,7 +107,7 @@ def listed(texts: Sequence[str], limit: int = 3) -> str:
 
 def slice_ports(obj: Obj, _: float) -> str:
     """The ports of an EndpointSlice."""
-    ports = [str(each.get("port") or "*") for each in obj.get("ports") or ()]
+    ports = [str(each.get("port", "*") or "") for each in obj.get("ports") or ()]
     return listed(ports) or "<unset>"
 
 
@@ -264,7 +264,7 @@ def event_first(obj: Obj, now: float) -> str:
 def event_object(obj: Obj, _: float) -> str:
     """What an event is about."""
     ref = section(obj, "involvedObject")
-    return f"{str(ref.get('kind', '')).lower()}/{ref.get('name', '')}"
+    return "/".join([str(ref.get("kind", "")).lower(), *filter(None, [ref.get("name")])])
 
 
 def event_source(obj: Obj, _: float) -> str:

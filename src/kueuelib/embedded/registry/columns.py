@@ -56,9 +56,10 @@ _BOUND = (
     Column("Groups", "string", cells.subjects("Group"), priority=1),
     Column("ServiceAccounts", "string", cells.subjects("ServiceAccount"), priority=1),
 )
-_CREATED = (
+CREATED = (
     Column("Created At", "date", lambda obj, _: str(obj["metadata"].get("creationTimestamp"))),
 )
+"""The columns of a kind that has none of its own."""
 _BACKEND = ("spec.service.namespace", "spec.service.name")
 _CLASS = _path("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>")
 _VOLUME_MODE = _path("VolumeMode", "spec.volumeMode", default="<unset>", priority=1)
@@ -68,7 +69,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "ConfigMap": (Column("Data", "string", cells.data), AGE),
     "Secret": (_path("Type", "type"), Column("Data", "string", cells.data), AGE),
     "ServiceAccount": (AGE,),
-    "LimitRange": _CREATED,
+    "LimitRange": CREATED,
     "Namespace": (_path("Status", "status.phase", default=""), AGE),
     "Node": (
         Column("Status", "string", cells.node_status),
@@ -200,7 +201,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Count", "string", cells.event_count, priority=1),
         Column("Name", "string", lambda obj, _: obj["metadata"]["name"], "name", priority=1),
     ),
-    "CustomResourceDefinition": _CREATED,
+    "CustomResourceDefinition": CREATED,
     "MutatingWebhookConfiguration": _WEBHOOKS,
     "ValidatingWebhookConfiguration": _WEBHOOKS,
     "Lease": (_path("Holder", "spec.holderIdentity", default=""), AGE),
@@ -212,8 +213,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         AGE,
         _path("PreemptionPolicy", "preemptionPolicy", default=""),
     ),
-    "ClusterRole": _CREATED,
-    "Role": _CREATED,
+    "ClusterRole": CREATED,
+    "Role": CREATED,
     "ClusterRoleBinding": _BOUND,
     "RoleBinding": _BOUND,
 }

@@ -11,8 +11,13 @@ from typing import Any, Final
 from kueuelib.embedded.schema.messages import go_texts
 from kueuelib.errors import BadRequest
 
+HEAD: Final = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
+    r'Kind string "json:\"kind,omitempty\"" }'
+)
+"""The Go type into which the version and kind of a body are read."""
 _NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
-_TEXTS: Final = ("string", "[]uint8", "time.Time")
+_TEXTS: Final = ("string", "[]uint8")
 _SCALARS: Final = {"bool": "boolean", "int32": "numeric (int or float)"}
 _GO_TYPES: Final = {
     dict: "map[string]interface {}",
@@ -22,6 +27,8 @@ _GO_TYPES: Final = {
     int: "int64",
     float: "float64",
 }
+_LONG: Final = 1_000_000
+"""Go writes smaller whole numbers without an exponent, whatever their type."""
 _KINDS: Final = {dict: "map", list: "slice", str: "string", bool: "bool", int: "int64"}
 
 
@@ -63,6 +70,8 @@ class Mismatch(BadRequest):
         if expected.startswith("numeric"):
             return f"expected {expected}, got {_GO_TYPES[type(self._value)]}"
         inner = _written(self._value)
+        if wanted == "time.Time":
+            return f"expected any scalar, got &{{{shown(self._value)}}}"
         return f"expected {expected}, got &value.valueUnstructured{{Value:{inner}}}"
 
     @property
@@ -105,4 +114,8 @@ def shown(value: Any) -> str:
         return f"[{' '.join(map(shown, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        value = float(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LONG:
+        value = int(value)
     return "<nil>" if value is None else str(value)

@@ -43,13 +43,13 @@ class Walk:
             f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {text}'
         )
 
-    def mismatch(self, value: Any, path: str, where: str, wanted: str) -> Mismatch:
-        """The failure of a field with a value of another type."""
+    def mismatch(self, value: Any, path: str, where: str, wanted: str, type_: str = "") -> Mismatch:
+        """The failure of a field with a value of another type; `type_`: of what it is read into."""
         text = self.wrong(
             f"json: cannot unmarshal {_json_type(value, wanted)} into Go struct field {where} "
             f"of type {wanted}"
         )
-        return Mismatch(text.message, path, wanted, value)
+        return Mismatch(text.message, path, type_ or wanted, value)
 
 
 def _json_type(value: Any, wanted: str) -> str:
@@ -119,7 +119,7 @@ def _quoted(text: str) -> str:
 def _time(fraction: str) -> Visit:
     def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
         if type(value) is not str:
-            raise walk.mismatch(value, path, where, "time.Time")
+            raise walk.mismatch(value, path, where, "string", "time.Time")
         try:
             parse_time(value)
         except ValueError as error:

@@ -107,7 +107,7 @@ REFUSED = [
     ),
     (
         {"containers": [container(resources={"requests": {"gpus": "1"}})]},
-        'spec.containers[0].resources.requests: Invalid value: "gpus": must be a standard resource',
+        'requests[gpus]: Invalid value: "gpus": must be a standard resource for containers',
     ),
     (
         {"containers": [container(resources={"requests": {"example.com/gpu": "1"}})]},
