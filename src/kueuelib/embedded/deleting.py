@@ -60,7 +60,7 @@ class Deletes:
             gone = self._end(kind, obj, asked, options, request)
             if options.dry_run:
                 return (old if gone else obj), gone
-            if obj == entry.obj() and not gone:
+            if not gone and obj == entry.obj():
                 return old, False
             forms = {} if gone else await self._converter.ahead(kind, obj)
             try:
@@ -71,7 +71,7 @@ class Deletes:
             except StaleWrite:
                 continue
             self._converter.keep(kind, latest, forms)
-            return await self._converter.convert_one(kind, latest.obj(), version.name), gone
+            return await self._converter.convert_one(kind, obj, version.name), gone
         raise failures.conflict(kind, key.name)
 
     def _end(

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, ParamSpec, TypeVar
 
 from kueuelib.errors import ServerTimeout, TooManyRequests
+from kueuelib.runtime.memory import LARGE, uncollected
 
-HEAVY: Final = 64 * 1024
-"""Bytes from which on an object is large."""
 WAITING: Final = 64
 """So many pieces of work may wait for the thread."""
 SECONDS = 34.0
@@ -50,7 +48,7 @@ class Large:
             TooManyRequests: too many large objects wait already, or this one waited too long.
             ServerTimeout: it takes too long.
         """
-        if size <= HEAVY:
+        if size <= LARGE:
             return do(*args, **named)
         if self._waiting >= WAITING:
             raise TooManyRequests("too many large objects at once, please try again later")
@@ -106,7 +104,7 @@ class _Piece(Generic[R]):
         self._ended = False
 
     def run(self) -> R:
-        """What the work returns; the garbage collector would stop all threads for long meanwhile.
+        """What the work returns.
 
         Raises:
             TakesTooLongError: it was ended.
@@ -115,13 +113,10 @@ class _Piece(Generic[R]):
             if self._ended:
                 raise TakesTooLongError
             self._thread = threading.get_ident()
-        enabled = gc.isenabled()
-        gc.disable()
         try:
-            return self._do()
+            with uncollected():
+                return self._do()
         finally:
-            if enabled:
-                gc.enable()
             with self._lock:
                 self._thread = None
 

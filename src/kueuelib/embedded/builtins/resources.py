@@ -151,16 +151,22 @@ def _raise_to(total: dict[str, Quantity], least: Mapping[str, Quantity]) -> None
 
 def qos_class(spec: Mapping[str, Any]) -> str:
     """`Guaranteed`, `Burstable` or `BestEffort`."""
-    zero = Quantity.parse(0)
     guaranteed = True
     anything = False
     for container in containers_of(spec):
         requests, limits = container_requests(container), container_limits(container)
         for name in ("cpu", "memory"):
-            request = Quantity.parse(requests.get(name, 0))
-            limit = Quantity.parse(limits.get(name, 0))
-            anything = anything or request > zero or limit > zero
-            guaranteed = guaranteed and limit > zero and request in (zero, limit)
+            claimed, exact = _claim(requests.get(name, 0), limits.get(name, 0))
+            anything = anything or claimed
+            guaranteed = guaranteed and exact
     if not anything:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
+
+
+@lru_cache(maxsize=1024)
+def _claim(request: Any, limit: Any) -> tuple[bool, bool]:
+    """Whether there is a request or a limit, and whether it is limited to just what it requests."""
+    zero, requested, limited = map(Quantity.parse, (0, request, limit))
+    claimed = requested > zero or limited > zero
+    return claimed, limited > zero and requested in (zero, limited)

@@ -11,6 +11,7 @@ import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import KueuelibError
+from kueuelib.runtime.memory import LARGE, uncollected
 
 LOG_LENGTH = 8192
 LOG_BYTES = 4 * 2**20
@@ -58,7 +59,10 @@ class Entry:
 
     def obj(self) -> Obj:
         """The object, decoded again at every call."""
-        return orjson.loads(self.raw)  # type: ignore[no-any-return]
+        if len(self.raw) <= LARGE:
+            return orjson.loads(self.raw)  # type: ignore[no-any-return]
+        with uncollected():
+            return orjson.loads(self.raw)  # type: ignore[no-any-return]
 
 
 @attrs.frozen(eq=False)

@@ -15,7 +15,7 @@ from kueuelib.embedded import large as large_module
 from kueuelib.embedded.failures import invalid_named
 from kueuelib.embedded.http import bodies, yaml_bodies
 from kueuelib.embedded.http.answers import warning_headers
-from kueuelib.embedded.large import HEAVY, Large
+from kueuelib.embedded.large import Large
 from kueuelib.embedded.patches import json_patch
 from kueuelib.embedded.registry.crd_validation import validate_definition
 from kueuelib.embedded.schema.structural import KEPT, StructuralSchema
@@ -28,6 +28,7 @@ from kueuelib.errors import (
     TooLarge,
     TooManyRequests,
 )
+from kueuelib.runtime.memory import LARGE
 
 YAML = "application/yaml"
 
@@ -97,7 +98,7 @@ def test_long_lines_and_many_brackets_are_fine() -> None:
     assert (len(data["a"]), len(data["b"])) == (5000, 5000)
 
 
-@pytest.mark.parametrize(("size", "apart"), [(HEAVY, False), (HEAVY + 1, True)])
+@pytest.mark.parametrize(("size", "apart"), [(LARGE, False), (LARGE + 1, True)])
 async def test_large_objects_are_worked_on_in_a_thread(size: int, apart: bool) -> None:
     large = Large()
     thread = await large.work(size, threading.current_thread)
@@ -115,7 +116,7 @@ async def test_one_large_object_is_worked_on_at_a_time() -> None:
         time.sleep(0.01)
         running -= 1
 
-    await asyncio.gather(*(large.work(HEAVY + 1, work) for _ in range(5)))
+    await asyncio.gather(*(large.work(LARGE + 1, work) for _ in range(5)))
     assert most == 1
     large.close()
 
@@ -167,13 +168,13 @@ async def test_too_many_large_objects_at_once_are_refused(
 ) -> None:
     monkeypatch.setattr(large_module, "WAITING", 2)
     large, go_on = Large(), threading.Event()
-    working = [asyncio.create_task(large.work(HEAVY + 1, go_on.wait)) for _ in range(2)]
+    working = [asyncio.create_task(large.work(LARGE + 1, go_on.wait)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(TooManyRequests):
-        await large.work(HEAVY + 1, list)
+        await large.work(LARGE + 1, list)
     go_on.set()
     assert await asyncio.gather(*working) == [True, True]
-    assert await large.work(HEAVY + 1, list) == []
+    assert await large.work(LARGE + 1, list) == []
     large.close()
 
 
@@ -191,13 +192,13 @@ async def test_a_piece_that_takes_too_long_is_ended_and_others_have_their_turn(
             ended.set()
 
     with pytest.raises(ServerTimeout, match="make it smaller"):
-        await large.work(HEAVY + 1, endless)
+        await large.work(LARGE + 1, endless)
     assert await asyncio.to_thread(ended.wait, 20)
     assert gc.isenabled()
     monkeypatch.setattr(large_module, "SECONDS", 20.0)
-    assert await large.work(HEAVY + 1, list) == []
+    assert await large.work(LARGE + 1, list) == []
     ended.clear()
-    left = asyncio.create_task(large.work(HEAVY + 1, endless))
+    left = asyncio.create_task(large.work(LARGE + 1, endless))
     await asyncio.sleep(0.1)
     left.cancel()
     assert await asyncio.to_thread(ended.wait, 20)
@@ -209,7 +210,7 @@ async def test_who_waits_too_long_is_told_to_come_back(monkeypatch: pytest.Monke
     large = Large()
     await large._turn.acquire()
     with pytest.raises(TooManyRequests, match="take too long"):
-        await large.work(HEAVY + 1, list)
+        await large.work(LARGE + 1, list)
 
 
 def test_patterns_that_are_large_together_are_refused() -> None:
