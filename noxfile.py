@@ -63,7 +63,7 @@ def laws(session: nox.Session) -> None:
 
 @nox.session
 def pyright(session: nox.Session) -> None:
-    """Examples and new projects under Pyright and mypy, strict; needs the extra `pyright`."""
+    """Examples, tutorials and new projects under Pyright and mypy; needs the extra `pyright`."""
     session.run("pytest", "tests/e2e/test_type_checkers.py", *session.posargs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -13,6 +14,8 @@ from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import kueuelib
 from kueuelib.runtime import Resource, kinds
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 project = "kueuelib"
 copyright = "the kueuelib authors"  # noqa: A001 - Sphinx names it
@@ -35,6 +38,7 @@ html_css_files = ["site.css"]
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _ENTRY = re.compile(r"^- \[.+?\]\(([^)#]+)\.md\)", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+_EXAMPLE = re.compile(r"\(\.\./examples/(.+?)\)")
 _GOOGLE = Config(napoleon_use_rtype=False, napoleon_use_ivar=True)
 
 
@@ -57,6 +61,13 @@ def _kinds(_app: Sphinx, page: str, source: list[str]) -> None:
             if isinstance(value, Resource):
                 scope = "yes" if value.namespaced else "no"
                 source[0] += f"| `{name}` | {value.api_version} | {value.kind} | {scope} |\n"
+
+
+def _examples(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Show each program below the index."""
+    if page == "examples":
+        for name in _EXAMPLE.findall(source[0]):
+            source[0] += f"\n## {name}\n\n```python\n{(EXAMPLES / name).read_text()}```\n"
 
 
 def _to_rst(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -103,6 +114,7 @@ def setup(app: Sphinx) -> None:
     """Connect the above."""
     app.connect("source-read", _navigation)
     app.connect("source-read", _kinds)
+    app.connect("source-read", _examples)
     app.connect("autodoc-process-docstring", _to_rst)
     app.connect("autodoc-process-signature", _defaults)
     app.connect("doctree-read", _no_links_to_builtins)

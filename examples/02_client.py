@@ -17,7 +17,7 @@ async def main() -> None:
         await client.patch(kinds.CONFIG_MAPS, key, {"data": data}, PatchType.MERGE)
 
         wanted = kinds.CONFIG_MAPS.new(*key[::-1], data={"colour": "red"})
-        answer = await client.patch(kinds.CONFIG_MAPS, key, wanted, PatchType.APPLY, force=True)
+        answer = await client.apply(kinds.CONFIG_MAPS, wanted)
         print("applied", answer["data"])
 
         try:

@@ -2,39 +2,29 @@
 
 import asyncio
 
+from kueuelib import runtime as rt
 from kueuelib.embedded import ApiServer
-from kueuelib.runtime import (
-    KubeObject,
-    ObjectMeta,
-    Rule,
-    Struct,
-    crd,
-    crd_of,
-    errors,
-    field,
-    frozen,
-    kinds,
-    wire,
-)
 from kueuelib.testing import eventually
 
 
-@frozen
-class Spec(Struct):
+@rt.frozen
+class Spec(rt.Struct):
     """What a user asks for."""
 
     owner: str
-    size: int = field(default=3, metadata=wire(minimum=1))
+    size: int = rt.field(default=3, metadata=rt.wire(minimum=1))
 
 
-@crd(
+@rt.crd(
     "example.com",
     "v1",
     plural="widgets",
-    rules=[Rule("spec", "self.size <= 5 || self.owner == 'ann'", "only ann may have more than 5")],
+    rules=[
+        rt.Rule("spec", "self.size <= 5 || self.owner == 'ann'", "only ann may have more than 5")
+    ],
 )
-@frozen(kw_only=True)
-class Widget(KubeObject):
+@rt.frozen(kw_only=True)
+class Widget(rt.KubeObject):
     """A thing with a size."""
 
     spec: Spec
@@ -43,14 +33,14 @@ class Widget(KubeObject):
 async def main() -> None:
     """Install the kind, and create objects of it."""
     async with ApiServer() as server, server.client() as client:
-        await client.create(kinds.CRDS, crd_of(Widget))
-        widgets, meta = client.of(Widget), ObjectMeta(name="one", namespace="default")
-        made = await eventually(lambda: widgets.create(Widget(metadata=meta, spec=Spec("bob"))))
+        await client.create(rt.kinds.CRDS, rt.crd_of(Widget))
+        widgets, one = client.of(Widget), Widget.new("one", "default", spec=Spec("bob"))
+        made = await eventually(lambda: widgets.create(one))
         print(made.spec.owner, made.spec.size)
         for spec in (Spec("bob", 9), Spec("bob", 0)):
             try:
-                await widgets.apply(Widget(metadata=meta, spec=spec))
-            except errors.Invalid as error:
+                await widgets.apply(one.evolve(spec=spec))
+            except rt.errors.Invalid as error:
                 print(error.details["causes"][0]["message"])
 
 

@@ -51,3 +51,6 @@ async def farewell(found: Site, _: Context) -> None:
 
 if __name__ == "__main__":
     app.main()
+
+# Prints, when a Site `one` is deleted:
+# farewell, one

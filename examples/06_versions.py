@@ -8,31 +8,17 @@ from kueuelib.testing import running
 
 
 @rt.frozen
-class OldSpec(rt.Struct):
-    """What v1alpha1 called the number of copies."""
+class OldTask(rt.KubeObject):
+    """The kind as it was: the number of copies was called `count`."""
 
     count: int = 1
-
-
-@rt.frozen
-class OldTask(rt.KubeObject):
-    """The kind as it was."""
-
-    spec: OldSpec = OldSpec()
-
-
-@rt.frozen
-class Spec(rt.Struct):
-    """What v1 calls it."""
-
-    replicas: int = 1
 
 
 OLD = rt.Version(
     "v1alpha1",
     OldTask,
-    to_stored=lambda old: Task(spec=Spec(old.spec.count)),
-    from_stored=lambda new: OldTask(spec=OldSpec(new.spec.replicas)),
+    to_stored=lambda old: Task(replicas=old.count),
+    from_stored=lambda new: OldTask(count=new.replicas),
 )
 
 
@@ -41,17 +27,15 @@ OLD = rt.Version(
 class Task(rt.KubeObject):
     """The kind as it is."""
 
-    spec: Spec = Spec()
+    replicas: int = 1
 
 
 async def main() -> None:
     """Write the old version, read the new one."""
-    old = OldTask(metadata=rt.ObjectMeta(name="one", namespace="default"), spec=OldSpec(count=7))
-    async with ApiServer() as server, server.client() as client:
-        app = rt.Operator("tasks", kinds=[Task])
-        async with running(app, client):
-            made = await client.of(OldTask).create(old)
-            print(made.spec.count, (await client.of(Task).get(made.key)).spec.replicas)
+    old, app = OldTask.new("one", "default", count=7), rt.Operator("tasks", kinds=[Task])
+    async with ApiServer() as server, server.client() as client, running(app, client):
+        made = await client.of(OldTask).create(old)
+        print(made.count, (await client.of(Task).get(made.key)).replicas)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from copy import deepcopy
 
-from kueuelib.jobs import GenericJob, JobEnd, PodSet, PodSetInfo, check_count, merge, restore
-from kueuelib.runtime import Resource
+from kueuelib.jobs import GenericJob, JobEnd, PodSet, PodSetInfo, merge_all, restore_all
+from kueuelib.runtime import Obj, Resource
 
 
 class Pipeline(GenericJob):
@@ -14,37 +14,34 @@ class Pipeline(GenericJob):
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """One pod set for each stage."""
-        stages = deepcopy(self.object["spec"]["stages"])
+        stages = deepcopy(self.spec["stages"])
         return tuple(PodSet(stage["name"], 1, stage["template"]) for stage in stages)
 
     def is_suspended(self) -> bool:
         """Whether the vendor's controller leaves it alone."""
-        return bool(self.object["spec"].get("mode") == "Paused")
+        return bool(self.spec.get("mode") == "Paused")
 
     def suspend(self) -> None:
         """Stop it."""
-        self.object["spec"]["mode"] = "Paused"
+        self.spec["mode"] = "Paused"
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
         """Start it on the nodes of its flavors."""
-        check_count("Pipeline", infos, len(self.object["spec"]["stages"]))
-        for stage, info in zip(self.object["spec"]["stages"], infos, strict=True):
-            merge(stage["template"], info)
-        self.object["spec"]["mode"] = "Running"
+        merge_all("Pipeline", [stage["template"] for stage in self.spec["stages"]], infos)
+        self.spec["mode"] = "Running"
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
         """Undo what the flavors added; whether anything changed."""
-        stages = zip(self.object["spec"]["stages"], infos, strict=False)
-        return sum(restore(stage["template"], info) for stage, info in stages) > 0
+        return restore_all([stage["template"] for stage in self.spec["stages"]], infos)
 
     def finished(self) -> JobEnd | None:
         """How it ended."""
-        phase = self.object.get("status", {}).get("phase")
+        phase = self.status.get("phase")
         return JobEnd(phase == "Done", f"it is {phase}") if phase in ("Done", "Broken") else None
 
     def is_active(self) -> bool:
         """Whether pods still use quota."""
-        return bool(self.object.get("status", {}).get("phase") == "Running")
+        return bool(self.status.get("phase") == "Running")
 
     def pods_ready(self) -> bool:
         """Whether all pods are ready."""
@@ -52,10 +49,10 @@ class Pipeline(GenericJob):
 
 
 if __name__ == "__main__":
-    job = Pipeline(Pipeline.resource.new("etl", spec={"mode": "Paused", "stages": []}))
-    job.object["spec"]["stages"] = [{"name": "load", "template": {"spec": {"containers": []}}}]
+    load: Obj = {"name": "load", "template": {"spec": {"containers": []}}}
+    job = Pipeline(Pipeline.resource.new("etl", spec={"mode": "Paused", "stages": [load]}))
     job.run_with_podsets_info([PodSetInfo("load", node_selector={"pool": "spot"})])
-    print(job.pod_sets()[0].name, job.is_suspended(), job.object["spec"]["stages"][0]["template"])
+    print(job.pod_sets()[0].name, job.is_suspended(), job.spec["stages"][0]["template"])
 
 # Prints:
 # load False {'spec': {'containers': [], 'nodeSelector': {'pool': 'spot'}}}

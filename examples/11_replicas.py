@@ -18,8 +18,7 @@ class Replica:
         lease = rt.ObjectKey("default", "work")
         options = rt.ElectionOptions(lease, name, retry_period=0.5, release_on_cancel=True)
         self.manager = rt.Manager(elector=rt.Elector(client, options, telemetry=telemetry))
-        metrics = rt.MetricsServer("127.0.0.1", self.port, telemetry)
-        self.manager.add(rt.Group.SERVERS, metrics)
+        self.manager.add(rt.Group.SERVERS, rt.MetricsServer("127.0.0.1", self.port, telemetry))
         self.manager.add(rt.Group.ELECTED, self)
 
     async def run(self, ready: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ from kueuelib import runtime as rt
 from kueuelib.embedded import ApiServer
 from kueuelib.testing import eventually, running
 
-app, MERGE = rt.Operator("rooms"), rt.PatchType.MERGE
+app = rt.Operator("rooms")
 
 
 @rt.crd("example.com", "v1", plural="rooms")
@@ -18,10 +18,10 @@ class Room(rt.KubeObject):
 
 
 @app.reconciles(Room, owns=[rt.kinds.CONFIG_MAPS])
-async def room(found: Room, context: rt.Context) -> None:
+async def sign(found: Room, context: rt.Context) -> None:
     """Write the sign at the door."""
-    sign = {"seats": str(found.seats)}
-    await context.apply(rt.kinds.CONFIG_MAPS.new(found.name, data=sign))
+    text = {"seats": str(found.seats)}
+    await context.apply(rt.kinds.CONFIG_MAPS.new(found.name, data=text))
 
 
 @app.validates(Room)
@@ -34,17 +34,13 @@ def keeps_seats(new: Room | None, old: Room | None, _: rt.AdmissionRequest) -> l
 
 async def test_a_room_does_not_shrink(client: rt.Client) -> None:
     """With pytest, `client` is a fixture."""
-    key = rt.ObjectKey("default", "blue")
     async with running(app, client):
-        await client.of(Room).create(Room(metadata=rt.ObjectMeta(name="blue", namespace="default")))
-        await client.patch(Room.resource, key, {"seats": 3}, MERGE)
+        room = await client.of(Room).apply(Room.new("blue", "default", seats=3))
 
-        async def grown() -> bool:
-            return "3" in (await client.get(rt.kinds.CONFIG_MAPS, key))["data"].values()
-
-        await eventually(grown)
+        written = await eventually(lambda: client.get(rt.kinds.CONFIG_MAPS, room.key))
+        assert written["data"] == {"seats": "3"}
         try:
-            await client.patch(Room.resource, key, {"seats": 2}, MERGE)
+            await client.of(Room).apply(room.evolve(seats=2))
         except rt.errors.Forbidden as refused:
             print(refused.message)
 

@@ -7,37 +7,24 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from kueuelib.runtime import (
-    AdmissionRequest,
-    CertificateKeeper,
-    FieldError,
-    Group,
-    Manager,
-    Obj,
-    ObjectKey,
-    PatchType,
-    Signals,
-    Trusting,
-    WebhookServer,
-    connect,
-    kinds,
-    labels_of,
-    server_context,
-    wait_for_server,
-)
+from kueuelib import runtime as rt
 
 NAME = "team-guard"
 PATH = "/validate-team"
 
 
-def keeps_its_team(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Sequence[FieldError]:
+def keeps_its_team(
+    new: rt.Obj | None, old: rt.Obj | None, _: rt.AdmissionRequest
+) -> Sequence[rt.FieldError]:
     """The broken rules; none lets the object pass."""
-    if new is None or old is None or labels_of(new).get("team") == labels_of(old).get("team"):
+    if new is None or old is None or rt.labels_of(new).get("team") == rt.labels_of(old).get("team"):
         return ()
-    return [FieldError("metadata.labels[team]", "FieldValueInvalid", "a team keeps its namespace")]
+    return [
+        rt.FieldError("metadata.labels[team]", "FieldValueInvalid", "a team keeps its namespace")
+    ]
 
 
-def webhook(port: int) -> Obj:
+def webhook(port: int) -> rt.Obj:
     """What the API server has to know."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["namespaces"]}
     hook = {
@@ -48,26 +35,23 @@ def webhook(port: int) -> Obj:
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
     }
-    version, kind = kinds.VALIDATING_WEBHOOKS.api_version, kinds.VALIDATING_WEBHOOKS.kind
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": NAME}, "webhooks": [hook]}
+    return rt.kinds.VALIDATING_WEBHOOKS.new(NAME, webhooks=[hook])
 
 
 async def main(kubeconfig: str, port: int) -> None:
     """Runs until SIGTERM or SIGINT."""
-    async with await connect(kubeconfig, field_manager=NAME) as client:
-        await wait_for_server(client)
-        config = webhook(port)
-        key = ObjectKey("", NAME)
-        await client.patch(kinds.VALIDATING_WEBHOOKS, key, config, PatchType.APPLY, force=True)
-        context, manager = server_context(), Manager()
-        secret = ObjectKey("default", "team-guard-certificates")
-        trusting = [Trusting(kinds.VALIDATING_WEBHOOKS, NAME)]
-        server = WebhookServer("127.0.0.1", port, context)
+    async with await rt.connect(kubeconfig, field_manager=NAME) as client:
+        await rt.wait_for_server(client)
+        await client.apply(rt.kinds.VALIDATING_WEBHOOKS, webhook(port))
+        context, manager = rt.server_context(), rt.Manager()
+        secret = rt.ObjectKey("default", "team-guard-certificates")
+        trusting = [rt.Trusting(rt.kinds.VALIDATING_WEBHOOKS, NAME)]
+        server = rt.WebhookServer("127.0.0.1", port, context)
         server.validate(PATH, keeps_its_team)
-        keeper = CertificateKeeper(client, [context], secret, ["127.0.0.1"], trusting)
-        manager.add(Group.WEBHOOKS, keeper)
-        manager.add(Group.WEBHOOKS, server)
-        with Signals(manager.stop):
+        keeper = rt.CertificateKeeper(client, [context], secret, ["127.0.0.1"], trusting)
+        manager.add(rt.Group.WEBHOOKS, keeper)
+        manager.add(rt.Group.WEBHOOKS, server)
+        with rt.Signals(manager.stop):
             await manager.run()
 
 

@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 from copy import deepcopy
 
-from kueuelib.api.meta import Obj, Resource
-from kueuelib.jobs import GenericJob, JobEnd, PodSet, PodSetInfo, check_count, merge, restore
+from kueuelib.jobs import GenericJob, JobEnd, PodSet, PodSetInfo, merge_all, restore_all
+from kueuelib.runtime import Obj, Resource
 
 
 class Training(GenericJob):
@@ -14,7 +14,7 @@ class Training(GenericJob):
     resource = Resource("ml.example.com", "v1", "trainings", "Training", namespaced=True)
 
     def roles(self) -> list[Obj]:
-        return [self.object["spec"]["launcher"], self.object["spec"]["workers"]]
+        return [self.spec["launcher"], self.spec["workers"]]
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         launcher, workers = deepcopy(self.roles())
@@ -22,29 +22,26 @@ class Training(GenericJob):
         return (PodSet("launcher", 1, launcher["template"]), workers_wanted)
 
     def is_suspended(self) -> bool:
-        return self.object["spec"].get("suspend") is True
+        return self.spec.get("suspend") is True
 
     def suspend(self) -> None:
-        self.object["spec"]["suspend"] = True
+        self.spec["suspend"] = True
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
-        check_count("Training", infos, 2)
-        for role, info in zip(self.roles(), infos, strict=True):
-            merge(role["template"], info)
-        self.object["spec"]["suspend"] = False
+        merge_all("Training", [role["template"] for role in self.roles()], infos)
+        self.spec["suspend"] = False
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
-        pairs = zip(self.roles(), infos, strict=False)
-        return sum(restore(role["template"], info) for role, info in pairs) > 0
+        return restore_all([role["template"] for role in self.roles()], infos)
 
     def finished(self) -> JobEnd | None:
-        phase = self.object.get("status", {}).get("phase")
+        phase = self.status.get("phase")
         ended = phase in ("Succeeded", "Failed")
         return JobEnd(phase == "Succeeded", f"Training: {phase}") if ended else None
 
     def is_active(self) -> bool:
-        return bool(self.object.get("status", {}).get("active"))
+        return bool(self.status.get("active"))
 
     def pods_ready(self) -> bool:
-        wanted = 1 + int(self.object["spec"]["workers"]["replicas"])
-        return bool(self.object.get("status", {}).get("ready", 0) >= wanted)
+        wanted = 1 + int(self.spec["workers"]["replicas"])
+        return bool(self.status.get("ready", 0) >= wanted)

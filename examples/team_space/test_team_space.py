@@ -2,7 +2,7 @@
 
 import pytest
 
-from kueuelib.runtime import Client, ObjectKey, ObjectMeta, errors, kinds
+from kueuelib.runtime import Client, ObjectKey, errors, kinds
 from kueuelib.testing import eventually, running, settled
 from team_space import BINDINGS, Spec, TeamSpace, app
 
@@ -11,7 +11,7 @@ async def test_a_team_gets_its_space_and_leaves_a_note(client: Client) -> None:
     """Create, change, refuse, delete."""
     spaces, note = client.of(TeamSpace), ObjectKey("default", "was-blue")
     async with running(app, client):
-        new = TeamSpace(metadata=ObjectMeta(name="blue"), spec=Spec(("ann", "bob")))
+        new = TeamSpace.new("blue", spec=Spec(("ann", "bob")))
         blue = await settled(client, await spaces.create(new))
         assert blue.spec == Spec(("ann", "bob"), cpu=4, owner="ann")
         smaller = blue.evolve(spec=blue.spec.evolve(members=("ann",)))

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from kueuelib.runtime import Client, ObjectKey, ObjectMeta, errors, is_true, kinds
 from kueuelib.testing import eventually, running
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROGRAMS = sorted(EXAMPLES.glob("[0-9][0-9]_*.py"))
-LONGEST = 60
-"""Lines of an example."""
+FILES = sorted([*EXAMPLES.glob("[0-9][0-9]_*.py"), *EXAMPLES.glob("[0-9][0-9]_*/*.py")])
+PROGRAMS = [path for path in FILES if path.parent == EXAMPLES]
+LIMIT = 60
+"""Every example has fewer lines, its output included."""
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """An example sets up logging for its process, here to a stream of this test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
 
 
 def promised(path: Path) -> str:
@@ -23,10 +38,18 @@ def promised(path: Path) -> str:
     return "".join(line.removeprefix("#").removeprefix(" ") for line in said.splitlines(True))
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_is_short(path: Path) -> None:
-    code = path.read_text(encoding="utf-8").partition("# Prints:\n")[0]
-    assert len(code.rstrip().splitlines()) <= LONGEST
+    assert len(path.read_text(encoding="utf-8").splitlines()) < LIMIT
+
+
+def test_there_are_twelve_examples_and_the_index_has_one_line_for_each() -> None:
+    numbers = [f"{number:02}" for number in range(1, 13)]
+    assert sorted({path.relative_to(EXAMPLES).parts[0][:2] for path in FILES}) == numbers
+    index = (EXAMPLES.parent / "docs/examples.md").read_text(encoding="utf-8")
+    rows = [line for line in index.splitlines() if line.startswith("| [")]
+    assert [row[3:5] for row in rows] == numbers
+    assert all(f"(../examples/{path.relative_to(EXAMPLES)})" in index for path in FILES)
 
 
 @pytest.mark.parametrize(

@@ -19,15 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tutorials import ROOT, TUTORIALS, steps
 
 from kueuelib.testing.processes import free_port
 
-ROOT = Path(__file__).parents[2]
-TUTORIALS = ("first-operator", "first-queued-kind")
 INSTALL = "TUTORIAL_INSTALL" in os.environ
 DEADLINE = 300.0 if INSTALL else 60.0
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"[Ww]rite (?:this|it)[^.:]*?into\s+`([\w.]+)`|into\s+`([\w.]+)`:\s*$")
 _PORT = re.compile(r"\b194\d\d\b")
 """Ports of the pages: a test takes free ones instead, because others may run beside it."""
 _INSTALLS = ("python3 -m venv ", ". .venv/", "pip install ")
@@ -103,16 +100,6 @@ def commands(block: str) -> Iterator[tuple[str, list[str]]]:
     for part in parts:
         command, *printed = part.splitlines()
         yield command, [line for line in printed if line != "..."]
-
-
-def steps(page: str) -> Iterator[tuple[str, str, str]]:
-    """Language and text of each block, and the file into which the text before it says to write."""
-    end = 0
-    for found in _BLOCK.finditer(page):
-        prose = page[end : found.start()]
-        names = [one or other for one, other in _FILE.findall(prose)]
-        yield found[1], found[2], names[-1] if names else ""
-        end = found.end()
 
 
 @pytest.mark.slow

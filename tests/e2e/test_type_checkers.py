@@ -1,29 +1,70 @@
-"""Examples, and projects of `kueuelib new`, pass strict type checkers."""
+"""Examples, tutorials and projects of `kueuelib new` pass strict type checkers.
+
+They see what a user sees: a wheel in an environment, and nothing of this repository.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
+from tutorials import ROOT, TUTORIALS, steps
 
 from kueuelib.cli.new.project import KINDS, run
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ENVIRONMENT = {name: text for name, text in os.environ.items() if "PYTHONPATH" not in name}
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything in one place, where nothing of this repository is in reach."""
+    """All programs of users in one place, each folder a project of its own."""
     place = tmp_path_factory.mktemp("user")
-    shutil.copytree(EXAMPLES, place / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    kept = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "examples", place / "examples", ignore=kept)
+    for name in TUTORIALS:
+        (place / name).mkdir()
+        for _, text, file in steps((ROOT / f"docs/{name}.md").read_text()):
+            if file:
+                (place / name / file).write_text(text)
     for kind in KINDS:
         run(kind, f"a-{kind}", place)
     return place
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter of an environment with the wheel, and the other packages of this one."""
+    pytest.importorskip("hatchling", reason="hatchling builds the wheel; it is in the extra `dev`")
+    place = tmp_path_factory.mktemp("installed")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    (wheel,) = place.glob("*.whl")
+    environment = place / "environment"
+    venv.create(environment, symlinks=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(packages)
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    found = environment / "bin/python"
+    where = "import kueuelib; print(kueuelib.__file__)"
+    done = subprocess.run(
+        [found, "-c", where], env=ENVIRONMENT, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith(str(packages))
+    return found
 
 
 def folders(written: Path) -> list[Path]:
@@ -36,13 +77,14 @@ def folders(written: Path) -> list[Path]:
     importlib.util.find_spec("basedpyright") is None,
     reason="basedpyright is not installed; it comes with the extra `pyright`",
 )
-def test_pyright_finds_nothing_in_strict_mode(written: Path) -> None:
+def test_pyright_finds_nothing_in_strict_mode(written: Path, python: Path) -> None:
     settings = {"typeCheckingMode": "strict", "include": [str(path) for path in folders(written)]}
     settings["executionEnvironments"] = [{"root": str(path)} for path in folders(written)]
     (written / "pyrightconfig.json").write_text(json.dumps(settings))
     done = subprocess.run(
-        [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson"],
+        [sys.executable, "-m", "basedpyright", "--pythonpath", str(python), "--outputjson"],
         cwd=written,
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=600,
@@ -58,12 +100,14 @@ def test_pyright_finds_nothing_in_strict_mode(written: Path) -> None:
 
 
 @pytest.mark.slow
-def test_mypy_finds_nothing_in_strict_mode(written: Path) -> None:
+def test_mypy_finds_nothing_in_strict_mode(written: Path, python: Path) -> None:
     for folder in folders(written):
         programs = sorted(path.name for path in folder.glob("*.py"))
+        options = ["--strict", f"--cache-dir={written}/cache", f"--python-executable={python}"]
         done = subprocess.run(
-            [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={written}/cache", *programs],
+            [sys.executable, "-m", "mypy", *options, *programs],
             cwd=folder,
+            env=ENVIRONMENT,
             capture_output=True,
             text=True,
             timeout=600,

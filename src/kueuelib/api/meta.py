@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import attrs
 
@@ -236,6 +236,17 @@ class KubeObject(Struct):
     """What `kueuelib.api.definitions.crd` was given."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+
+    @classmethod
+    def new(cls, name: str, namespace: str = "", **fields: Any) -> Self:
+        """An object of this kind.
+
+        Args:
+            name: of the object.
+            namespace: empty for cluster-scoped kinds.
+            fields: the other fields of the class, for example `spec`.
+        """
+        return cls(metadata=ObjectMeta(name=name, namespace=namespace), **fields)
 
     @property
     def key(self) -> ObjectKey:

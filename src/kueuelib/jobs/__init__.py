@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.podset_info import PodSetInfo as PodSetInfo
     from kueuelib.jobs.contract.podset_info import check_count as check_count
     from kueuelib.jobs.contract.podset_info import merge as merge
+    from kueuelib.jobs.contract.podset_info import merge_all as merge_all
     from kueuelib.jobs.contract.podset_info import restore as restore
+    from kueuelib.jobs.contract.podset_info import restore_all as restore_all
     from kueuelib.jobs.declared.declarative import AtMost as AtMost
     from kueuelib.jobs.declared.declarative import Condition as Condition
     from kueuelib.jobs.declared.declarative import Done as Done
@@ -56,7 +58,8 @@ else:
             "JobWithReplacements JobWithSkip Stop StopReason",
             "kueuelib.jobs.contract.generic_job": "GenericJob JobEnd PodSet",
             "kueuelib.jobs.contract.integration": "Integration",
-            "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge restore",
+            "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge merge_all restore "
+            "restore_all",
             "kueuelib.jobs.declared.declarative": "AtMost Condition Done declare differs "
             "enough equals every never",
             "kueuelib.jobs.declared.pod_shape": "Pods",

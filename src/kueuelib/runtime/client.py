@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
+import attrs
 import orjson
 
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.machinery.reflector_options import PAGE_SIZE
 from kueuelib.runtime import discovery
 from kueuelib.runtime.bodies import decode_json
@@ -66,14 +68,9 @@ class Client:
             guard: called right before every attempt to write, after all waiting; what it raises
                 goes to the caller, and nothing is sent. `Manager.require_leadership` is one.
         """
-        calls = self._calls
-        return Client(
-            self.transport,
-            field_manager=self.field_manager,
-            throttle=calls.throttle,
-            guard=guard,
-            clock=calls.clock,
-        )
+        made = copy.copy(self)
+        made._calls = attrs.evolve(self._calls, guard=guard)  # noqa: SLF001 - one of this class
+        return made
 
     def of(self, cls: type[K]) -> TypedClient[K]:
         """The verbs for the kind of a class, with values of the class."""
@@ -286,6 +283,10 @@ class Client:
             content_type=patch_type.value,
             verb=verb,
         )
+
+    async def apply(self, resource: Resource, obj: Obj, *, force: bool = True) -> Obj:
+        """Apply an object server-side; `force` takes over fields that others own. See `patch`."""
+        return await self.patch(resource, key_of(obj), obj, PatchType.APPLY, force=force)
 
     async def delete(
         self,

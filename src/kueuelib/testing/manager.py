@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
-from kueuelib.api.meta import key_of
 from kueuelib.app.configuration import OFF, Configuration, Health, LeaderElection, Metrics, Webhook
 from kueuelib.app.installation import Installation, install, resource_of
 from kueuelib.app.own_manifests import own_webhooks
@@ -23,7 +22,6 @@ from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
-from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.operators import eventually
 from kueuelib.testing.processes import free_port
@@ -59,7 +57,7 @@ async def queueing(
         kind = each if isinstance(each, Integration) else Integration.of(each)
         port = free_port()
         for hook in own_webhooks(kind, MANAGER_NAMESPACE, by_url(_url(port))):
-            await client.patch(resource_of(hook), key_of(hook), hook, PatchType.APPLY, force=True)
+            await client.apply(resource_of(hook), hook)
         base = own_configuration(_configuration(port), kind)
         managers.append(await _manager(client, base, version, assembler(kind)))
     programs = [asyncio.create_task(one.run()) for one in managers]

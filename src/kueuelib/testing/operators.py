@@ -19,7 +19,6 @@ from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations
 from kueuelib.runtime.operator.running import ServeOptions, assemble
-from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.processes import free_port
 
@@ -56,7 +55,7 @@ async def running(
     reach = by_url(f"https://127.0.0.1:{port}")
     own = Client(client.transport, field_manager=operator.name)
     for made in (*definitions(operator, reach), *hook_configurations(operator, reach)):
-        await own.patch(_KINDS[made["kind"]], key_of(made), made, PatchType.APPLY, force=True)
+        await own.apply(_KINDS[made["kind"]], made)
         if made["kind"] == CRDS.kind:
             await eventually(partial(_established, own, made))
     manager = Manager()

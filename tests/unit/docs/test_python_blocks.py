@@ -72,10 +72,9 @@ async def _nothing(found: Any, context: runtime.Context) -> None:
 
 async def _parts(setting: Setting, block: Block) -> None:
     if block.text.startswith("west = "):
-        names = ("NAME", "Cluster", "Manager", "Controller", "ProbeServer", "Group", "kinds")
-        setting.names.update({name: getattr(runtime, name, "team-defaults") for name in names})
         setting.names.update(
             {
+                "rt": runtime,
                 "west_client": setting.client,
                 "manager": runtime.Manager(),
                 "controller": runtime.Controller("parts", None),  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Sequence
-from typing import ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import attrs
 
@@ -105,6 +105,16 @@ class GenericJob(abc.ABC):
     def uid(self) -> str:
         """The UID of the object."""
         return str(self.object["metadata"]["uid"])
+
+    @property
+    def spec(self) -> Obj:
+        """The raw spec of the object, to read and to change."""
+        return self.object["spec"]  # type: ignore[no-any-return]
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """The raw status of the object, to read; empty if it has none."""
+        return self.object.get("status") or {}
 
     @property
     def is_deleted(self) -> bool:

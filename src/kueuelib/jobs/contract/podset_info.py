@@ -6,7 +6,7 @@ Templates are raw `PodTemplateSpec`s; tolerations are raw too.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -182,6 +182,26 @@ def merge(template: Obj, info: PodSetInfo) -> None:
     selector = _agree("nodeSelector", spec.get("nodeSelector") or {}, info, info.node_selector)
     tolerations = _union(spec.get("tolerations") or (), info.tolerations)
     _put(template, annotations, labels, selector, tolerations)
+
+
+def merge_all(kind: str, templates: Sequence[Obj], infos: Sequence[PodSetInfo]) -> None:
+    """Add what each info brings to the template of its pod set, in place; see `merge`.
+
+    Raises:
+        InvalidPodSetInfo: there are not as many infos as templates.
+        InvalidPodSetUpdate: a template gives a key another value.
+    """
+    check_count(kind, infos, len(templates))
+    for template, info in zip(templates, infos, strict=True):
+        merge(template, info)
+
+
+def restore_all(templates: Iterable[Obj], infos: Iterable[PodSetInfo]) -> bool:
+    """Put each template back as the info of its pod set remembers it; whether anything changed.
+
+    Without infos nothing is known, and nothing changes.
+    """
+    return sum(restore(*pair) for pair in zip(templates, infos, strict=False)) > 0
 
 
 def restore(template: Obj, info: PodSetInfo) -> bool:

@@ -196,7 +196,7 @@ class Context:
             await self._check_free(resource, key, present, adopt=adopt)
             if present is not None and self._around.applied.holds(resource, wanted, present):
                 return present
-        answer = await self.client.patch(resource, key, wanted, PatchType.APPLY, force=True)
+        answer = await self.client.apply(resource, wanted)
         self.learn(answer)
         if owned:
             self._around.applied.note(resource, wanted, answer)
