@@ -352,6 +352,7 @@ async def test_a_definition_can_come_back(api, defined):
         if (await api.post(CRDS, crd())).status == 201:
             break
         await asyncio.sleep(0.01)
+    assert await api.becomes(200, WIDGETS)
     assert (await api.get(WIDGETS)).body["items"] == []
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from real_plane import lacking, real_plane
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually
 from warm import Processes, kueuelib
 
@@ -15,6 +17,7 @@ from kueuelib.testing.processes import LocalCluster
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 SYSTEM = "/apis/apps/v1/namespaces/kueue-system/deployments"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -135,3 +138,18 @@ def test_the_managers_pods_are_installed_and_removed(cluster: LocalCluster) -> N
         assert "deployment/kueue-controller-manager deleted" in removed.stdout
         with pytest.raises(httpx.HTTPStatusError, match="404"):
             rest.get(f"{SYSTEM}/kueue-controller-manager")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(lacking()), reason=lacking())
+def test_nothing_comes_back_on_a_real_control_plane(tmp_path: Path) -> None:
+    """A controller there writes roles that collect others again when one of those is deleted."""
+    with real_plane(tmp_path) as plane, Rest(plane.kubeconfig) as rest:
+        for _ in range(3):
+            for command in ("install", "uninstall"):
+                done = kueuelib(command, "--kubeconfig", plane.kubeconfig)
+                assert done.returncode == 0, done.stderr
+            time.sleep(3)
+            for path in (ROLES, ROLES.replace("roles", "rolebindings"), CRDS):
+                names = [one["metadata"]["name"] for one in rest.items(path)]
+                assert [name for name in names if "kueue" in name] == []

@@ -166,12 +166,13 @@ def _value(place: re.Match[str]) -> str:
 
 
 def _marked(obj: Obj) -> Obj:
-    """The object with marks for values that are not text; CRDs stay when a release goes."""
+    """The object with marks for values that are not text; some objects stay when a release goes."""
     obj = copy.deepcopy(obj)
     if obj["kind"] == "Deployment":
         obj["spec"]["replicas"] = "@replicas@"
         obj["spec"]["template"]["spec"]["containers"][0]["resources"] = "@resources@"
-    if obj["kind"] == "CustomResourceDefinition":
+    # Helm deletes all roles at once, and a cluster makes one that collects deleted ones again.
+    if obj["kind"] == "CustomResourceDefinition" or "aggregationRule" in obj:
         obj["metadata"]["annotations"] = dict(_KEEP)
     return obj
 

@@ -95,6 +95,8 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
         fix = f"look for finalizers of others on objects of the kinds of {KUEUE}"
         await _until_none(lambda: _kinds(client), fix, deadline)
     own = [obj for obj in installation.foundation() if obj["kind"] != "Namespace"]
+    # A role that collects others comes back if one of these is deleted before it.
+    own.sort(key=lambda obj: "aggregationRule" in obj)
     told += [await _delete(client, obj) for obj in reversed(own)]
     secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
     told.append(await _delete_key(client, SECRETS, secret))

@@ -66,8 +66,8 @@ def wanted(namespace: str, deployed: Deployed) -> dict[tuple[str, str], Obj]:
     """The objects of a release: those of the plan, without the namespace, CRDs that stay."""
     objects = by_name(Installation(namespace, deployed=deployed).manifests())
     del objects["Namespace", namespace]
-    for (kind, _), obj in objects.items():
-        if kind == "CustomResourceDefinition":
+    for obj in objects.values():
+        if obj["kind"] == "CustomResourceDefinition" or "aggregationRule" in obj:
             obj["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
     return objects
 
