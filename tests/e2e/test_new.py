@@ -32,9 +32,25 @@ def test_the_tests_of_a_new_project_pass(kind: str, tmp_path: Path) -> None:
     assert "passed" in done.stdout
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_can_be_built(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", reason="needs setuptools, as the project does")
+    run(kind, "my-thing", tmp_path)
+    subprocess.run(
+        [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "egg_info"],
+        cwd=tmp_path / "my-thing",
+        timeout=300,
+        check=True,
+    )
+    modules = tmp_path / "my-thing" / "my_thing.egg-info" / "top_level.txt"
+    assert modules.read_text() == "my_thing\n"
+
+
 def test_names_and_folders_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="My: is not a valid name; use lower-case letters"):
         run("check", "My", tmp_path)
+    with pytest.raises(ConfigError, match="json: would hide the module json that Python has"):
+        run("check", "json", tmp_path)
     run("check", "mine", tmp_path)
     with pytest.raises(ConfigError, match="mine: exists; choose another name"):
         run("check", "mine", tmp_path)

@@ -134,6 +134,10 @@ async def test_kinds_of_another_cluster_may_be_followed_by_their_metadata(
     assert set(seen[0]) == {"apiVersion", "kind", "metadata"}
 
 
+async def _idle(found: Any, context: Context) -> None:
+    pass
+
+
 async def test_clusters_that_do_not_fit_the_declaration_are_refused(
     client: Client, west_client: Client
 ) -> None:
@@ -142,7 +146,7 @@ async def test_clusters_that_do_not_fit_the_declaration_are_refused(
         app.cluster("We st")
     there = OtherCluster("east").of(kinds.CONFIG_MAPS)
     with pytest.raises(ConfigError, match="watches ConfigMap of cluster east, which it does not"):
-        app.reconciles(kinds.SECRETS, watches={there: lambda _: []})(lambda *_: None)  # type: ignore[arg-type,return-value]
+        app.reconciles(kinds.SECRETS, watches={there: lambda _: []})(_idle)
     west = app.cluster("west")
     assert app.cluster("west") == west
 
@@ -172,7 +176,7 @@ def test_the_deployment_reads_kubeconfigs_of_other_clusters_from_a_secret() -> N
     app = Operator("mirror")
     west = app.cluster("west")
     watches: Any = {west.of(kinds.JOBS): lambda delta: [delta.key]}
-    app.reconciles(kinds.SECRETS, watches=watches)(lambda *_: None)  # type: ignore[arg-type,return-value]
+    app.reconciles(kinds.SECRETS, watches=watches)(_idle)
     made = operator_manifests(app, "mirror:app", "", image="mirror:1")
     pod = next(each for each in made if each["kind"] == "Deployment")["spec"]["template"]["spec"]
     container = pod["containers"][0]

@@ -12,7 +12,15 @@ from typing import Any
 import attrs
 import orjson
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of, owner_reference
+from kueuelib.api.meta import (
+    Obj,
+    ObjectKey,
+    Resource,
+    controller_of,
+    key_of,
+    labels_of,
+    owner_reference,
+)
 from kueuelib.errors import ConfigError
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -90,9 +98,32 @@ def placed_child(child: Obj, resource: Resource, owner: Obj) -> Obj:
     return {**child, "metadata": meta}
 
 
-def is_foreign(present: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
-    """Whether an existing object does not belong to the owner."""
-    return owner["metadata"]["uid"] not in owners_of(present)
+def claim_problem(
+    present: Mapping[str, Any], owner: Obj, by: str, *, adopt: bool
+) -> tuple[str, str] | None:
+    """Why an existing object may not be applied as a child, with the fix; None if it may.
+
+    Args:
+        present: the object.
+        owner: whose child it shall be.
+        by: the operator that applies it.
+        adopt: whether it may be taken over if nothing controls it.
+    """
+    if owner["metadata"]["uid"] in owners_of(present):
+        other = labels_of(present).get(MANAGED_BY, by)
+        if other == by or adopt:
+            return None
+        problem = f"is managed by {other!r} for the same {owner['kind']}"
+        return problem, f"stop {other!r} and apply it with adopt=True, or choose another name"
+    problem = f"exists and does not belong to {owner['kind']} {key_of(owner)}"
+    if controller := controller_of(present):
+        return (
+            problem,
+            f"it belongs to {controller['kind']} {controller['name']}: choose another name",
+        )
+    return (
+        None if adopt else (problem, "delete it, choose another name, or apply it with adopt=True")
+    )
 
 
 class Applied:

@@ -43,7 +43,10 @@ class Result:
             row, but not later than after `requeue_after`.
     """
 
-    requeue_after: float | None = None
+    requeue_after: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.instance_of((int, float))),
+    )
     priority: int | None = None
     rate_limited: bool = False
 
@@ -244,7 +247,7 @@ class Controller:
             with run_of(self.name, key):
                 try:
                     async with asyncio.timeout(self._timeout) as limit:
-                        result = await self._reconciler.reconcile(key)
+                        result = checked(await self._reconciler.reconcile(key))
                 except Exception as error:  # noqa: BLE001 - the one place: whatever it is, go on
                     self._failed(item, error, timed_out=limit.expired())
                 else:
@@ -254,15 +257,15 @@ class Controller:
                 self._metrics.active_workers.dec()
                 self._metrics.seconds.observe(self._clock.monotonic() - started)
 
-    def _succeeded(self, item: Item[ObjectKey], result: Result | None) -> None:
-        if result is not None and result.rate_limited:
+    def _succeeded(self, item: Item[ObjectKey], result: Result) -> None:
+        if result.rate_limited:
             priority = item.priority if result.priority is None else result.priority
             after = result.requeue_after or 0.0
             self.queue.add(item.key, after=after, priority=priority, rate_limited=True)
             self._count("requeue")
             return
         self.queue.forget(item.key)
-        if result is not None and result.requeue_after is not None and result.requeue_after > 0:
+        if result.requeue_after is not None and result.requeue_after > 0:
             priority = item.priority if result.priority is None else result.priority
             self.queue.add(item.key, after=result.requeue_after, priority=priority)
             self._count("requeue_after")
@@ -294,6 +297,23 @@ class Controller:
     def _count(self, result: str) -> None:
         if self._metrics is not None:
             self._metrics.results[result].inc()
+
+
+def checked(result: object) -> Result:
+    """What a function returned that may return None or a `Result`.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if result is None:
+        return DONE
+    if isinstance(result, Result):
+        return result
+    raise ConfigError(
+        "reconciler",
+        f"returned {result!r:.60}",
+        "return None, or for example Result(requeue_after=60)",
+    )
 
 
 def is_terminal(error: BaseException) -> bool:

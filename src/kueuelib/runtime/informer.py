@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import Gone
+from kueuelib.errors import Gone, NotFound
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import Scope, is_last_state, number_of, version_number
 from kueuelib.machinery.reflector import ReflectorCore
@@ -329,7 +329,10 @@ class Informer:
         self.last_error = self.failing = error
         expected = isinstance(error, Gone)
         log = self._log.info if expected else self._log.warning
-        log(f"{during} failed", error=str(error), kind=type(error).__name__)
+        fix = {}
+        if isinstance(error, NotFound):
+            fix["fix"] = f"install what serves {self.resource.api_version} {self.resource.plural}"
+        log(f"{during} failed", error=str(error), kind=type(error).__name__, **fix)
 
     def _now(self) -> float:
         return self._clock.monotonic()

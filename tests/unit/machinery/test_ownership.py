@@ -10,10 +10,10 @@ from kueuelib.errors import ConfigError
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     Applied,
+    claim_problem,
     finalizers_with,
     finalizers_without,
     fingerprint,
-    is_foreign,
     owned_child,
 )
 
@@ -83,4 +83,6 @@ def test_finalizers_are_added_and_removed_once() -> None:
     assert finalizers_with(obj, "a") is None
     assert finalizers_without(obj, "a") == []
     assert finalizers_without(obj, "b") is None
-    assert is_foreign({"metadata": {}}, owner())
+    mine = owner()
+    assert claim_problem({"metadata": {}}, mine, "boxes", adopt=False)
+    assert claim_problem({"metadata": {}}, mine, "boxes", adopt=True) is None

@@ -348,3 +348,130 @@ async def test_defaults_of_a_resource_take_raw_objects(client: Client) -> None:
     async with running(app, client):
         made = kinds.CONFIG_MAPS.new("one", "default", labels={"filled": "yes"})
         assert (await client.create(kinds.CONFIG_MAPS, made))["data"] == {"a": "b"}
+
+
+async def _good(found: Any, context: Context) -> None:
+    pass
+
+
+def _plain(found: Any, context: Context) -> None:
+    pass
+
+
+async def _one(found: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda app: app.reconciles(Box)(_plain), "_plain: is not async; write it as `async def"),
+        (lambda app: app.reconciles(Box)(_one), "_one: cannot be called: too many .* 2 arguments"),
+        (
+            lambda app: app.reconciles(Box)(_good).teardown("a.b/c")(_plain),
+            "_plain: is not async",
+        ),
+        (lambda app: app.validates(Box)(_one), "_one: is async; write it as `def _one"),
+        (lambda app: app.defaults(Box)(_one), "_one: is async"),
+        (lambda app: app.defaults(Box)(lambda: 1), "it gets 1 arguments"),
+        (lambda app: app.reconciles(_good), r"_good is decorated without a kind; write @app"),
+        (lambda app: app.reconciles("boxes"), "'boxes': is not a kind; name a class with @crd"),
+        (lambda app: app.reconciles(Box, owns="configmaps")(_good), "owns= is a single value"),
+        (
+            lambda app: app.reconciles(Box, owns=["configmaps"])(_good),
+            "'configmaps': is not a kind",
+        ),
+        (lambda app: app.reconciles(Box, writes=kinds.PODS)(_good), "writes= is a single value"),
+        (lambda app: app.reconciles(Box, watches=[kinds.PODS])(_good), "watches= is not a mapping"),
+    ],
+)
+def test_what_could_not_be_called_later_is_refused(declare: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        declare(Operator("boxes"))
+
+
+async def test_a_wrong_return_value_fails_one_object_and_not_the_operator(client: Client) -> None:
+    app = Operator("boxes")
+    calls: list[str] = []
+
+    @app.reconciles(Box)
+    async def wrong(found: Box, context: Context) -> Any:
+        calls.append(found.metadata.name)
+        context.condition("Ready", True, "Seen")
+        return 60 if found.metadata.name == "one" else None
+
+    async with running(app, client):
+        boxes = client.of(Box)
+        await boxes.create(box("one"))
+        await eventually(lambda: calls.count("one") > 1)
+        await settled(client, await boxes.create(box("two")))
+    with pytest.raises(TypeError, match="requeue_after"):
+        Result(requeue_after="60")  # type: ignore[arg-type]
+
+
+async def test_a_check_that_returns_no_errors_of_fields_denies_and_says_so(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = Operator("boxes", kinds=[Box])
+    wrong: Any = lambda new: "no"  # noqa: E731
+    app.validates(Box)(wrong)
+    async with running(app, client):
+        with pytest.raises(Exception, match="the webhook failed"):
+            await client.of(Box).create(box())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "returned 'no'; return a list of FieldError, or a Verdict" in said
+
+
+async def test_two_operators_do_not_fight_about_one_child(client: Client) -> None:
+    def apart(name: str, errors: list[str], *, adopt: bool = False) -> Operator:
+        app = Operator(name)
+
+        @app.reconciles(Box, owns=[kinds.CONFIG_MAPS])
+        async def keep(found: Box, context: Context) -> None:
+            child = kinds.CONFIG_MAPS.new("one", data={"by": name})
+            try:
+                await context.apply(child, adopt=adopt)
+            except ConfigError as error:
+                errors.append(str(error))
+            context.condition("Ready", True, "Applied")
+
+        return app
+
+    errors: list[str] = []
+    async with running(apart("first", errors), client):
+        one = await settled(client, await client.of(Box).create(box()))
+        async with running(apart("second", errors), client):
+            await eventually(lambda: errors)
+    assert "default/one: is managed by 'first' for the same Box; stop 'first'" in errors[0]
+    errors.clear()
+    async with running(apart("second", errors, adopt=True), client):
+
+        async def taken() -> bool:
+            found = await client.get(kinds.CONFIG_MAPS, one.key)
+            return bool(found["data"]["by"] == "second")
+
+        await eventually(taken)
+    assert errors == []
+
+
+async def test_a_condition_needs_a_status() -> None:
+    @crd("example.com", "v1", plural="bare")
+    @frozen
+    class Bare(KubeObject):
+        """A thing without status."""
+
+    app = Operator("bare")
+    seen: list[str] = []
+
+    @app.reconciles(Bare)
+    async def tell(found: Bare, context: Context) -> None:
+        try:
+            context.condition("Ready", True, "Seen")
+        except ConfigError as error:
+            seen.append(str(error))
+
+    around = type("Around", (), {"declared": tell, "client": None})()
+    await tell(Bare(), Context(around, {}))  # type: ignore[arg-type]
+    assert seen == [
+        "Bare: has no field status; add `status: Status`, a class that extends ConditionedStatus"
+    ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
@@ -26,12 +28,17 @@ def run(kind: str, name: str, folder: Path) -> list[Path]:
         the files that were written.
 
     Raises:
-        ConfigError: the name is not valid, or the folder exists or cannot be made.
+        ConfigError: the name is not valid or that of a module, or the folder exists or cannot be
+            made.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(
             name or "NAME", "is not a valid name", "use lower-case letters, digits and '-'"
         )
+    module = name.replace("-", "_")
+    if module in sys.stdlib_module_names or find_spec(module) is not None:
+        problem = f"would hide the module {module} that Python has already"
+        raise ConfigError(name, problem, "choose another name")
     target = folder / name
     try:
         target.mkdir(parents=True)
@@ -41,7 +48,7 @@ def run(kind: str, name: str, folder: Path) -> list[Path]:
         raise ConfigError(str(target), str(error.strerror), "choose another folder") from error
     words = {
         "name": name,
-        "module": name.replace("-", "_"),
+        "module": module,
         "Kind": "".join(part.capitalize() for part in name.split("-")),
         "plural": name.replace("-", "") + "s",
         "version": __version__,

@@ -9,14 +9,14 @@ import attrs
 
 from kueuelib.api.codec import encode
 from kueuelib.api.conditions import with_raw_condition
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, controller_of, key_of
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.ownership import (
     OWNER_INDEX,
     Applied,
-    is_foreign,
+    claim_problem,
     owned_child,
     placed_child,
 )
@@ -171,7 +171,8 @@ class Context:
         Args:
             child: the desired fields, with `apiVersion`, `kind` and `metadata.name`; the namespace
                 is that of the object unless it names one.
-            adopt: take over an existing object that has no controller. One with another controller
+            adopt: take over an existing object that has no controller, or that another operator
+                manages for the same object. One with another controller
                 is refused all the same.
 
         Returns:
@@ -237,6 +238,7 @@ class Context:
         Args:
             status: the whole status, typed or raw.
         """
+        self._needs_status()
         self._status = encode(status) if isinstance(status, Struct) else dict(status)
 
     def condition(self, type: str, status: bool | None, reason: str, message: str = "") -> None:
@@ -249,7 +251,11 @@ class Context:
             status: None stands for Unknown.
             reason: a word in CamelCase for programs.
             message: a sentence for people.
+
+        Raises:
+            ConfigError: the class of the object has no field `status`.
         """
+        self._needs_status()
         self._conditions[type] = (status, reason, message)
 
     def event(self, type: str, reason: str, message: str) -> None:
@@ -302,6 +308,15 @@ class Context:
 
     # ---- inside
 
+    def _needs_status(self) -> None:
+        kind = self._around.declared.kind
+        if not isinstance(kind, Resource) and not hasattr(attrs.fields(kind), "status"):
+            raise ConfigError(
+                kind.__name__,
+                "has no field status",
+                "add `status: Status`, a class that extends ConditionedStatus",
+            )
+
     def _has_observed_generation(self) -> bool:
         kind = self._around.declared.kind
         if isinstance(kind, Resource):
@@ -352,18 +367,9 @@ class Context:
     ) -> None:
         """Refuse to take over an object; the cache lacks one that does not have our label."""
         found = await read(self.client, resource, key) if present is None else present
-        if found is None or not is_foreign(found, self.obj):
-            return
-        owner = controller_of(found)
-        if owner is None and adopt:
-            return
-        raise ConfigError(
-            f"{resource.kind} {key}",
-            f"exists and does not belong to {self.obj['kind']} {key_of(self.obj)}",
-            "delete it, choose another name, or apply it with adopt=True"
-            if owner is None
-            else f"it belongs to {owner['kind']} {owner['name']}: choose another name",
-        )
+        problem = found and claim_problem(found, self.obj, self._around.operator, adopt=adopt)
+        if problem:
+            raise ConfigError(f"{resource.kind} {key}", *problem)
 
     async def _delete(self, resource: Resource, key: ObjectKey) -> None:
         informer = self._around.informers.get(resource)

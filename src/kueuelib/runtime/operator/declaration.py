@@ -21,6 +21,7 @@ from kueuelib.runtime.operator.reconciled import (
     OtherKind,
     Reconcile,
     Reconciled,
+    check_function,
     resource_of,
 )
 from kueuelib.runtime.predicates import Predicate
@@ -193,6 +194,12 @@ class Operator:
         Raises:
             ConfigError: the kind has a reconciler already, or a cluster is not declared.
         """
+        if inspect.isfunction(kind):
+            raise ConfigError(
+                f"operator {self.name}",
+                f"{kind.__name__} is decorated without a kind",
+                "write @app.reconciles(KIND)",
+            )
         resource = resource_of(kind)
         if any(each.resource.group_kind == resource.group_kind for each in self.reconciled):
             raise ConfigError(
@@ -267,6 +274,7 @@ class Operator:
 
         def register(function: Any) -> Any:
             short = _arguments(function) == 1
+            check_function(function, 1 if short else 3, awaited=False)
             if short and "DELETE" in operations:
                 raise ConfigError(
                     f"operator {self.name}",
@@ -315,7 +323,15 @@ class Operator:
             operations: some of `CREATE` and `UPDATE`.
             object_selector: a raw label selector; only such objects are shown to the webhook.
         """
-        return self._hook(kind, operations, object_selector, mutating=True)
+
+        def register(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            check_function(function, 1, awaited=False)
+            made: Callable[[Any], Any] = self._hook(
+                kind, operations, object_selector, mutating=True
+            )(function)
+            return made
+
+        return register
 
     def _hook(
         self,

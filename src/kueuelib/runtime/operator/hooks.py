@@ -10,7 +10,7 @@ from kueuelib.api.definitions import converted, crd_of
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.api.patch import diff_merge_patch, merge_patch
-from kueuelib.errors import FieldError
+from kueuelib.errors import ConfigError, FieldError
 from kueuelib.runtime.operator.declaration import Hook, Operator
 from kueuelib.runtime.operator.reconciled import resource_of
 from kueuelib.runtime.webhook.admission import AdmissionRequest, Mutator, Validator, Verdict
@@ -52,8 +52,17 @@ def _mutator(hook: Hook) -> Mutator:
 
 def _validator(hook: Hook) -> Validator:
     kind = hook.kind
+
+    def judged(found: object) -> Sequence[FieldError] | Verdict:
+        if isinstance(found, Verdict):
+            return found
+        if isinstance(found, Sequence) and all(isinstance(each, FieldError) for each in found):
+            return found
+        problem = f"returned {found!r:.60}"
+        raise ConfigError(hook.path, problem, "return a list of FieldError, or a Verdict")
+
     if isinstance(kind, Resource):
-        return hook.function
+        return lambda new, old, request: judged(hook.function(new, old, request))
 
     def value(obj: Obj | None) -> KubeObject | None:
         return None if obj is None else decode(kind, obj)
@@ -61,8 +70,7 @@ def _validator(hook: Hook) -> Validator:
     def validate(
         new: Obj | None, old: Obj | None, request: AdmissionRequest
     ) -> Sequence[FieldError] | Verdict:
-        found: Sequence[FieldError] | Verdict = hook.function(value(new), value(old), request)
-        return found
+        return judged(hook.function(value(new), value(old), request))
 
     return validate
 

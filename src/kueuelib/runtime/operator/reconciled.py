@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
@@ -77,9 +78,34 @@ def resource_of(kind: Kind) -> Resource:
     if isinstance(kind, Resource):
         return kind
     found = getattr(kind, "resource", None)
-    if not isinstance(found, Resource):
+    if isinstance(found, Resource):
+        return found
+    if isinstance(kind, type):
         raise ConfigError(kind.__name__, "has no resource", "decorate the class with @crd")
-    return found
+    raise ConfigError(f"{kind!r:.60}", "is not a kind", "name a class with @crd, or a Resource")
+
+
+def check_function(function: Any, arguments: int, *, awaited: bool) -> None:
+    """Refuse a function that could not be called later.
+
+    Args:
+        function: what an author wrote.
+        arguments: how many positional ones it gets.
+        awaited: whether it must be `async`, or must not be.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    name = getattr(function, "__name__", f"{function!r:.60}")
+    if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))) is not awaited:
+        problem, fix = ("is not async", "async def") if awaited else ("is async", "def")
+        raise ConfigError(name, problem, f"write it as `{fix} {name}(...)`")
+    try:
+        inspect.signature(function).bind(*range(arguments))
+    except TypeError as error:
+        raise ConfigError(
+            name, f"cannot be called: {error}", f"it gets {arguments} arguments"
+        ) from error
 
 
 class Reconciled(Generic[V]):
@@ -116,8 +142,12 @@ class Reconciled(Generic[V]):
         self.kind = kind
         self.resource = resource_of(kind)
         self.function = function
-        self.owns = tuple(map(resource_of, owns))
-        self.writes = tuple(map(resource_of, writes))
+        self.owns = self._each("owns=", owns)
+        self.writes = self._each("writes=", writes)
+        given: object = watches
+        if not isinstance(given, Mapping):
+            problem = "watches= is not a mapping"
+            raise ConfigError(self.resource.kind, problem, "write {KIND: function to keys}")
         self.watches = {watched_of(each): keys for each, keys in watches.items()}
         followed: list[Watched] = [self.resource, *self.owns, *self.watches]
         if twice := {each.kind for each in followed if followed.count(each) > 1}:
@@ -130,6 +160,7 @@ class Reconciled(Generic[V]):
         self.metadata_only = frozenset(map(watched_of, metadata_only))
         self._check_known("indexes=", self.indexes)
         self._check_known("metadata_only=", self.metadata_only)
+        check_function(function, 2, awaited=True)
         self.predicate = predicate
         self.workers = workers
         self.timeout = timeout
@@ -164,10 +195,17 @@ class Reconciled(Generic[V]):
             )
 
         def register(function: Reconcile[V]) -> Reconcile[V]:
+            check_function(function, 2, awaited=True)
             self.finalizer, self.teardown_function = finalizer, function
             return function
 
         return register
+
+    def _each(self, argument: str, kinds: Iterable[Kind]) -> tuple[Resource, ...]:
+        if isinstance(kinds, (str, type, Resource)):
+            problem = f"{argument} is a single value"
+            raise ConfigError(self.resource.kind, problem, f"write {argument}[KIND, ...]")
+        return tuple(map(resource_of, kinds))
 
     def _check_known(self, argument: str, kinds: Iterable[Watched]) -> None:
         for kind in kinds:

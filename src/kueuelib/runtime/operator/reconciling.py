@@ -23,7 +23,7 @@ from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.cluster import Cluster
-from kueuelib.runtime.controller import DONE, Controller, Result
+from kueuelib.runtime.controller import DONE, Controller, Result, checked
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.context import Context, Surroundings, index_name
@@ -80,7 +80,7 @@ class KindReconciler:
             await context.write_status()  # what was found out before it failed
             raise
         await context.write_status()
-        return DONE if result is None else result
+        return checked(result)
 
     def _value(self, obj: Obj) -> Any:
         kind = self._declared.kind
