@@ -22,6 +22,7 @@ from kueuelib.errors import ApiError
 RETRY_SECONDS = 1.0
 
 
+@attrs.define(eq=False)
 class Definitions:
     """Keeps the registry equal to the stored definitions.
 
@@ -36,28 +37,19 @@ class Definitions:
         changed: called, in the background, for a kind whose definition has changed.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        registry: Registry,
-        rules: CrdRules,
-        now: Callable[[], float],
-        commits: Commits,
-        deletes: Deletes,
-        withdrawn: Callable[[Kind], None],
-        changed: Callable[[Kind], Awaitable[None]],
-    ) -> None:
-        self._storage = storage
-        self._registry = registry
-        self._rules = rules
-        self._now = now
-        self._commits = commits
-        self._deletes = deletes
-        self._withdrawn = withdrawn
-        self._changed = changed
-        self._cleaning: dict[str, asyncio.Task[None]] = {}
-        self._renewing: dict[str, asyncio.Task[None]] = {}
-        commits.listen(self._notice)
+    _storage: Storage
+    _registry: Registry
+    _rules: CrdRules
+    _now: Callable[[], float]
+    _commits: Commits
+    _deletes: Deletes
+    _withdrawn: Callable[[Kind], None]
+    _changed: Callable[[Kind], Awaitable[None]]
+    _cleaning: dict[str, asyncio.Task[None]] = attrs.field(init=False, factory=dict)
+    _renewing: dict[str, asyncio.Task[None]] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self._commits.listen(self._notice)
 
     async def close(self) -> None:
         """Stops what runs in the background."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from kueuelib.api.meta import Obj, ObjectKey, format_time, parse_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.chain import Chain
@@ -21,16 +23,14 @@ FOREGROUND = "foregroundDeletion"
 ATTEMPTS = 5
 
 
+@attrs.frozen(eq=False)
 class Deletes:
     """Ends objects, or begins to."""
 
-    def __init__(
-        self, commits: Commits, converter: Converter, chain: Chain, now: Callable[[], float]
-    ) -> None:
-        self._now = now
-        self._commits = commits
-        self._converter = converter
-        self._chain = chain
+    _commits: Commits
+    _converter: Converter
+    _chain: Chain
+    _now: Callable[[], float]
 
     async def delete(
         self, kind: Kind, version: Version, key: ObjectKey, options: DeleteOptions

@@ -39,12 +39,12 @@ class Page:
     remaining: int | None = None
 
 
+@attrs.frozen(eq=False)
 class Reads:
     """Reads from the storage at any version."""
 
-    def __init__(self, storage: Storage, converter: Converter) -> None:
-        self._storage = storage
-        self._converter = converter
+    _storage: Storage
+    _converter: Converter
 
     def entry(self, kind: Kind, key: ObjectKey) -> Entry:
         """The present state.

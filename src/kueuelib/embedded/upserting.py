@@ -25,6 +25,7 @@ _MUST_BE_SPECIFIED = FieldError(
 )
 
 
+@attrs.frozen(eq=False)
 class Upserts:
     """Each gives the object, and whether it is new.
 
@@ -36,19 +37,11 @@ class Upserts:
         now: the time of the server, seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        commits: Commits,
-        writes: Writes,
-        managers: Managers,
-        large: Large,
-        now: Callable[[], float],
-    ) -> None:
-        self._commits = commits
-        self._writes = writes
-        self._managers = managers
-        self._large = large
-        self._now = now
+    _commits: Commits
+    _writes: Writes
+    _managers: Managers
+    _large: Large
+    _now: Callable[[], float]
 
     async def replace(
         self, target: Target, given: Mapping[str, Any], options: WriteOptions

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import attrs
+
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, identity
 from kueuelib.embedded.admission.chain import Chain
@@ -45,24 +47,16 @@ class Transform(Protocol):
         """
 
 
+@attrs.frozen(eq=False)
 class Writes:
     """Turns requests into stored states."""
 
-    def __init__(
-        self,
-        commits: Commits,
-        converter: Converter,
-        chain: Chain,
-        managers: Managers,
-        large: Large,
-        now: Callable[[], float],
-    ) -> None:
-        self._now = now
-        self._commits = commits
-        self._managers = managers
-        self._large = large
-        self._converter = converter
-        self._chain = chain
+    _commits: Commits
+    _converter: Converter
+    _chain: Chain
+    _managers: Managers
+    _large: Large
+    _now: Callable[[], float]
 
     # ---- create
 

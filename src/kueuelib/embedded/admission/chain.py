@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+import attrs
+
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest
 from kueuelib.embedded.registry.kind import Kind
@@ -22,12 +24,12 @@ class Webhooks(Protocol):
         """Lets webhooks refuse."""
 
 
+@attrs.frozen(eq=False)
 class StoredObjects:
     """What plug-ins may read: the `Reader` over the storage."""
 
-    def __init__(self, storage: Storage, registry: Registry) -> None:
-        self._storage = storage
-        self._registry = registry
+    _storage: Storage
+    _registry: Registry
 
     def get(self, resource: Resource, key: ObjectKey) -> Obj | None:
         """The object at its stored version, or None."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import attrs
+
 from kueuelib.api.kinds import SERVICES
 from kueuelib.api.meta import ObjectKey
 from kueuelib.embedded.admission.plugin import Reader
@@ -44,6 +46,7 @@ def _read(name: str, text: str) -> Address:
     return host, int(port)
 
 
+@attrs.frozen(eq=False)
 class Services:
     """Finds the address of a Service.
 
@@ -52,9 +55,8 @@ class Services:
         mapped: addresses that the user gave; they come before what a Service says.
     """
 
-    def __init__(self, reader: Reader, mapped: Mapping[str, Address]) -> None:
-        self._reader = reader
-        self._mapped = mapped
+    _reader: Reader
+    _mapped: Mapping[str, Address]
 
     def address(self, namespace: str, name: str, port: int) -> Address:
         """Where to dial for a port of a service.

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.fields import (
     forbidden,
     immutable,
@@ -65,57 +64,51 @@ def _frozen(new: Obj, old: Obj, parts: Sequence[str]) -> list[FieldError]:
     return errors
 
 
-class ConfigMapRules(KindRules):
-    """The strategy of ConfigMaps."""
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Keys and size."""
-        data, binary = section(obj, "data"), section(obj, "binaryData")
-        errors = _keys(data, "data") + _keys(binary, "binaryData")
-        errors += [
-            invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
-            for key in sorted(data.keys() & binary.keys())
-        ]
-        size = sum(len(value.encode()) for value in data.values())
-        size += sum(len(value) * 3 // 4 for value in binary.values())
-        if size > SIZE_LIMIT:
-            errors.append(too_long("[]", SIZE_LIMIT))
-        return errors
-
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The same, and nothing of an immutable one changes."""
-        del subresource
-        return [*_frozen(obj, old, ("data", "binaryData")), *self.validate_create(obj)]
+def check_config_map(obj: Obj) -> list[FieldError]:
+    """Keys and size."""
+    data, binary = section(obj, "data"), section(obj, "binaryData")
+    errors = _keys(data, "data") + _keys(binary, "binaryData")
+    errors += [
+        invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+        for key in sorted(data.keys() & binary.keys())
+    ]
+    size = sum(len(value.encode()) for value in data.values())
+    size += sum(len(value) * 3 // 4 for value in binary.values())
+    if size > SIZE_LIMIT:
+        errors.append(too_long("[]", SIZE_LIMIT))
+    return errors
 
 
-class SecretRules(KindRules):
-    """The strategy of Secrets."""
+def check_changed_config_map(obj: Obj, old: Obj) -> list[FieldError]:
+    """Nothing of an immutable one changes."""
+    return _frozen(obj, old, ("data", "binaryData"))
 
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Keys, size, and what the type asks for."""
-        data = section(obj, "data")
-        errors = _keys(data, "data")
-        if sum(len(value) * 3 // 4 for value in data.values()) > SIZE_LIMIT:
-            errors.append(too_long("data", SIZE_LIMIT))
-        for key in _NEEDED.get(obj["type"], ()):
-            if key not in data:
-                errors.append(required(f"data[{key}]"))
-        if obj["type"] == "kubernetes.io/basic-auth" and data.keys().isdisjoint(_BASIC):
-            errors += [required(f"data[{key}]") for key in _BASIC]
-        if obj["type"] == "kubernetes.io/service-account-token":
-            annotations = section(obj, "metadata", "annotations")
-            if not annotations.get(_ACCOUNT):
-                errors.append(required(f"metadata.annotations[{_ACCOUNT}]"))
-        return errors
 
-    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """A replacement without a type keeps the old one."""
-        del request
-        if obj.get("type") == "Opaque" and not obj.get("data"):
-            obj["type"] = old.get("type", "Opaque")
+def check_secret(obj: Obj) -> list[FieldError]:
+    """Keys, size, and what the type asks for."""
+    data = section(obj, "data")
+    errors = _keys(data, "data")
+    if sum(len(value) * 3 // 4 for value in data.values()) > SIZE_LIMIT:
+        errors.append(too_long("data", SIZE_LIMIT))
+    for key in _NEEDED.get(obj["type"], ()):
+        if key not in data:
+            errors.append(required(f"data[{key}]"))
+    if obj["type"] == "kubernetes.io/basic-auth" and data.keys().isdisjoint(_BASIC):
+        errors += [required(f"data[{key}]") for key in _BASIC]
+    if obj["type"] == "kubernetes.io/service-account-token":
+        annotations = section(obj, "metadata", "annotations")
+        if not annotations.get(_ACCOUNT):
+            errors.append(required(f"metadata.annotations[{_ACCOUNT}]"))
+    return errors
 
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The type stays, and nothing of an immutable one changes."""
-        del subresource
-        errors = immutable("type", obj.get("type"), old.get("type"))
-        return [*errors, *_frozen(obj, old, ("data",)), *self.validate_create(obj)]
+
+def keep_type(obj: Obj, old: Obj) -> None:
+    """A replacement without a type keeps the old one."""
+    if obj.get("type") == "Opaque" and not obj.get("data"):
+        obj["type"] = old.get("type", "Opaque")
+
+
+def check_changed_secret(obj: Obj, old: Obj) -> list[FieldError]:
+    """The type stays, and nothing of an immutable one changes."""
+    errors = immutable("type", obj.get("type"), old.get("type"))
+    return errors + _frozen(obj, old, ("data",))

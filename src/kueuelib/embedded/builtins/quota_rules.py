@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     NON_NEGATIVE,
@@ -71,48 +70,38 @@ def _is_standard(name: str) -> bool:
     return name in _QUOTA or name.startswith(_HUGE)
 
 
-class QuotaRules(KindRules):
-    """The strategy of ResourceQuotas; nothing is counted here."""
-
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """A new one has no status."""
-        del request
-        obj["status"] = {}
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Names, amounts and scopes."""
-        spec = section(obj, "spec")
-        hard = section(spec, "hard")
-        errors: list[FieldError] = []
-        for name in sorted(hard):
-            path = f"spec.hard[{name}]"
-            errors += resource_name(name, path)
-            if "/" not in name and not _is_standard(name):
-                errors.append(invalid(path, name, "must be a standard resource for quota"))
-            errors += _validate_amount(name, hard[name], path)
-        scopes = list(listed(spec, "scopes"))
-        for scope in scopes:
-            if scope not in _SCOPES:
-                errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
-            errors += [
-                invalid("spec.scopes", scopes, "unsupported scope applied to resource")
-                for name in sorted(hard)
-                if _is_standard(name) and name not in _SCOPES.get(scope, (name,))
-            ]
+def check_quota(obj: Obj) -> list[FieldError]:
+    """Names, amounts and scopes."""
+    spec = section(obj, "spec")
+    hard = section(spec, "hard")
+    errors: list[FieldError] = []
+    for name in sorted(hard):
+        path = f"spec.hard[{name}]"
+        errors += resource_name(name, path)
+        if "/" not in name and not _is_standard(name):
+            errors.append(invalid(path, name, "must be a standard resource for quota"))
+        errors += _validate_amount(name, hard[name], path)
+    scopes = list(listed(spec, "scopes"))
+    for scope in scopes:
+        if scope not in _SCOPES:
+            errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
         errors += [
-            invalid("spec.scopes", scopes, "conflicting scopes")
-            for pair in _OPPOSITES
-            if pair <= set(scopes)
+            invalid("spec.scopes", scopes, "unsupported scope applied to resource")
+            for name in sorted(hard)
+            if _is_standard(name) and name not in _SCOPES.get(scope, (name,))
         ]
-        return [*errors, *_validate_selector(spec)]
+    errors += [
+        invalid("spec.scopes", scopes, "conflicting scopes")
+        for pair in _OPPOSITES
+        if pair <= set(scopes)
+    ]
+    return [*errors, *_validate_selector(spec)]
 
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The scopes stay."""
-        if subresource == "status":
-            return ()
-        now, before = (set(listed(section(each, "spec"), "scopes")) for each in (obj, old))
-        changed = [] if now == before else immutable("spec.scopes", sorted(now), sorted(before))
-        return [*self.validate_create(obj), *changed]
+
+def check_changed_quota(obj: Obj, old: Obj) -> list[FieldError]:
+    """The scopes stay."""
+    now, before = (set(listed(section(each, "spec"), "scopes")) for each in (obj, old))
+    return [] if now == before else immutable("spec.scopes", sorted(now), sorted(before))
 
 
 def _validate_amount(name: str, value: Any, path: str) -> list[FieldError]:

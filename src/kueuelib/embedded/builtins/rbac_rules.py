@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.plugin import KindRules
-from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.defaults import RBAC as GROUP
 from kueuelib.embedded.builtins.fields import (
     invalid,
     listed,
-    not_supported,
     required,
     section,
 )
+from kueuelib.embedded.builtins.table import check
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
-
-SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
 def check_role(obj: Obj) -> list[FieldError]:
@@ -69,54 +64,18 @@ def _validate_aggregation(aggregation: Mapping[str, Any], path: str) -> list[Fie
     return errors
 
 
-class BindingRules(KindRules):
-    """The strategy of RoleBindings and ClusterRoleBindings."""
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """The role and the subjects."""
-        ref = section(obj, "roleRef")
-        namespaced = obj["kind"] == "RoleBinding"
-        kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
-        kind, name, errors = ref.get("kind") or "", ref.get("name") or "", []
-        if ref.get("apiGroup") != GROUP:
-            errors.append(not_supported("roleRef.apiGroup", ref.get("apiGroup"), (GROUP,)))
-        if kind not in kinds:
-            errors.append(not_supported("roleRef.kind", kind, kinds, ordered=True))
-        if not name:
-            errors.append(required("roleRef.name"))
-        errors += [invalid("roleRef.name", name, text) for text in naming.path_segment(name)]
-        for i, subject in enumerate(listed(obj, "subjects")):
-            errors += _validate_subject(subject, f"subjects[{i}]", namespaced=namespaced)
-        return errors
-
-    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The role stays."""
-        del subresource
-        errors = list(self.validate_create(obj))
-        ref = section(obj, "roleRef")
-        if ref != section(old, "roleRef"):
-            keys = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
-            shown = {name: ref.get(key) or "" for name, key in keys}
-            errors.append(invalid("roleRef", shown, "cannot change roleRef"))
-        return errors
+def check_binding(obj: Obj) -> list[FieldError]:
+    """The role of a binding, and its subjects."""
+    scope = "" if obj["kind"] == "RoleBinding" else "Cluster"
+    errors = check(f"{scope}RoleRef", section(obj, "roleRef"), "roleRef")
+    return errors + check(f"{scope}Subject", listed(obj, "subjects"), "subjects")
 
 
-def _validate_subject(
-    subject: Mapping[str, Any], path: str, *, namespaced: bool
-) -> list[FieldError]:
-    kind, name = subject.get("kind") or "", subject.get("name") or ""
-    group = subject.get("apiGroup") or ""
-    errors = [] if name else [required(f"{path}.name")]
-    if kind == "ServiceAccount":
-        if name:
-            errors += [invalid(f"{path}.name", name, text) for text in naming.subdomain(name)]
-        if group:
-            errors.append(not_supported(f"{path}.apiGroup", group, ("",)))
-        if not namespaced and not subject.get("namespace"):
-            errors.append(required(f"{path}.namespace"))
-    elif kind in SUBJECTS:
-        if group != GROUP:
-            errors.append(not_supported(f"{path}.apiGroup", group, (GROUP,)))
-    else:
-        errors.append(not_supported(f"{path}.kind", kind, SUBJECTS, ordered=True))
-    return errors
+def check_rebinding(obj: Obj, old: Obj) -> list[FieldError]:
+    """The role of a binding stays."""
+    ref = section(obj, "roleRef")
+    if ref == section(old, "roleRef"):
+        return []
+    keys = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+    shown = {name: ref.get(key) or "" for name, key in keys}
+    return [invalid("roleRef", shown, "cannot change roleRef")]

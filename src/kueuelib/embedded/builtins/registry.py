@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kueuelib.api.kinds import (
-    CONFIG_MAPS,
     JOBS,
     NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
-    SECRETS,
     SERVICES,
 )
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
-from kueuelib.embedded.builtins.config_rules import ConfigMapRules, SecretRules
 from kueuelib.embedded.builtins.core_rules import NamespaceRules, NodeRules
-from kueuelib.embedded.builtins.defaults import RBAC
 from kueuelib.embedded.builtins.job_rules import JobRules
 from kueuelib.embedded.builtins.limit_range import LimitRangePlugin
 from kueuelib.embedded.builtins.pod_plugins import ServiceAccountPlugin, TolerationPlugin
@@ -28,8 +24,6 @@ from kueuelib.embedded.builtins.priority import (
     PriorityPlugin,
     system_priority_classes,
 )
-from kueuelib.embedded.builtins.quota_rules import QuotaRules
-from kueuelib.embedded.builtins.rbac_rules import BindingRules
 from kueuelib.embedded.builtins.service_rules import ServiceRules
 from kueuelib.embedded.builtins.stored_rules import stored_rules
 
@@ -44,13 +38,8 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
         NAMESPACES.group_kind: NamespaceRules(),
         NODES.group_kind: NodeRules(),
         PRIORITY_CLASSES.group_kind: PriorityClassRules(),
-        CONFIG_MAPS.group_kind: ConfigMapRules(),
-        SECRETS.group_kind: SecretRules(),
         SERVICES.group_kind: ServiceRules(),
-        ("", "ResourceQuota"): QuotaRules(),
         **stored_rules(),
-        (RBAC, "RoleBinding"): BindingRules(),
-        (RBAC, "ClusterRoleBinding"): BindingRules(),
     }
 
 

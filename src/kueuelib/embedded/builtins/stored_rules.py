@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import attrs
+
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins.config_rules import (
+    check_changed_config_map,
+    check_changed_secret,
+    check_config_map,
+    check_secret,
+    keep_type,
+)
 from kueuelib.embedded.builtins.core_rules import check_event
 from kueuelib.embedded.builtins.defaults import RBAC, TEMPLATE_GENERATION
 from kueuelib.embedded.builtins.endpoint_rules import (
@@ -30,8 +39,13 @@ from kueuelib.embedded.builtins.job_spec import validate_job_template
 from kueuelib.embedded.builtins.limit_range import check_limit_range
 from kueuelib.embedded.builtins.naming import subdomain
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
-from kueuelib.embedded.builtins.quota_rules import check_lease, check_runtime_class
-from kueuelib.embedded.builtins.rbac_rules import check_role
+from kueuelib.embedded.builtins.quota_rules import (
+    check_changed_quota,
+    check_lease,
+    check_quota,
+    check_runtime_class,
+)
+from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
 from kueuelib.embedded.builtins.table import Found, Place, check
 from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
@@ -40,6 +54,7 @@ from kueuelib.errors import FieldError
 Check = Callable[[Obj], list[FieldError]]
 
 
+@attrs.frozen(eq=False)
 class StoredRules(KindRules):
     """The strategy of a kind without a controller.
 
@@ -50,24 +65,20 @@ class StoredRules(KindRules):
         status: the status of a new object; None: the kind has none.
         free: the only fields of `spec` that may change; empty: there is no such rule.
         finalizer: that every new object gets; the cluster takes it off when nobody uses it.
+        changed: the rules of a change, which are looked at before those of an object if `first`.
+        keep: what else stays, before the rules are looked at.
+        first: whether what stays is looked at first.
     """
 
-    def __init__(
-        self,
-        check: Check,
-        *,
-        template: tuple[str, ...] = (),
-        fixed: tuple[str, ...] = (),
-        status: Mapping[str, Any] | None = None,
-        finalizer: str = "",
-        free: tuple[str, ...] = (),
-    ) -> None:
-        self._check = check
-        self._template = template
-        self._fixed = fixed
-        self._status = status
-        self._finalizer = finalizer
-        self._free = free
+    _check: Check
+    _template: tuple[str, ...] = ()
+    _fixed: tuple[str, ...] = ()
+    _status: Mapping[str, Any] | None = None
+    _finalizer: str = ""
+    _free: tuple[str, ...] = ()
+    _changed: Callable[[Obj, Obj], list[FieldError]] = lambda _, __: []
+    _keep: Callable[[Obj, Obj], None] = lambda _, __: None
+    _first: bool = False
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """A new object has no status of its own."""
@@ -85,6 +96,7 @@ class StoredRules(KindRules):
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
         """A DaemonSet counts the changes of its template; a volume knows when its phase changed."""
         del request
+        self._keep(obj, old)
         moved = section(old, "status").get(_MOVED)
         if obj["kind"] == "PersistentVolume" and moved:
             setdefault(subobject(obj, "status"), _MOVED, moved)
@@ -111,10 +123,11 @@ class StoredRules(KindRules):
             if last == "selector":
                 now, before = now and in_order(now), before and in_order(before)
             errors += immutable(path, now, before)
+        errors += self._changed(obj, old)
         rules = self._check(obj)
         if obj["kind"] == "PersistentVolume":
             rules *= 2  # Kubernetes asks twice
-        errors = [*errors, *rules] if obj["kind"] == "DaemonSet" else [*rules, *errors]
+        errors = [*errors, *rules] if self._first else [*rules, *errors]
         if self._free and _without(obj["spec"], self._free) != _without(old["spec"], self._free):
             names = [f"'{name}'" for name in self._free]
             text = f"{', '.join(names[:-1])} and {names[-1]} are forbidden"
@@ -256,6 +269,7 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
             template=_POD,
             fixed=_SELECTOR,
             status=dict.fromkeys(_SCHEDULED, 0),
+            first=True,
         ),
         ("apps", "ReplicaSet"): StoredRules(
             validate_workload,
@@ -287,6 +301,15 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
         ("", "LimitRange"): StoredRules(check_limit_range),
         ("coordination.k8s.io", "Lease"): StoredRules(check_lease),
         ("node.k8s.io", "RuntimeClass"): StoredRules(check_runtime_class, fixed=("handler",)),
+        ("", "ConfigMap"): StoredRules(
+            check_config_map, changed=check_changed_config_map, first=True
+        ),
+        ("", "Secret"): StoredRules(
+            check_secret, changed=check_changed_secret, keep=keep_type, first=True
+        ),
+        ("", "ResourceQuota"): StoredRules(check_quota, status={}, changed=check_changed_quota),
+        (RBAC, "RoleBinding"): StoredRules(check_binding, changed=check_rebinding),
+        (RBAC, "ClusterRoleBinding"): StoredRules(check_binding, changed=check_rebinding),
         (RBAC, "Role"): StoredRules(check_role),
         (RBAC, "ClusterRole"): StoredRules(check_role),
     }

@@ -139,7 +139,14 @@ def _required(at: Place, text: str) -> Found:
 
 def _one_of(at: Place, known: str, *, ordered: bool) -> Found:
     names = known.split(",")
-    return [] if at.value in names else [not_supported(at.path, at.value, names, ordered=ordered)]
+    values = [(at.path, at.value)]
+    if isinstance(at.value, list):
+        values = [(f"{at.path}[{i}]", each) for i, each in enumerate(at.value)]
+    return [
+        not_supported(path, value, names, ordered=ordered)
+        for path, value in values
+        if value not in names
+    ]
 
 
 def _among(at: Place, known: str) -> Found:
@@ -215,8 +222,12 @@ CHECKS: Final[Mapping[str, Check]] = {
     "positive": lambda at, _: _above_zero(at, "must be greater than zero"),
     "one": lambda at, text: [] if len(at.value or ()) == 1 else [required(at.path, text)],
     "forbidden": lambda at, text: [forbidden(at.path, text)],
+    "filled": lambda at, _: [
+        required(f"{at.path}[{i}]") for i, each in enumerate(at.value) if not each
+    ],
     "labels": lambda at, _: validate_labels(at.value, at.path),
     "label": _is(naming.label),
+    "segment": _is(naming.path_segment),
     "subdomain": _is(naming.subdomain),
     "wildcard": _is(lambda text: naming.subdomain(text.removeprefix("*."))),
     "qualified": _is(naming.qualified_name),

@@ -20,14 +20,8 @@ def identity_only(obj: Obj) -> Obj:
     """What garbage collection needs of an object."""
     meta = obj["metadata"]
     kept = (
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "ownerReferences",
-        "finalizers",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
+        *("name", "namespace", "uid", "resourceVersion", "ownerReferences", "finalizers"),
+        *("deletionTimestamp", "deletionGracePeriodSeconds"),
     )
     return {"metadata": {key: meta[key] for key in kept if key in meta}}
 
@@ -51,6 +45,9 @@ def without_ended_templates(obj: Obj) -> Obj:
     if is_finished(obj):
         obj["spec"].pop("template", None)
     return obj
+
+
+_KEPT = {PODS.group_kind: without_ended_specs, JOBS.group_kind: without_ended_templates}
 
 
 class Kinds:
@@ -127,14 +124,9 @@ class Kinds:
         for name, resource in present.items():
             if name in self.mirrors:
                 continue
-            if name == PODS.group_kind:
-                mirror = Mirror(self._service, resource, without_ended_specs)
-            elif name == JOBS.group_kind:
-                mirror = Mirror(self._service, resource, without_ended_templates)
-            elif name in self._full:
-                mirror = Mirror(self._service, resource)
-            else:
-                mirror = Mirror(self._service, resource, identity_only)
+            kept = [] if name in self._full else [identity_only]
+            kept = [_KEPT[name]] if name in _KEPT else kept
+            mirror = Mirror(self._service, resource, *kept)
             self.mirrors[name] = mirror
             for follower in self._followers:
                 follower(mirror)

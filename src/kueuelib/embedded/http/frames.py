@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
@@ -19,23 +20,16 @@ _HEADS = {
 }
 
 
+@attrs.define(eq=False)
 class Framer:
     """One watch event as a line."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        version: Version,
-        wanted: Wanted,
-        include: str,
-        now: Callable[[], float],
-    ) -> None:
-        self._now = now
-        self._kind = kind
-        self._version = version
-        self._wanted = wanted
-        self._include = include
-        self._headings = True
+    _kind: Kind
+    _version: Version
+    _wanted: Wanted
+    _include: str
+    _now: Callable[[], float]
+    _headings: bool = attrs.field(init=False, default=True)
 
     def __call__(self, event: Frame) -> Line:
         """The parts of the line of an event."""

@@ -36,12 +36,12 @@ from kueuelib.runtime.connections import body_of
 Answer = Awaitable[web.StreamResponse]
 
 
+@attrs.frozen(eq=False)
 class Resources:
     """Serves every kind of the registry."""
 
-    def __init__(self, service: ApiService, authorizer: Authorizer) -> None:
-        self._service = service
-        self._authorizer = authorizer
+    _service: ApiService
+    _authorizer: Authorizer
 
     async def serve(
         self, request: web.BaseRequest, route: Route, caller: Caller

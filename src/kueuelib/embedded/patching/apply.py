@@ -256,16 +256,16 @@ def _lost(node: SchemaNode, whole: Obj, part: Obj) -> FieldSet:
 _NOTHING: Final = Difference(NO_FIELDS, NO_FIELDS, NO_FIELDS)
 
 
+@attrs.frozen(eq=False)
 class _Views:
     """One change, seen at every version that a manager used."""
 
-    def __init__(
-        self, nodes: Nodes, version: str, old: Obj, new: Obj, ignored: tuple[Path, ...]
-    ) -> None:
-        self._nodes, self._version = nodes, version
-        self._old, self._new = old, new
-        self._ignored = ignored
-        self._known: dict[str, Difference | None] = {}
+    _nodes: Nodes
+    _version: str
+    _old: Obj
+    _new: Obj
+    _ignored: tuple[Path, ...]
+    _known: dict[str, Difference | None] = attrs.field(init=False, factory=dict)
 
     def difference(self, api_version: str) -> Steps[Difference | None]:
         """The change at a version; None when the version does not exist any more."""

@@ -206,7 +206,8 @@ def _remove(node: SchemaNode, value: Any, tree: Tree, kept: Tree) -> Any:
             left = _remove_part(node.item, item, element(node, item), tree, kept)
             if left is not MISSING:
                 items.append(left)
-        return items if items or not value or _SELF in kept else MISSING
+        held = _SELF in kept or any(_SELF in each for each in kept.values())
+        return items if items or not value or held else MISSING
     return value
 
 

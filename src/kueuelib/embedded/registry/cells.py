@@ -30,7 +30,7 @@ def age(obj: Obj, now: float) -> str:
     return since(obj["metadata"].get("creationTimestamp"), now)
 
 
-def containers(obj: Obj, path: tuple[str, ...]) -> list[Mapping[str, Any]]:
+def containers(obj: Obj, path: Sequence[str]) -> list[Mapping[str, Any]]:
     """The containers of a pod at the end of a path."""
     return section(obj, *path).get("containers") or []
 
@@ -245,9 +245,46 @@ def node_address(type_: str) -> Any:
     return read
 
 
-def count(key: str) -> Any:
+def count(path: str) -> Callable[[Obj, float], int]:
     """How many items a list of the object has."""
-    return lambda obj, _: len(obj.get(key) or ())
+    *outer, key = path.split(".")
+    return lambda obj, _: len(section(obj, *outer).get(key) or ())
+
+
+def number(path: str) -> Callable[[Obj, float], int]:
+    """A number that is zero if it is absent."""
+    return lambda obj, _: int(field_of(obj, path) or 0)
+
+
+def of_containers(key: str, path: str) -> Callable[[Obj, float], str]:
+    """A field of all containers of a pod."""
+    steps = path.split(".")
+    return lambda obj, _: ",".join(str(each.get(key, "")) for each in containers(obj, steps))
+
+
+def created(obj: Obj, _: float) -> str:
+    """When an object was made."""
+    return str(obj["metadata"].get("creationTimestamp"))
+
+
+def suspended(obj: Obj, _: float) -> str:
+    """Whether a CronJob makes no Jobs."""
+    return str(bool(obj["spec"].get("suspend")))
+
+
+def ingress_ports(obj: Obj, _: float) -> str:
+    """The ports of an Ingress."""
+    return "80, 443" if obj["spec"].get("tls") else "80"
+
+
+def event_message(obj: Obj, _: float) -> str:
+    """What an event says."""
+    return str(obj.get("message") or "").strip()
+
+
+def global_default(obj: Obj, _: float) -> bool:
+    """Whether pods that name none get a PriorityClass."""
+    return bool(obj.get("globalDefault"))
 
 
 def event_age(obj: Obj, now: float) -> str:
@@ -308,7 +345,7 @@ def endpoints(obj: Obj, _: float) -> str:
     return listed(found) or NONE
 
 
-def quota(*, limits: bool) -> Callable[[Obj, float], str]:
+def quota(limits: str) -> Callable[[Obj, float], str]:
     """What of a ResourceQuota is used."""
 
     def read(obj: Obj, _: float) -> str:
@@ -317,7 +354,7 @@ def quota(*, limits: bool) -> Callable[[Obj, float], str]:
         parts = [
             f"{name}: {used.get(name, '0')}/{hard}"
             for name, hard in sorted((status.get("hard") or {}).items())
-            if name.startswith("limits.") == limits
+            if name.startswith("limits.") == bool(limits)
         ]
         return ", ".join(parts)
 

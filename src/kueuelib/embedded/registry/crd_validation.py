@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
+
+import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.client_config import validate_client
@@ -19,6 +21,7 @@ from kueuelib.embedded.builtins.fields import (
     required,
     section,
 )
+from kueuelib.embedded.builtins.table import Check, Found, Place, check
 from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.schema_validation import is_structural, schema_problems
 from kueuelib.embedded.schema.formats import is_known
@@ -28,8 +31,6 @@ from kueuelib.errors import FieldError
 
 APPROVAL = "api-approved.kubernetes.io"
 APPROVAL_URL = "https://github.com/kubernetes/enhancements/pull/1111"
-COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 SCOPES = ("Cluster", "Namespaced")
 STRATEGIES = ("None", "Webhook")
 REVIEWS = ("v1", "v1beta1")
@@ -97,26 +98,31 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
 
 
 def _validate_names(names: Mapping[str, Any], path: str) -> list[FieldError]:
-    keys = ("plural", "singular", "kind", "listKind")
-    errors = [required(f"{path}.{key}") for key in keys if not names.get(key)]
-    for key in keys:
-        value = names.get(key) or ""
-        texts = naming.label_1035(value.lower() if key in ("kind", "listKind") else value)
-        if value and texts:
-            prefix = "may have mixed case, but should otherwise match: "
-            text = ",".join(texts)
-            mixed = key in ("kind", "listKind")
-            errors.append(invalid(f"{path}.{key}", value, prefix + text if mixed else text))
-    for i, name in enumerate(listed(names, "shortNames")):
-        if texts := naming.label_1035(name):
-            errors.append(invalid(f"{path}.shortNames[{i}]", name, ",".join(texts)))
-    if names.get("kind") and names.get("kind") == names.get("listKind"):
-        text = "kind and listKind may not be the same"
-        errors.append(invalid(f"{path}.listKind", names["kind"], text))
-    for i, name in enumerate(listed(names, "categories")):
-        if texts := naming.label_1035(name):
-            errors.append(invalid(f"{path}.categories[{i}]", name, ",".join(texts)))
-    return errors
+    return check("CrdNames", names, path, **_NAMES)
+
+
+def _name(at: Place, before: str) -> Found:
+    texts = naming.label_1035(at.value.lower() if before else at.value)
+    return [invalid(at.path, at.value, before + ",".join(texts))] if texts else []
+
+
+def _names(at: Place, _: str) -> Found:
+    places = [attrs.evolve(at, value=x, path=f"{at.path}[{i}]") for i, x in enumerate(at.value)]
+    return [error for each in places for error in _name(each, "") or ()]
+
+
+def _different(at: Place, _: str) -> Found:
+    text = "kind and listKind may not be the same"
+    return [invalid(at.path, at.value, text)] if at.value == at.outer.get("kind") else []
+
+
+_MIXED: Final = "may have mixed case, but should otherwise match: "
+_NAMES: Final[Mapping[str, Check]] = {
+    "name": _name,
+    "names": _names,
+    "mixed": lambda at, _: _name(at, _MIXED),
+    "different": _different,
+}
 
 
 def _validate_approval(obj: Obj, old: Obj | None) -> list[FieldError]:
@@ -204,7 +210,7 @@ def _validate_facet(
         return _validate_scale(section(version, facet).get("scale"), f"{path}.scale")
     if facet == "selectableFields":
         return _validate_selectable(listed(version, facet), schema, path)
-    return _validate_columns(listed(version, facet), path)
+    return check("CrdColumn", listed(version, facet), path, json_path=_json_path)
 
 
 def unknown_formats(spec: Mapping[str, Any]) -> list[str]:
@@ -240,30 +246,15 @@ def _validate_deprecation(version: Mapping[str, Any], path: str) -> list[FieldEr
     return [] if text else [invalid(path, text, "must not be an empty string")]
 
 
-def _validate_columns(columns: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for i, column in enumerate(columns):
-        where = f"{path}[{i}]"
-        if not column.get("name"):
-            errors.append(required(f"{where}.name"))
-        types = f"must be one of {','.join(COLUMN_TYPES)}"
-        if not column.get("type"):
-            errors.append(required(f"{where}.type", types))
-        elif column["type"] not in COLUMN_TYPES:
-            errors.append(invalid(f"{where}.type", column["type"], types))
-        if column.get("format") and column["format"] not in COLUMN_FORMATS:
-            text = f"must be one of {','.join(COLUMN_FORMATS)}"
-            errors.append(invalid(f"{where}.format", column["format"], text))
-        text = column.get("jsonPath") or ""
-        problem = _path_problem(text, f"{where}.JSONPath")
-        errors += problem
-        if problem:
-            continue
-        try:
-            JsonPath(text)
-        except ValueError as error:
-            errors.append(invalid(f"{where}.JSONPath", text, str(error)))
-    return errors
+def _json_path(at: Place, _: str) -> Found:
+    text, where = at.value.get("jsonPath") or "", f"{at.path}.JSONPath"
+    if problem := _path_problem(text, where):
+        return problem
+    try:
+        JsonPath(text)
+    except ValueError as error:
+        return [invalid(where, text, str(error))]
+    return []
 
 
 def _path_problem(text: str, where: str) -> list[FieldError]:

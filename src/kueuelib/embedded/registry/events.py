@@ -9,11 +9,8 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
-from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import (
-    invalid,
-    required,
-)
+from kueuelib.embedded.builtins.fields import invalid
+from kueuelib.embedded.builtins.table import Found, Place, check
 from kueuelib.embedded.registry.kind import Column, Kind, Twin
 from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.errors import FieldError
@@ -56,38 +53,26 @@ def _field(path: str) -> str:
     return f"{_RENAMED.get(head, head)}{dot}{tail}"
 
 
+def _note(at: Place, _: str) -> Found:
+    text = f"can have at most {NOTE_LIMIT} characters"
+    return [invalid("message", "", text)] if len(at.value.encode()) > NOTE_LIMIT else []
+
+
+def _kind(at: Place, _: str) -> Found:
+    text = f"has invalid value: {at.value or ''}"
+    return [] if at.value in TYPES else [invalid("type", "", text)]
+
+
+def _unset(at: Place, _: str) -> Found:
+    return [invalid(_RENAMED[at.path], "", "needs to be unset")]
+
+
 class NewEventRules(KindRules):
     """The strategy of events that were made through this group; stricter than the old one."""
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """Reporter, subject, reason and time."""
-        errors = [
-            required(path)
-            for path in ("eventTime", "reportingController", "reportingInstance", "action")
-            if not obj.get(path)
-        ]
-        controller = obj.get("reportingController") or ""
-        errors += [
-            invalid("reportingController", controller, t) for t in naming.qualified_name(controller)
-        ]
-        if not obj.get("reason"):
-            errors.append(required("reason"))
-        if obj.get("type") not in TYPES:
-            errors.append(invalid("type", "", f"has invalid value: {obj.get('type') or ''}"))
-        if len((obj.get("note") or "").encode()) > NOTE_LIMIT:
-            text = f"can have at most {NOTE_LIMIT} characters"
-            errors.append(invalid("message", "", text))
-        errors += [
-            invalid(_RENAMED[path], "", "needs to be unset")
-            for path in (
-                "deprecatedFirstTimestamp",
-                "deprecatedLastTimestamp",
-                "deprecatedCount",
-                "deprecatedSource",
-            )
-            if obj.get(path)
-        ]
-        return errors
+        return check("NewEvent", obj, "", note=_note, kind=_kind, unset=_unset)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """Changes are not looked at."""
