@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import sys
 import time
 from pathlib import Path
 
-import aiohttp
 import pytest
 from figures import milliseconds, show
 
@@ -25,6 +26,22 @@ SECONDS = 20
 """Of a stream of changes, one each second."""
 PROBE = 0.02
 """Seconds between small requests that show how soon the loop of the server answers."""
+PROBES = """
+import http.client, json, sys, time
+url, seconds, pause = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+connection, found = http.client.HTTPConnection(url.split("/")[2]), []
+end = time.perf_counter() + seconds
+while time.perf_counter() < end:
+    since = time.perf_counter()
+    connection.request("POST", "/")
+    answer = connection.getresponse()
+    answer.read()
+    assert answer.status == 405
+    found.append(time.perf_counter() - since)
+    time.sleep(pause)
+print(json.dumps(found))
+"""
+"""In a process of its own. The server refuses these requests at once: only its loop can be late."""
 WATCH = """
 window.longest = 0;
 new PerformanceObserver(list => {
@@ -61,8 +78,8 @@ async def _appearances(page: Page, rest: Rest) -> list[float]:
 
 async def _stream(page: Page, rest: Rest, url: str) -> list[float]:
     """One new Workload a second, last and first in turn; how long small requests took meanwhile."""
-    probes: list[float] = []
-    probing = asyncio.create_task(_probe(url, probes))
+    command = [sys.executable, "-c", PROBES, url, str(SECONDS), str(PROBE)]
+    probing = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     for number in range(SECONDS):
         due = time.perf_counter() + 1
         one = workload(f"stream-{number}", 3)
@@ -70,20 +87,9 @@ async def _stream(page: Page, rest: Rest, url: str) -> list[float]:
         await asyncio.to_thread(rest.create, f"{KUEUE}/namespaces/ns/workloads", one)
         await asyncio.sleep(due - time.perf_counter())
     await page.until(shown(f"stream-{SECONDS - 1}", f"stream-{SECONDS - 2}"))
-    probing.cancel()
-    await asyncio.gather(probing, return_exceptions=True)
-    return probes
-
-
-async def _probe(url: str, probes: list[float]) -> None:
-    """The server refuses these requests at once: only its loop can be late."""
-    async with aiohttp.ClientSession() as session:
-        while True:
-            since = time.perf_counter()
-            async with session.post(url) as answer:
-                assert answer.status == 405
-            probes.append(time.perf_counter() - since)
-            await asyncio.sleep(PROBE)
+    said, _ = await probing.communicate()
+    found: list[float] = json.loads(said)
+    return found
 
 
 @pytest.mark.browser

@@ -8,6 +8,7 @@ derived from the message, and from nothing else.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 POD_SET = re.compile(r"couldn't assign flavors to pod set (?P<name>\S+?): ")
 
@@ -23,7 +24,7 @@ CAUSES = (
         ),
         r"\1 on \2: \4 requested, at most \5",
     ),
-    (r"untolerated taint \{(\S*) \S* \S* \S*\} in flavor ([^\s,;]+)", r"\2: taint \1"),
+    (r"untolerated taint \{(\S*) \S* \S* \S*\} in flavor ([^\s,;]*[^\s,;.])", r"\2: taint \1"),
     (r"flavor (\S+) doesn't match node affinity", r"\1: node affinity differs"),
     (r"flavor (\S+) not found", r"\1: no such flavor"),
     (r"resource (\S+) unavailable in ClusterQueue", r"\1: not in the ClusterQueue"),
@@ -51,6 +52,7 @@ _CAUSES = tuple((re.compile(pattern), form) for pattern, form in CAUSES)
 _OTHERS = tuple((re.compile(pattern, re.DOTALL), form) for pattern, form in OTHERS)
 
 
+@lru_cache(maxsize=8192)
 def shorten(message: str) -> str:
     """The short form of a condition message.
 

@@ -77,6 +77,13 @@ HEAD = ObjectKey("ns", "big")
             reasons.Preempting(no_flavors(blocked(IN_USE)), (HEAD,)),
             "cpu on on-demand: 2 more needed; 1 to be preempted",
         ),
+        (
+            reasons.Preempting(
+                no_flavors(blocked(UntoleratedTaint("spot.v2", "spot", "true", "NoSchedule"))),
+                (HEAD,),
+            ),
+            "spot.v2: taint spot; 1 to be preempted",
+        ),
         (reasons.NoLongerFits("team"), "lost to another Workload"),
         (reasons.FitsAfterPreemptions((HEAD,)), "waits for preempted Workloads"),
         (reasons.PodsNotReady(), "waits for pods of admitted Workloads"),

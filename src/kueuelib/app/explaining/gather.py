@@ -203,16 +203,43 @@ async def list_kinds(
     return Lists(objects, refused)
 
 
-def cluster_of(lists: Lists, settings: Settings, namespace: str = "") -> Cluster:
+Decode = Callable[[type[Any], Obj], Any]
+
+
+class Decoder:
+    """Decodes raw objects, and keeps the values of those that were in the last lists, too.
+
+    The raw objects are never changed: another state is another object.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[Obj, Any]] = {}
+        self._now: dict[int, tuple[Obj, Any]] = {}
+
+    def __call__(self, cls: type[Any], obj: Obj) -> Any:
+        """The value of a raw object; raises as `decode`."""
+        known = self._before.get(id(obj)) or (obj, decode(cls, obj))
+        self._now[id(obj)] = known
+        return known[1]
+
+    def end(self) -> None:
+        """Forgets what was not asked for since the last call."""
+        self._before, self._now = self._now, {}
+
+
+def cluster_of(
+    lists: Lists, settings: Settings, namespace: str = "", decoder: Decode = decode
+) -> Cluster:
     """The facts in what was listed.
 
     Args:
         lists: what was listed; other kinds count as absent, which is noted.
         settings: what the manager's configuration says about decisions.
         namespace: one that exists even if namespaces were not listed.
+        decoder: makes values of raw objects.
     """
     notes = lists.absences((*QUEUEING, *AROUND))
-    reader = _Reader(lists)
+    reader = _Reader(lists, decoder)
     namespaces = lists.of("Namespace")
     if "Namespace" in lists.refused and namespace:
         # A world without the namespace would blame it for everything.
@@ -244,15 +271,16 @@ def cluster_of(lists: Lists, settings: Settings, namespace: str = "") -> Cluster
 class _Reader:
     """Turns raw objects into values; what cannot be read is left out and kept aside."""
 
-    def __init__(self, lists: Lists) -> None:
+    def __init__(self, lists: Lists, decoder: Decode) -> None:
         self._lists = lists
+        self._decode = decoder
         self.unreadable: list[tuple[str, ObjectKey, str]] = []
 
     def all(self, cls: type[Any], check: Callable[[Any], object] | None = None) -> list[Any]:
         found = []
         for obj in self._lists.of(cls.__name__):
             try:
-                value = decode(cls, obj)
+                value = self._decode(cls, obj)
                 if check is not None:
                     check(value)
             except (InvalidObject, InvalidSelector) as error:

@@ -7,15 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from kueuelib.api import conditions, kinds
+from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, QUOTA_RESERVED, REQUEUED
 from kueuelib.app.explaining.asking import without_held_back
-from kueuelib.app.explaining.gather import Cluster, Lists, cluster_of, decisive, list_kinds
+from kueuelib.app.explaining.gather import (
+    Cluster,
+    Decode,
+    Lists,
+    cluster_of,
+    decisive,
+    list_kinds,
+)
 from kueuelib.app.explaining.subject import ObjectNotFound, missing
 from kueuelib.app.explaining.words import PODS_MISSING, word_of, word_of_condition
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
+from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcomes
@@ -174,18 +183,21 @@ async def list_near(
     return near, tuple(one for one in resources if one.kind in lists.refused)
 
 
-def facts_in(near: Lists, unseen: Sequence[Resource], settings: Settings) -> tuple[Cluster, str]:
+def facts_in(
+    near: Lists, unseen: Sequence[Resource], settings: Settings, decoder: Decode = decode
+) -> tuple[Cluster, str]:
     """The facts in what was listed, and why the engine cannot decide on them.
 
     Args:
         near: what was listed.
         unseen: the kinds that may not be listed in the whole cluster.
         settings: what the manager's configuration says about decisions.
+        decoder: makes values of raw objects.
 
     Returns:
         The facts, and a text that is empty when the engine can decide.
     """
-    cluster = _with_namespaces(cluster_of(near, settings), near)
+    cluster = _with_namespaces(cluster_of(near, settings, decoder=decoder), near)
     kept = {one.kind: one for one in unseen}
     hidden = [kept[one.kind] for one in _DECISIVE if one.kind in kept and not near.lacks(one)]
     if not hidden and not _labels_decide(cluster.world, near):
@@ -244,7 +256,13 @@ def _labels_decide(world: World, lists: Lists) -> bool:
 # --- the engine's answer
 
 
-def decided(cluster: Cluster, selection: Selection, now: float, most_searched: int) -> Listing:
+def decided(
+    cluster: Cluster,
+    selection: Selection,
+    now: float,
+    most_searched: int,
+    engine: Engine | None = None,
+) -> Listing:
     """What waits in a cluster of which all was read that decides.
 
     Args:
@@ -252,9 +270,10 @@ def decided(cluster: Cluster, selection: Selection, now: float, most_searched: i
         selection: which Workloads.
         now: seconds since the epoch.
         most_searched: for how many of them changes are looked for.
+        engine: one that knows the cluster, and is used up here; None: a fresh one is made.
     """
     world = without_held_back(cluster.world, cluster.workloads, None).with_usage(now)
-    ended, lines = outcomes(world, now), world.lines()
+    ended, lines = outcomes(world, now, engine), world.lines()
     places = {key: number for line in lines.values() for number, key in enumerate(line, start=1)}
     local = dict(_places_in_local_queues(world, lines))
     found = [

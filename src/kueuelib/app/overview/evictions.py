@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kueuelib.api import conditions
 from kueuelib.api.kueue import Workload
-from kueuelib.api.names import EVICTED, JOB_UID_LABEL, REASON_PREEMPTED
+from kueuelib.api.names import EVICTED, JOB_UID_LABEL, REASON_DEACTIVATED, REASON_PREEMPTED
 from kueuelib.app.overview.values import Eviction
 
 _PREEMPTED = re.compile(
@@ -59,4 +59,18 @@ def _all(workloads: Iterable[Workload], names: Mapping[str, str]) -> Iterator[Ev
             reason=said.reason,
             preemptor=preemptor,
             why=why,
+            times=_times(workload, said.reason),
         )
+
+
+def _times(workload: Workload, reason: str) -> int:
+    """How often a Workload was evicted for a reason, whatever was behind it."""
+    stats = workload.status.scheduling_stats
+    rows = () if stats is None else stats.evictions
+    whole = reason.partition(f"{REASON_DEACTIVATED}DueTo")
+    named = (REASON_DEACTIVATED, whole[2]) if whole[1] else (reason, None)
+    return sum(
+        row.count
+        for row in rows
+        if row.reason == named[0] and named[1] in (None, row.underlying_cause)
+    )

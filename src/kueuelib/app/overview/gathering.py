@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from kueuelib.api.codec import decode
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.app.explaining.asking import without_held_back
-from kueuelib.app.explaining.gather import Cluster, Lists
+from kueuelib.app.explaining.gather import Cluster, Decode, Lists
 from kueuelib.app.explaining.waiting import (
     Listing,
     Selection,
@@ -23,6 +24,7 @@ from kueuelib.app.overview.trees import load_of, load_told, trees_of
 from kueuelib.app.overview.values import Overview, Running
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE
@@ -55,7 +57,13 @@ class Facts:
         return without_held_back(self.cluster.world, self.cluster.workloads, None)
 
 
-def facts_of(near: Lists, unseen: Sequence[Resource], settings: Settings, now: float) -> Facts:
+def facts_of(
+    near: Lists,
+    unseen: Sequence[Resource],
+    settings: Settings,
+    now: float,
+    decoder: Decode = decode,
+) -> Facts:
     """The facts in what was listed.
 
     Args:
@@ -63,8 +71,9 @@ def facts_of(near: Lists, unseen: Sequence[Resource], settings: Settings, now: f
         unseen: the kinds that may not be listed in the whole cluster.
         settings: what the manager's configuration says about decisions.
         now: when that was, in seconds since the epoch.
+        decoder: makes values of raw objects.
     """
-    cluster, why = facts_in(near, unseen, settings)
+    cluster, why = facts_in(near, unseen, settings, decoder)
     return Facts(cluster, why, settings, now)
 
 
@@ -76,9 +85,9 @@ def overview_of(facts: Facts, changes: int = 0) -> Overview:
         changes: for how many Workloads the smallest change is looked for; none where the engine
             cannot decide.
     """
-    listing = _listing(facts, changes)
     world = facts.world.with_usage(facts.now)
     engine = world.engine(facts.now)
+    listing = _listing(facts, changes, engine)
     queues = world.cluster_queues
     if facts.why_told:
         loads = {name: load_told(queues[name]) for name in engine.cache.names}
@@ -95,10 +104,10 @@ def overview_of(facts: Facts, changes: int = 0) -> Overview:
     )
 
 
-def _listing(facts: Facts, changes: int) -> Listing:
+def _listing(facts: Facts, changes: int, engine: Engine) -> Listing:
     if facts.why_told:
         return told(facts.cluster, _EVERYTHING, facts.now, facts.why_told)
-    return decided(facts.cluster, _EVERYTHING, facts.now, changes)
+    return decided(facts.cluster, _EVERYTHING, facts.now, changes, fork(engine))
 
 
 def _policies(settings: Settings) -> Iterator[str]:

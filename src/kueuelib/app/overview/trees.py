@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from kueuelib.api.kueue import ClusterQueue
+from kueuelib.api.kueue import ClusterQueue, PodSet
 from kueuelib.api.quantity import amount_of
 from kueuelib.app.overview.lending import Node, spread
 from kueuelib.app.overview.values import Place, Tree, Use
+from kueuelib.scheduler.decide.flavors import mismatch_of
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import (
@@ -20,7 +21,7 @@ from kueuelib.scheduler.quota.amounts import (
     pair_of,
     total_of,
 )
-from kueuelib.scheduler.quota.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec, ResourceGroup
 
 CLUSTER_QUEUE, COHORT = "ClusterQueue", "Cohort"
 
@@ -31,7 +32,7 @@ class Load:
 
     Attributes:
         reserved: what those that hold quota use.
-        asked: what those without quota ask for, each at the first flavor that has the resource.
+        asked: what those without quota ask for, each at the first flavor that its pods can use.
         running: how many hold quota.
         waiting: how many have none.
     """
@@ -46,7 +47,7 @@ def load_of(engine: Engine, name: str) -> Load:
     """What the engine knows of a ClusterQueue that exists."""
     state, waiting = engine.cache.state(name), engine.pending(name)
     assert state is not None, "it exists"
-    asked = total_of(_asked(state.spec, info) for info in waiting)
+    asked = total_of(_asked(state.spec, info, engine.cache.flavors) for info in waiting)
     return Load(dict(state.tally.reserved), asked, state.tally.reserving, len(waiting))
 
 
@@ -61,15 +62,26 @@ def load_told(found: ClusterQueue) -> Load:
     return Load(reserved, {}, status.reserving_workloads, status.pending_workloads)
 
 
-def _asked(spec: QueueSpec, info: WorkloadInfo) -> Amounts:
+def _asked(spec: QueueSpec, info: WorkloadInfo, flavors: Mapping[str, Flavor]) -> Amounts:
     found: dict[FlavorResource, int] = {}
     for pod_set in info.pod_sets:
         for name, amount in pod_set.requests(pod_set.count, count_pods=spec.counts_pods).items():
             group = spec.group_of(name)
             if group is not None and group.flavors:
-                pair = pair_of(group.flavors[0], name)
+                pair = pair_of(_flavor_for(pod_set.spec, group, flavors), name)
                 found[pair] = found.get(pair, 0) + amount
     return found
+
+
+def _flavor_for(pods: PodSet, group: ResourceGroup, flavors: Mapping[str, Flavor]) -> str:
+    """The first flavor whose taints and labels suit some pods; the first when none does."""
+    spec = pods.template.spec
+    suits = (
+        name
+        for name in group.flavors
+        if name in flavors and mismatch_of(flavors[name], spec) is None
+    )
+    return next(suits, group.flavors[0])
 
 
 @attrs.define(eq=False)

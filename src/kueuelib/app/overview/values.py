@@ -23,7 +23,7 @@ class Use:
         borrowed: what is used here and belongs to others.
         lent: what others use of the quota here.
         waiting: what Workloads without quota ask for here or below, each at the first flavor of its
-            ClusterQueue.
+            ClusterQueue that its pods can use.
     """
 
     pair: FlavorResource
@@ -133,6 +133,7 @@ class Eviction:
         reason: the reason of the condition Evicted.
         preemptor: the object that it made room for; empty for other evictions, or if unknown.
         why: the rest of the message.
+        times: how often the Workload was evicted for this reason; 0 where that was not counted.
     """
 
     key: ObjectKey
@@ -141,6 +142,7 @@ class Eviction:
     reason: str
     preemptor: str
     why: str
+    times: int = 0
 
 
 @attrs.frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import secrets
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import TypeVar
 import anyio
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.app.explaining.gather import Lists
+from kueuelib.app.explaining.gather import Decoder, Lists
 from kueuelib.app.overview.gathering import facts_of
 from kueuelib.cli.report.board import State, answer, next_to_explain, state_of, with_change
 from kueuelib.cli.report.reading import Read
@@ -24,13 +25,17 @@ from kueuelib.runtime.informer import Informer
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.settings import Settings
 
+SOON = 0.1
+"""Seconds after which a change is noticed; more changes meanwhile are one state."""
 PAUSE = 1.0
-"""Seconds between two states of the page, at least."""
+"""Seconds between two searches, at least."""
 EASE = 2.0
 """How many times the processor time of its last turn it rests: a third of a core is enough."""
 LONGEST = 30.0
 """Seconds after which it is worked out again although nothing changed but the time."""
 SYNC_TIMEOUT = 120.0
+LONG_COLLECTION = 0.03
+"""Seconds of a garbage collection after which what it has looked at is not looked at again."""
 T = TypeVar("T")
 
 
@@ -68,6 +73,7 @@ class Following:
         self.changed = anyio.Event()
         self._stale, self._worked_out = True, 0.0
         self._one = anyio.Lock()
+        self._decoder = Decoder()
         self._state: State | None = None
         hidden = {one.kind for one in read.unseen}
         self._informers = [
@@ -103,17 +109,17 @@ class Following:
                 await informer.wait_synced(SYNC_TIMEOUT)
             await self._look()
             ready()
-            group.start_soon(self._in_turns, self._look_again)
-            group.start_soon(self._in_turns, self._search)
+            group.start_soon(self._in_turns, self._look_again, SOON)
+            group.start_soon(self._in_turns, self._search, PAUSE)
             await anyio.sleep_forever()
 
-    async def _in_turns(self, turn: Callable[[], Awaitable[float]]) -> None:
+    async def _in_turns(self, turn: Callable[[], Awaitable[float]], least: float) -> None:
         """Repeats something that returns its processor time, while anybody reads the page."""
-        pause = PAUSE
+        pause = least
         while True:
             await self._clock.sleep(pause)
             spent = await turn() if self.readers else 0.0
-            pause = max(PAUSE, EASE * spent)
+            pause = max(least, EASE * spent)
 
     async def _look_again(self) -> float:
         if self._stale or self._clock.now() - self._worked_out > LONGEST:
@@ -129,7 +135,8 @@ class Following:
             version, before = self._version(), self._state
 
             def work() -> State:
-                facts = facts_of(lists, self._read.unseen, self._settings, now)
+                facts = facts_of(lists, self._read.unseen, self._settings, now, self._decoder)
+                self._decoder.end()
                 return state_of(version, facts, before)
 
             state, spent = await _in_thread(work)
@@ -185,6 +192,18 @@ class Following:
         self._stale = True
 
 
+def _tidy() -> None:
+    """Removes the garbage of some work at once, and passes by what stays from now on.
+
+    A collection of everything stops all threads, the longer the more there is to look at: the facts
+    of thousands of Workloads take longer than a page should have to wait.
+    """
+    began = time.perf_counter()
+    gc.collect()
+    if time.perf_counter() - began > LONG_COLLECTION:
+        gc.freeze()
+
+
 async def _in_thread(work: Callable[[], T]) -> tuple[T, float]:
     """What some work gives, and the seconds of processor time that it took.
 
@@ -204,7 +223,9 @@ async def _in_thread(work: Callable[[], T]) -> tuple[T, float]:
     def run() -> None:
         began, found, problem = time.thread_time(), None, None
         try:
-            found = work(), time.thread_time() - began
+            value = work()
+            _tidy()
+            found = value, time.thread_time() - began
         except Exception as error:  # noqa: BLE001 - it is raised again where it is awaited
             problem = error
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more

@@ -5,8 +5,9 @@
 
   // --- work in slices, so that the page answers while it changes
 
-  const SLICE = 25;
+  const SLICE = 25, ROWS = 400;
   const pauseOf = () => new Promise((go) => { setTimeout(go); });
+  const frame = () => new Promise((go) => { requestAnimationFrame(() => { setTimeout(go); }); });
   const each = async (items, work) => {
     let end = performance.now() + SLICE;
     for (const item of items) {
@@ -49,17 +50,20 @@
   let selections = 0;
   const select = async () => {
     const wanted = filter.value.trim().toLowerCase(), mine = ++selections;
-    const some = new Set();
-    let count = 0;
-    await each(document.querySelectorAll("tr[data-find]"), (row) => {
-      if (mine !== selections) return;
+    const some = new Set(), shown = [], turned = [];
+    for (const row of document.querySelectorAll("tr[data-find]")) {
       const gone = !row.dataset.find.includes(wanted);
-      if (row.classList.contains("gone") !== gone) row.classList.toggle("gone", gone);
-      if (gone) return;
-      count += 1;
-      some.add(row.closest("section.queue"));
-    });
-    if (mine !== selections) return;
+      if (row.classList.contains("gone") !== gone) turned.push(row);
+      if (!gone) shown.push(row);
+    }
+    for (const row of shown) some.add(row.closest("section.queue"));
+    // The layout of a frame takes its time for every row that turned.
+    for (let at = 0; at < turned.length; at += ROWS) {
+      for (const row of turned.slice(at, at + ROWS)) row.classList.toggle("gone");
+      if (!document.hidden) await frame();
+      if (mine !== selections) return;
+    }
+    const count = shown.length;
     for (const section of document.querySelectorAll("section.queue")) {
       section.classList.toggle("gone", !some.has(section));
     }

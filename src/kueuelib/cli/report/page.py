@@ -173,7 +173,7 @@ def _sections(view: View, inner: Mapping[str, Markup]) -> Iterator[Markup]:
         quotas = "What the manager wrote into the status of the ClusterQueues. "
     spread = (
         "What a cohort lends is spread over those with unused quota, in proportion to it. What "
-        "waits counts at the first flavor of its ClusterQueue."
+        "waits counts at the first flavor that its pods can use."
     )
     yield _section("quota", "Quota", quotas + spread, quota.legend(), inner["trees"], "trees")
     yield _section("waits", "Waiting", _searched(view), "", inner["waiting"], "waiting")

@@ -12,7 +12,7 @@ from aiohttp import web
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.cli.report.board import State
 from kueuelib.cli.report.explanation import explanation
-from kueuelib.cli.report.following import PAUSE, Following
+from kueuelib.cli.report.following import Following
 from kueuelib.cli.report.page import POLICY, page
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
@@ -23,6 +23,8 @@ MOST_REQUESTS: Final = 64
 """Requests that are answered at the same time, those of open pages included."""
 MOST_ANSWERS: Final = 4
 """Whole answers that are worked out or waited for at the same time."""
+PAUSE: Final = 0.5
+"""Seconds between two changes of one page, at least."""
 HEARTBEAT: Final = 15.0
 """Seconds of silence after which a line says that the server is still there."""
 _HEADERS: Final = {
@@ -140,7 +142,7 @@ class Site:
         return response
 
     async def _tell(self, response: web.StreamResponse, known: str) -> None:
-        """Sends every change at most once a second, until the page or the server is closed."""
+        """Sends every change, with a pause in between, until the page or the server is closed."""
         following, trouble = self._following, ""
         state = following.state
         sent: State | None = state if state.version == known else None

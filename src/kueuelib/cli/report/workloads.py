@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import attrs
 
@@ -97,42 +98,74 @@ def _section(name: str, title: str, parts: Sequence[Part]) -> Part:
 
 
 def _waits(row: Waiting, known: Verified | None, now: float | None, *, on_demand: bool) -> Part:
-    name = identifier("waits", row.key.namespace, row.key.name)
-    created = row.workload.metadata.creation_timestamp
+    found = _waiting_row(
+        row.key,
+        row.owner,
+        row.workload.spec.queue_name,
+        row.workload.spec.priority or 0,
+        row.workload.metadata.creation_timestamp,
+        _verdict(row),
+        row.message,
+        _said(row, known),
+        None if known is None or known.found is None else known.at,
+        now,
+        on_demand,
+    )
+    return attrs.evolve(found, mark="-" if row.place is None else str(row.place))
+
+
+@lru_cache(maxsize=16384, typed=True)
+def _waiting_row(
+    key: ObjectKey,
+    owner: str,
+    queue: str,
+    priority: int,
+    created: float | None,
+    verdict: str,
+    message: str,
+    change: str | Markup,
+    verified_at: float | None,
+    now: float | None,
+    on_demand: bool,
+) -> Part:
+    """A row without its place: the next state of a page has most rows in common with this one."""
+    name = identifier("waits", key.namespace, key.name)
     cells = (
         _cell(),
-        _workload(row.key, row.owner),
-        _cell(row.workload.spec.queue_name, class_="text"),
-        _cell(str(row.workload.spec.priority or 0)),
+        _workload(key, owner),
+        _cell(queue, class_="text"),
+        _cell(str(priority)),
         _cell(age(created, now)),
-        _cell(unfolded(_verdict(row), row.message), class_="text verdict"),
-        _cell(*_change(row, known, name, now, on_demand=on_demand), class_="text change"),
+        _cell(unfolded(verdict, message), class_="text verdict"),
+        _cell(change, *_beside(key, name, verified_at, now, on_demand), class_="text change"),
     )
-    found = _row(name, cells, _find(row.key, row.owner))
-    place = "-" if row.place is None else str(row.place)
-    return attrs.evolve(found, mark=place)
+    return _row(name, cells, _find(key, owner))
 
 
 def _verdict(row: Waiting) -> str:
-    is_new = row.why != row.message and not row.why.startswith(row.verdict)
-    return f"{row.verdict}: {row.why}" if is_new else row.verdict
+    why = row.why
+    is_new = why != row.message and not why.startswith(row.verdict)
+    return f"{row.verdict}: {why}" if is_new else row.verdict
 
 
-def _change(
-    row: Waiting, known: Verified | None, name: str, now: float | None, *, on_demand: bool
-) -> Iterator[Node]:
+def _said(row: Waiting, known: Verified | None) -> Node:
+    """What is known about a change that admits a Workload."""
     if row.verdict == FITS:
-        yield tag("span", "none is needed", class_="soft")
-    elif known is None:
-        yield tag("span", NOT_SEARCHED, class_="soft")
-    elif known.found is None:
-        yield "no single change admits it"
-    else:
-        yield change_text(known.found)
-        yield tag("div", "verified ", age(known.at, now), " ago", class_="soft")
+        return tag("span", "none is needed", class_="soft")
+    if known is None:
+        return tag("span", NOT_SEARCHED, class_="soft")
+    return "no single change admits it" if known.found is None else change_text(known.found)
+
+
+def _beside(
+    key: ObjectKey, name: str, verified_at: float | None, now: float | None, on_demand: bool
+) -> Iterator[Node]:
+    """When a change was verified, and the button that asks for more."""
+    if verified_at is not None:
+        yield tag("div", "verified ", age(verified_at, now), " ago", class_="soft")
     if on_demand:
-        label = f"Explain {row.key}"
-        where = f"/explain/{identifier('', row.key.namespace, row.key.name).lstrip('/')}"
+        label = f"Explain {key}"
+        where = f"/explain/{identifier('', key.namespace, key.name).lstrip('/')}"
         yield " "
         yield tag(
             "button", "Explain", type="button", aria_label=label, data_explain=where, id=f"{name}/b"
@@ -216,10 +249,12 @@ def evicted(rows: Iterable[Eviction], now: float | None) -> Iterator[Part]:
     for row in rows:
         name = identifier("left", row.key.namespace, row.key.name)
         when = tag("div", "has quota again", class_="soft") if row.over else ""
+        times = counted(row.times, "eviction", "evictions") if row.times else ""
+        often = tag("div", f"{times} for this reason", class_="soft") if row.times > 1 else ""
         cells = (
             _cell(age(row.at, now), when),
             _workload(row.key, ""),
-            _cell(row.reason, class_="text"),
+            _cell(row.reason, often, class_="text"),
             _cell(row.preemptor or NONE, class_="text"),
             _cell(row.why, class_="text why"),
         )

@@ -234,7 +234,7 @@ def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> Outcome:
     return Outcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
 
 
-def outcomes(world: World, now: float) -> dict[ObjectKey, Outcome]:
+def outcomes(world: World, now: float, engine: Engine | None = None) -> dict[ObjectKey, Outcome]:
     """What becomes of every Workload if nothing is changed, found in one run of the cycles.
 
     The verdicts are those of `outcome`, at the price of one engine.
@@ -242,9 +242,9 @@ def outcomes(world: World, now: float) -> dict[ObjectKey, Outcome]:
     Args:
         world: the facts; not changed.
         now: seconds since the epoch.
+        engine: one that knows the world, and is used up here; None: a fresh one is made.
     """
-    world = world.with_usage(now)
-    engine = world.engine(now)
+    engine = engine or world.with_usage(now).engine(now)
     found = {
         key: Outcome(_HELD[where])
         for key in world.workloads

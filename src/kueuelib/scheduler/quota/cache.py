@@ -68,6 +68,11 @@ class Cache:
         """All ClusterQueues, sorted."""
         return tuple(sorted(self._queues))
 
+    @property
+    def flavors(self) -> Mapping[str, Flavor]:
+        """The ResourceFlavors that exist, by name."""
+        return self._flavors
+
     def set_queue(self, spec: QueueSpec) -> bool:
         """Takes over a new or changed ClusterQueue; False when nothing that matters changed."""
         state = self._queues.get(spec.name)

@@ -7,11 +7,13 @@ from typing import Any
 import attrs
 import pytest
 
+from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.queues import ClusterQueueStatus, FlavorUsage, ResourceUsage
-from kueuelib.app.explaining.gather import Cluster
+from kueuelib.api.workload import EvictionCount, SchedulingStats
+from kueuelib.app.explaining.gather import Cluster, Decoder
 from kueuelib.app.overview.evictions import evictions_of
 from kueuelib.app.overview.gathering import Facts, explained, overview_of
 from kueuelib.app.overview.trees import load_told
@@ -27,6 +29,7 @@ from kueuelib.testing.builders import (
     make_condition,
     make_flavor,
     make_local_queue,
+    make_pod_set,
     make_workload,
 )
 
@@ -110,6 +113,41 @@ def test_a_tree_says_who_uses_borrows_lends_and_waits() -> None:
     assert uses["b"][0].free == 2000
     company = places(found)["company"]
     assert (company.running, company.waiting) == (1, 1)
+
+
+def test_what_waits_counts_at_the_first_flavor_that_its_pods_can_use() -> None:
+    spot = {"key": "spot", "effect": "NoSchedule"}
+    tolerant = make_pod_set({"cpu": 7}, tolerations=[{"key": "spot", "operator": "Exists"}])
+    flavors = {"spot": {"cpu": 1}, "f": {"cpu": 1}}
+    found = overview_of(
+        facts(
+            world(make_cluster_queue("a", flavors))
+            .with_flavor(make_flavor("spot", taints=[spot]))
+            .with_workload(waits("w", "a", 5))
+            .with_workload(waits("tolerant", "a", 7, pod_sets=[tolerant]))
+        )
+    )
+    uses = {use.pair.flavor: use.waiting for use in places(found)["a"].uses}
+    assert uses == {"spot": 7000, "f": 5000}
+
+
+def test_without_a_flavor_for_its_pods_a_workload_counts_at_the_first() -> None:
+    taint = {"key": "k", "effect": "NoSchedule"}
+    tainted = world(queue("a", 1)).with_flavor(make_flavor("f", taints=[taint]))
+    found = overview_of(facts(tainted.with_workload(waits("w", "a", 5))))
+    assert places(found)["a"].uses[0].waiting == 5000
+
+
+def test_values_are_kept_while_their_objects_stay_the_same() -> None:
+    decoder = Decoder()
+    raw = encode(waits("w", "a", 1))
+    first = decoder(Workload, raw)
+    decoder.end()
+    assert decoder(Workload, raw) is first
+    assert decoder(Workload, {**raw}) is not first
+    decoder.end()
+    decoder.end()
+    assert decoder(Workload, raw) is not first
 
 
 def test_a_queue_that_cannot_admit_and_a_cycle_of_cohorts_are_named() -> None:
@@ -202,6 +240,25 @@ def test_an_eviction_says_when_for_which_workload_and_why() -> None:
         ("first", 7, False, "ns/w in /a", why),
     ]
     assert len(evictions_of((runs("r", "a", 1, evicted(MESSAGE)),) * 3, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "times"),
+    [
+        ("Preempted", 2),
+        ("PodsReadyTimeout", 4),
+        ("DeactivatedDueToAdmissionCheck", 5),
+        ("DeactivatedDueToRequeuingLimitExceeded", 0),
+    ],
+)
+def test_an_eviction_says_how_often_there_was_one_for_its_reason(reason: str, times: int) -> None:
+    counts = [("Preempted", "", 2), ("PodsReadyTimeout", "WaitForStart", 3)]
+    counts += [("PodsReadyTimeout", "WaitForRecovery", 1), ("Deactivated", "AdmissionCheck", 5)]
+    rows = tuple(EvictionCount(*each) for each in counts)
+    workload = runs("r", "a", 1, evicted("why", reason))
+    status = attrs.evolve(workload.status, scheduling_stats=SchedulingStats(rows))
+    (found,) = evictions_of((attrs.evolve(workload, status=status),), 1)
+    assert found.times == times
 
 
 def test_without_the_rights_to_decide_amounts_are_those_of_the_status() -> None:
