@@ -548,7 +548,7 @@ def test_the_command_says_it_and_ends_with_the_code_of_the_worst(
     lines = done.stdout.splitlines()
     assert lines[0].startswith("error: Service kueue-system/kueue-webhook-service (webhook-unr")
     assert "the API server does not reach the conversion webhook" in lines[1]
-    assert lines[2].startswith("  -> kubectl -n kueue-system get pods")
+    assert lines[2].startswith("  -> kueuelib install --webhook-url https://127.0.0.1:")
     assert lines[-1] == "1 error, 2 hints in 31 of 31 checks."
     own = doctor(cluster.kubeconfig, "--config", config, "--self", "-o", "json")
     assert (own.returncode, json.loads(own.stdout)["notChecked"]) == (4, [])

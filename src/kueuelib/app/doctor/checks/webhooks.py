@@ -96,9 +96,18 @@ def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhooks that the API server cannot reach."""
     for call in snapshot.calls:
         if call.error:
-            subject = Subject("Service", _service(snapshot), snapshot.namespace)
             problem = f"the API server does not reach the {call.what} webhook: {call.error}"
-            yield Finding(Severity.ERROR, subject, problem, _pods(snapshot))
+            subject = Subject("Service", _service(snapshot), snapshot.namespace)
+            yield Finding(Severity.ERROR, subject, problem, _server(snapshot))
+
+
+def _server(snapshot: Snapshot) -> str:
+    """How to look at what serves the webhooks, in the cluster or outside."""
+    for _, config in _client_configs(snapshot):
+        if config.get("url"):
+            address = "/".join(config["url"].split("/")[:3])
+            return f"kueuelib install --webhook-url {address}  # and start a manager there"
+    return _pods(snapshot)
 
 
 def _service(snapshot: Snapshot) -> str:
