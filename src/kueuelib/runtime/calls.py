@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ CONNECT_RETRIES = 3
 FIRST_DELAY = 0.25
 """Seconds before the first repetition; doubles each time, up to `MAX_DELAY`."""
 MAX_DELAY = 30.0
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+"""The text of a `Warning` header: a quoted string, in which a backslash escapes (RFC 9110)."""
 
 
 @attrs.frozen(eq=False)
@@ -88,7 +91,8 @@ class Calls:
     def _warn(self, header: str) -> None:
         """Log what the server warns of, each text once."""
         for line in header.split("\n"):
-            text = line.split('"')[1] if line.count('"') > 1 else line
+            quoted = _QUOTED.search(line)
+            text = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else line
             if text not in self._warned and len(self._warned) < 1000:
                 self._warned.add(text)
                 self._log.warning("the API server warns", warning=text)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import abc
 import copy
+import inspect
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from kueuelib.api.kinds import WORKLOADS
@@ -11,10 +14,12 @@ from kueuelib.api.meta import Obj, labels_of
 from kueuelib.api.names import (
     QUEUE_LABEL,
 )
-from kueuelib.errors import ConfigError
-from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.errors import ConfigError, InvalidJob
+from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.declared.crd_paths import lost_paths
+from kueuelib.runtime.yaml_files import documents, read_text
 from kueuelib.testing.job_world import NAMESPACE, QUEUE, JobWorld
 
 
@@ -23,6 +28,9 @@ class JobAdapter(abc.ABC):
 
     integration: ClassVar[Integration]
     """The kind."""
+    crd: ClassVar[str | Path | Obj | None] = None
+    """Its CRD: a file, beside that of the adapter if the path is relative, or the raw object. Every
+    path of a declared kind must lead to a field of it; None: that is not checked."""
 
     @abc.abstractmethod
     def make(self) -> Obj:
@@ -38,11 +46,11 @@ class JobAdapter(abc.ABC):
 
     @abc.abstractmethod
     def succeeded(self, obj: Obj) -> Obj:
-        """The job once it did what it was made for."""
+        """The job once it did what it was made for; if its kind never ends, as `running`."""
 
     @abc.abstractmethod
     def failed(self, obj: Obj) -> Obj:
-        """The job once it failed for good."""
+        """The job once it failed for good; if its kind never ends, as `running`."""
 
     @abc.abstractmethod
     def changed(self, obj: Obj) -> Obj:
@@ -67,20 +75,95 @@ def check_adapter(adapter: Any) -> None:
             f"{kind} is not an Integration",
             f"write Integration.of({kind}), or use what declare() returned",
         )
+    _check_crd(adapter, name)
     given = _returned(name, "make", adapter.make())
     given["metadata"] = {"namespace": NAMESPACE, "uid": "uid", **given["metadata"]}
     job = integration.job_type(copy.deepcopy(given))
+    _check_pod_sets(f"{integration.resource.kind}.pod_sets()", name, job)
     job.suspend()
+    running: Obj = {}
+    started = job.copy()
+    started.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in started.pod_sets()])
     for method in ("running", "stopped", "succeeded", "failed", "changed"):
-        argument = {"status": {}, **copy.deepcopy(job.object)}
+        given = job.object if method in ("stopped", "changed") else started.object
+        argument = {"status": {}, **copy.deepcopy(given)}
         before = copy.deepcopy(argument)
-        _returned(name, method, getattr(adapter, method)(argument))
+        played = _returned(name, method, getattr(adapter, method)(argument))
         if argument != before:
             raise ConfigError(
                 f"{name}.{method}",
                 "changes its argument",
                 "return a changed copy: copy.deepcopy(obj)",
             )
+        if played != running:  # a kind that never ends has nothing else to play
+            _check_answers(integration, name, method, played)
+        running = played if method == "running" else running
+
+
+def _check_crd(adapter: JobAdapter, name: str) -> None:
+    if adapter.crd is None:
+        return
+    integration = adapter.integration
+    wanted = f"{integration.resource.plural}.{integration.resource.group}"
+    where = f"{name}.crd"
+    if isinstance(adapter.crd, dict):
+        given = [adapter.crd]
+    else:
+        file = Path(inspect.getfile(type(adapter))).parent / adapter.crd
+        where = str(file)
+        given = documents(read_text(file, "give the path of the CRD's file"), where)
+    crd = next((obj for obj in given if _name_in(obj) == wanted), None)
+    if crd is None:
+        raise ConfigError(where, f"has no CRD {wanted}", "give the file with the CRD of the kind")
+    if lost := lost_paths(integration, crd):
+        problem = f"{integration.resource.kind}: {'; '.join(map(str, lost))}"
+        raise ConfigError(where, problem, "correct the declaration, or the CRD")
+
+
+def _name_in(obj: Any) -> Any:
+    meta = obj.get("metadata") if isinstance(obj, dict) else None
+    return meta.get("name") if isinstance(meta, dict) else None
+
+
+def _check_pod_sets(subject: str, adapter: str, job: GenericJob) -> None:
+    try:
+        pod_sets: Any = job.pod_sets()
+    except InvalidJob as error:
+        fix = f"correct the path of the template, or what {adapter}.make() returns"
+        raise ConfigError(subject, f"{error}, in what {adapter}.make() returns", fix) from error
+    if not isinstance(pod_sets, list | tuple) or not all(isinstance(e, PodSet) for e in pod_sets):
+        returned = type(pod_sets).__name__
+        raise ConfigError(subject, f"returned {returned}", "return a list of PodSet(...)")
+    if not pod_sets:
+        fix = "correct the path of the template, or make() a job with one"
+        raise ConfigError(subject, f"finds no pods in what {adapter}.make() returns", fix)
+
+
+def _check_answers(integration: Integration, adapter: str, method: str, obj: Obj) -> None:
+    """What the job says of an object that the adapter returned, as far as it is sure."""
+    job, kind = integration.job_type(copy.deepcopy(obj)), integration.resource.kind
+    wanted: tuple[tuple[str, Callable[[], Any], bool], ...] = ()
+    if method == "running":
+        wanted = (("is_active", job.is_active, True), ("pods_ready", job.pods_ready, True))
+    if method == "stopped":
+        wanted = (("is_active", job.is_active, False),)
+    if method in ("succeeded", "failed"):
+        wanted = (("finished", job.finished, True),)
+    for question, ask, holds in wanted:
+        answer: Any = ask()
+        if bool(answer) is not holds:
+            problem = f"returns {answer!r} for what {adapter}.{method}() returns"
+            fix = f"correct {question}, or the path or sign behind it, or {adapter}.{method}()"
+            raise ConfigError(f"{kind}.{question}()", problem, fix)
+        if question != "finished":
+            continue
+        if not isinstance(answer, JobEnd):
+            problem = f"returned {type(answer).__name__}"
+            raise ConfigError(f"{kind}.finished()", problem, "return JobEnd(...) or None")
+        if answer.succeeded is not (method == "succeeded"):
+            problem = f"says succeeded={answer.succeeded} for what {adapter}.{method}() returns"
+            fix = "correct the signs succeeded and failed, or the adapter"
+            raise ConfigError(f"{kind}.finished()", problem, fix)
 
 
 def _returned(adapter: str, method: str, value: Any) -> Obj:

@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from kueuelib.errors import ConfigError
+from kueuelib.jobs import Integration, Pods, declare, enough, equals
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
 from kueuelib.jobs.catalog.plugins import load
+from kueuelib.runtime import Resource
 from kueuelib.testing import JobAdapter, JobConformance
 
 Obj = dict[str, Any]
@@ -133,3 +135,139 @@ def test_an_adapter_that_breaks_its_contract_is_refused_with_one_error() -> None
     ):
         with pytest.raises(ConfigError, match=said):
             type("TestIt", (JobConformance,), {"adapter": adapter})
+
+
+class Renders(JobAdapter):
+    """Jobs of a kind declared below."""
+
+    def make(self) -> Obj:
+        template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+        return {"metadata": {"name": "r"}, "spec": {"workers": 3, "template": template}}
+
+    def running(self, obj: Obj) -> Obj:
+        return with_status(obj, phase="Running", active=3, ready=3)
+
+    def stopped(self, obj: Obj) -> Obj:
+        return with_status(obj, phase="Pending")
+
+    def succeeded(self, obj: Obj) -> Obj:
+        return with_status(obj, phase="Succeeded")
+
+    def failed(self, obj: Obj) -> Obj:
+        return with_status(obj, phase="Failed")
+
+    def changed(self, obj: Obj) -> Obj:
+        return {**obj, "spec": {**obj["spec"], "workers": 5}}
+
+
+def renders(template: str = "spec.template", **changed: Any) -> Integration:
+    arguments: dict[str, Any] = {
+        "active": "status.active",
+        "ready": enough("status.ready"),
+        "succeeded": equals("status.phase", "Succeeded"),
+        "failed": equals("status.phase", "Failed"),
+    }
+    return declare(
+        Resource("example.com", "v1", "renders", "Render", namespaced=True),
+        pods=[Pods("main", template=template, count="spec.workers")],
+        **{**arguments, **changed},
+    )
+
+
+def adapter_of(integration: Integration, crd: Any = None) -> JobAdapter:
+    return type("Own", (Renders,), {"integration": integration, "crd": crd})()
+
+
+def check(adapter: JobAdapter) -> None:
+    type("TestIt", (JobConformance,), {"adapter": adapter})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"template": "spec.tmplate"},
+            "Render.pod_sets(): spec.tmplate: there is no pod template to queue, in what Own",
+        ),
+        (
+            {"active": "status.actve"},
+            "Render.is_active(): returns False for what Own.running() returns; correct is_active",
+        ),
+        (
+            {"ready": enough("status.redy")},
+            "Render.pods_ready(): returns False for what Own.running() returns",
+        ),
+        (
+            {"active": "spec.workers"},
+            "Render.is_active(): returns True for what Own.stopped() returns",
+        ),
+        (
+            {"succeeded": equals("status.fase", "Succeeded")},
+            "Render.finished(): returns None for what Own.succeeded() returns; correct finished",
+        ),
+        (
+            {"failed": equals("status.phase", "Faild")},
+            "Render.finished(): returns None for what Own.failed() returns; correct finished",
+        ),
+        (
+            {
+                "succeeded": equals("status.phase", "Failed"),
+                "failed": equals("status.phase", "Succeeded"),
+            },
+            "Render.finished(): says succeeded=False for what Own.succeeded() returns",
+        ),
+    ],
+)
+def test_a_wrong_declaration_is_one_error(changed: dict[str, Any], said: str) -> None:
+    check(adapter_of(renders()))
+    with pytest.raises(ConfigError) as caught:
+        check(adapter_of(renders(**changed)))
+    assert str(caught.value).startswith(said)
+
+
+def test_a_class_that_answers_nothing_is_one_error() -> None:
+    job_type = renders().job_type
+    for method, said in (
+        ("pod_sets", "Render.pod_sets(): returned NoneType; return a list of PodSet(...)"),
+        ("finished", "Render.finished(): returns None for what Own.succeeded() returns"),
+    ):
+        silent = type("Render", (job_type,), {method: lambda _: None})
+        with pytest.raises(ConfigError) as caught:
+            check(adapter_of(Integration.of(silent)))
+        assert str(caught.value).startswith(said)
+
+
+def test_paths_are_compared_with_the_crd(tmp_path: Path) -> None:
+    spec = {
+        "type": "object",
+        "properties": {
+            "paused": {"type": "boolean"},
+            "workers": {"type": "integer"},
+            "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    status = {name: {} for name in ("active", "ready", "phase")}
+    schema = {
+        "type": "object",
+        "properties": {"spec": spec, "status": {"type": "object", "properties": status}},
+    }
+    versions = [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]
+    crd = {"metadata": {"name": "renders.example.com"}, "spec": {"versions": versions}}
+    file = tmp_path / "crd.yaml"
+    file.write_text(yaml.safe_dump_all([{"kind": "Namespace"}, crd]))
+    for given in (crd, file, str(file)):
+        check(adapter_of(renders(suspend="spec.paused"), given))
+        with pytest.raises(ConfigError, match="suspend='spec.pausd' is not a field .*'paused' for"):
+            check(adapter_of(renders(suspend="spec.pausd"), given))
+    with pytest.raises(ConfigError, match=r"Own.crd: has no CRD renders\.example\.com"):
+        check(adapter_of(renders(), {"metadata": {"name": "others.example.com"}}))
+    with pytest.raises(ConfigError, match=r"missing\.yaml: No such file"):
+        check(adapter_of(renders(), "missing.yaml"))
+
+
+def test_an_integration_is_made_of_a_class_of_jobs() -> None:
+    job = renders().job_type({"metadata": {}})
+    with pytest.raises(ConfigError, match=r"Render is not a class; write Integration\.of\(Render"):
+        Integration.of(job)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"of\(dict\): is not a GenericJob with a resource"):
+        Integration.of(dict)  # type: ignore[arg-type]

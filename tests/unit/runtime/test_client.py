@@ -380,3 +380,15 @@ async def test_a_cancellation_at_the_moment_of_the_deadline_is_not_lost(serve, c
         time.sleep(0.4)
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_warnings_are_logged_whole(serve, monkeypatch) -> None:
+    warning = '299 - "unknown field \\"spec.pausd\\" in a \\\\ b"'
+    client = client_for(await serve(Recorder({}, Warning=warning)))
+    logged: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        client._calls._log, "warning", lambda _event, **fields: logged.append(fields)
+    )
+    await client.get(JOBS, ObjectKey("a", "b"))
+    await client.close()
+    assert logged == [{"warning": 'unknown field "spec.pausd" in a \\ b'}]

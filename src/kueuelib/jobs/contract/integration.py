@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.errors import FieldError
+from kueuelib.errors import ConfigError, FieldError
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.transforms import Transform, strip
@@ -98,7 +98,23 @@ class Integration:
     def of(
         cls, job_type: type[GenericJob], name: str = "", validate: Validate = no_rules
     ) -> Integration:
-        """The integration of a class of jobs, named after group and kind unless it has a name."""
+        """The integration of a class of jobs, named after group and kind unless it has a name.
+
+        Raises:
+            ConfigError: it is not a class of jobs.
+        """
+        given: Any = job_type
+        if not isinstance(given, type):
+            kind = type(given).__name__
+            raise ConfigError(
+                "Integration.of", f"{kind} is not a class", f"write Integration.of({kind})"
+            )
+        if not issubclass(given, GenericJob) or not hasattr(given, "resource"):
+            raise ConfigError(
+                f"Integration.of({given.__name__})",
+                "is not a GenericJob with a resource",
+                "inherit GenericJob, and set resource = Resource(...)",
+            )
         resource = job_type.resource
         return cls(name or f"{resource.group}/{resource.kind.lower()}", job_type, validate)
 

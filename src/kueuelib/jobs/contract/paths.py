@@ -43,6 +43,8 @@ def check_path(argument: str, path: Any, *, many: bool = False) -> None:
         steps = steps_of(path)
     except ValueError:
         raise ValueError(f"{argument}={path!r} is not a path such as spec.template") from None
+    if path != "".join(path.split()):
+        raise ValueError(f"{argument}={path!r} has blanks; write {''.join(path.split())!r}")
     if ANY in steps and not many:
         raise ValueError(f"{argument}={path!r} leads to many places; one is needed")
 

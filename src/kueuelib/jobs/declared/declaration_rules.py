@@ -12,6 +12,7 @@ from typing import Any
 
 from kueuelib.api.meta import Resource
 from kueuelib.api.names import is_dns1123_label, is_dns1123_subdomain
+from kueuelib.jobs.contract.paths import check_path, steps_of
 from kueuelib.jobs.declared.pod_shape import Pods
 
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
@@ -82,6 +83,18 @@ def check_shapes(pods: Any) -> None:
         if name in names:
             raise ValueError(f"pods[{index}]: the name {name!r} is there twice")
         names.add(name)
+
+
+def check_suspend(path: Any) -> None:
+    """The field that suspends is one that a user may set.
+
+    Raises:
+        ValueError: it is not.
+    """
+    check_path("suspend", path)
+    first, *rest = steps_of(path)
+    if first != "spec" or not rest:
+        raise ValueError(f"suspend={path!r} is not in the spec; give a path such as spec.suspend")
 
 
 def check_rest(name: Any, validate: Any) -> None:

@@ -40,6 +40,7 @@ from kueuelib.jobs.declared.declaration_rules import (
     check_resource,
     check_rest,
     check_shapes,
+    check_suspend,
     check_versions,
 )
 from kueuelib.jobs.declared.pod_counts import AtMost, Done
@@ -272,7 +273,7 @@ def declare(
         check_shapes(pods)
         for argument, sign in signs.items():
             check_sign(argument, sign)
-        check_path("suspend", suspend)
+        check_suspend(suspend)
         if message:
             check_path("message", message, many=True)
         if priority_class:

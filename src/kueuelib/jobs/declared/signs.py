@@ -178,12 +178,17 @@ def check_sign(argument: str, sign: Any) -> None:
             check_path(argument, path, many=True)
         if sign.units:
             check_path(argument, sign.units, many=True)
+    elif sign in (equals, differs, enough, every):
+        made = f"{sign.__name__}(...)"
+        raise ValueError(
+            f"{argument}={sign.__name__} is the function that makes a sign; call {made}"
+        )
     elif isinstance(sign, type) or not callable(sign):
         wanted = (
             "a path, Condition(...), equals(...), differs(...), enough(...), every(...), "
             "a function, or a list of these"
         )
-        raise ValueError(f"{argument}={sign!r} is not a sign; give {wanted}")  # noqa: TRY004
+        raise ValueError(f"{argument}={sign!r} is not a sign; give {wanted}")
 
 
 def _check_condition(argument: str, sign: Condition) -> None:

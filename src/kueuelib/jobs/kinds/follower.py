@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, MutableMapping
+from functools import partial
 
 import attrs
 
@@ -18,7 +19,9 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
 from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.declared.crd_paths import LostPath
 from kueuelib.jobs.kinds.presence import (
+    LOST,
     Gone,
     Served,
     Unclear,
@@ -126,10 +129,11 @@ class KindFollower:
         self._woken = asyncio.Event()
         self._moved = asyncio.Event()
         self._reading: _Reading | None = None
+        self._lost: tuple[LostPath, ...] = ()
         self._away_since: float | None = None
         name = definition_name(integration.resource)
         self._definition = cache.apart(
-            CRDS, field_selector=f"metadata.name={name}", transform=trimmed
+            CRDS, field_selector=f"metadata.name={name}", transform=partial(trimmed, integration)
         )
         self._definition.add_handler(lambda _: self._woken.set())
         self._log = get_logger("jobs", integration=integration.name)
@@ -192,6 +196,8 @@ class KindFollower:
             if self.standing.state is KindState.STARTING and self._reading is None:
                 self._stand(Standing(KindState.MISSING, "the API server does not tell about it"))
             return
+        if isinstance(presence, Served) and (why := self._unsuspendable()):
+            presence = Unfit(why)
         now = self._clock.monotonic()
         if not isinstance(presence, Unclear):
             self._away_since = None
@@ -212,6 +218,15 @@ class KindFollower:
                 if self._reading is None or now - self._away_since >= PATIENCE:
                     await self._stop_reading()
                     self._stand(Standing(KindState.MISSING, why))
+
+    def _unsuspendable(self) -> str:
+        """Why no job of the kind could be suspended; other fields that the CRD lacks are logged."""
+        lost = next((crd[LOST] for crd in self._definition.store.items()), ())
+        if lost != self._lost:
+            self._lost = lost
+            for each in lost:
+                self._log.warning("the declaration names no field", kind=self.kind, why=str(each))
+        return next((str(each) for each in lost if each.argument == "suspend"), "")
 
     async def _read(self, tasks: asyncio.TaskGroup, version: str) -> None:
         """Have an informer that reads this version."""

@@ -11,6 +11,7 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.declared.crd_paths import lost_paths
 from kueuelib.jobs.reconcile.self_wired import SelfWired
 from kueuelib.runtime.client import Client
 
@@ -54,6 +55,10 @@ class Unclear:
 
 
 Presence = Served | Gone | Unfit | Unclear
+
+
+LOST = "lostPaths"
+"""Where `trimmed` puts what `lost_paths` finds."""
 
 
 def is_lasting(integration: Integration) -> bool:
@@ -152,9 +157,10 @@ def _fits(resource: Resource, found: Resource | None) -> bool:
     return found.plural == resource.plural
 
 
-def trimmed(crd: Obj) -> Obj:
-    """What of a CRD is kept to notice its changes; changes its argument."""
+def trimmed(integration: Integration, crd: Obj) -> Obj:
+    """What of a CRD is kept to notice its changes, and the declared paths that it lacks."""
     return {
+        LOST: lost_paths(integration, crd),
         "apiVersion": crd.get("apiVersion"),
         "kind": crd.get("kind"),
         "metadata": {

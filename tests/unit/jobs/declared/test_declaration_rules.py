@@ -26,6 +26,7 @@ GOOD: dict[str, Any] = {
     ("wrong", "named"),
     [
         ({"template": "spec..x"}, "template='spec..x' is not a path"),
+        ({"template": "spec. x"}, "template='spec. x' has blanks; write 'spec.x'"),
         ({"template": ""}, "template='' is not a path"),
         ({"template": None}, "template=None is not a path"),
         ({"template": "spec.*.template"}, "template='spec.*.template' leads to many places"),
@@ -65,6 +66,10 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"pods": [Pods("a"), Pods("a", "spec.t")]}, "pods[1]: the name 'a' is there twice"),
         ({"suspend": "spec.*.suspend"}, "suspend='spec.*.suspend' leads to many places"),
         ({"suspend": ""}, "suspend='' is not a path"),
+        ({"suspend": "spec.paused "}, "suspend='spec.paused ' has blanks; write 'spec.paused'"),
+        ({"suspend": "status.paused"}, "suspend='status.paused' is not in the spec"),
+        ({"suspend": "spec"}, "suspend='spec' is not in the spec"),
+        ({"active": equals}, "active=equals is the function that makes a sign; call equals(...)"),
         ({"message": "status..message"}, "message='status..message' is not a path"),
         ({"failed": 3}, "failed=3 is not a sign"),
         ({"failed": Condition}, "is not a sign"),

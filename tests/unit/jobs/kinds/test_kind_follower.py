@@ -46,6 +46,7 @@ NAME = "things.g.example.com"
 NS = "default"
 KIND = "Thing.g.example.com"
 PATIENCE = 20.0
+_STATUS = {"status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 
 
 @attrs.define
@@ -206,6 +207,15 @@ class World:
         """Changes the versions of the definition."""
         spec = {"versions": definition(*versions, stored=stored)["spec"]["versions"]}
         await self.client.patch(CRDS, ObjectKey("", NAME), {"spec": spec}, PatchType.MERGE)
+
+    async def describe(self, properties: Obj) -> None:
+        """Give the stored definition another schema."""
+        crd = await self.client.get(CRDS, ObjectKey("", NAME))
+        (version,) = crd["spec"]["versions"]
+        version["schema"] = {
+            "openAPIV3Schema": {"type": "object", "properties": properties | _STATUS}
+        }
+        await self.client.replace(CRDS, crd)
 
     async def undefine(self) -> None:
         await self.client.delete(CRDS, ObjectKey("", NAME))
@@ -376,6 +386,27 @@ async def test_a_kind_that_may_not_be_listed_keeps_nobody_else_waiting(world: Wo
     await world.until(told)
     world.own.forbidden = frozenset()
     await world.workload_of(job)
+
+
+async def test_a_kind_whose_definition_lacks_the_field_that_suspends_is_not_managed(
+    world: World,
+) -> None:
+    await world.define("v1")
+    await world.start()
+    await world.stands(KindState.MANAGED)
+    fields = {"suspended": {"type": "boolean"}, "template": {"type": "object"}}
+    await world.describe({"spec": {"type": "object", "properties": fields}})
+    why = "suspend='spec.suspend' is not a field of the CRD: write 'suspended' for 'suspend'"
+    assert await world.stands(KindState.UNFIT) == why
+
+    async def told() -> bool:
+        text = f"Jobs of this kind that name a queue stay as they are: {why}"
+        return (NAME, "NotManaged", text) in world.notes.found
+
+    await world.until(told)
+    fields["suspend"] = fields.pop("suspended")
+    await world.describe({"spec": {"type": "object", "properties": fields}})
+    await world.stands(KindState.MANAGED)
 
 
 async def test_who_may_not_read_definitions_looks_for_kinds(

@@ -1,0 +1,157 @@
+"""Whether the paths of a declared kind lead to fields that its CRD has.
+
+An API server drops fields that the schema of a CRD does not have. A job whose `suspend` is such a
+field can never be suspended: it runs without quota, and nothing fails.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.contract.paths import ANY, steps_of
+from kueuelib.jobs.declared.declarative import DeclaredJob
+from kueuelib.jobs.declared.pod_counts import AtMost, Done, Factor
+from kueuelib.jobs.declared.pod_shape import Pods
+from kueuelib.jobs.declared.signs import Condition, Differs, Enough, Equals, Every, Sign
+
+_SERVERS = ("apiVersion", "kind", "metadata")
+"""Fields of every object, whatever its schema says."""
+
+
+@attrs.frozen
+class LostPath:
+    """A declared path that leads to no field of the CRD.
+
+    Attributes:
+        argument: of the declaration, for example `suspend`.
+        path: as declared, from the object on.
+        fix: what to write.
+    """
+
+    argument: str
+    path: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.argument}={self.path!r} is not a field of the CRD: {self.fix}"
+
+
+def lost_paths(integration: Integration, crd: Mapping[str, Any]) -> tuple[LostPath, ...]:
+    """The paths of a declared kind that its CRD does not have; empty for other kinds.
+
+    Args:
+        integration: the kind.
+        crd: the raw definition; a version that it does not have is not judged.
+    """
+    job_type = integration.job_type
+    versions = (crd.get("spec") or {}).get("versions") or ()
+    schema: Any = next(
+        (
+            (each.get("schema") or {}).get("openAPIV3Schema")
+            for each in versions
+            if each.get("name") == integration.resource.version
+        ),
+        None,
+    )
+    if not isinstance(schema, dict) or not issubclass(job_type, DeclaredJob):
+        return ()
+    found = (_judged(schema, argument, path) for argument, path in _paths(job_type))
+    return tuple({each: None for each in found if each is not None})
+
+
+def _judged(schema: Obj, argument: str, path: str) -> LostPath | None:
+    steps = steps_of(path)
+    if steps[0] in _SERVERS:
+        return None
+    level = [schema]
+    for index, step in enumerate(steps):
+        below = [each for parent in level for each in _below(parent, step)]
+        if not below:
+            fields = sorted({name for parent in level for name in parent.get("properties") or ()})
+            way = ".".join(steps[:index]) or "the object"
+            return LostPath(argument, path, _fix(way, step, fields))
+        level = below
+    if argument == "suspend" and all(each.get("type", "boolean") != "boolean" for each in level):
+        return LostPath(argument, path, f"it is of type {level[0]['type']}; give a boolean")
+    return None
+
+
+def _below(schema: Obj, step: str) -> Sequence[Obj]:
+    """The schemas that a step leads to; `{}` is one that allows everything."""
+    properties = schema.get("properties") or {}
+    if step in properties:
+        return [properties[step]]
+    if schema.get("type") == "array":
+        return [schema.get("items") or {}] if step == ANY or step.isdecimal() else []
+    further = schema.get("additionalProperties")
+    if further:
+        return [further if isinstance(further, dict) else {}]
+    if schema.get("x-kubernetes-preserve-unknown-fields") or "type" not in schema:
+        return [{}]
+    return list(properties.values()) if step == ANY else []
+
+
+def _fix(way: str, step: str, fields: Sequence[str]) -> str:
+    if not fields:
+        return f"{way} has no fields"
+    close = difflib.get_close_matches(step, fields, 1)
+    return f"write {close[0]!r} for {step!r}" if close else f"{way} has {', '.join(fields)}"
+
+
+def _paths(job_type: type[DeclaredJob]) -> Iterator[tuple[str, str]]:
+    declared = job_type.declaration
+    yield "suspend", declared.suspend
+    for pods in declared.pods:
+        yield from _paths_of_pods(pods)
+    for argument in ("active", "ready", "succeeded", "failed", "skip"):
+        for path in _paths_of_sign(getattr(declared, argument)):
+            yield argument, path
+    for argument in ("message", "priority_class"):
+        if path := getattr(declared, argument):
+            yield argument, path
+
+
+def _paths_of_pods(pods: Pods) -> Iterator[tuple[str, str]]:
+    place = f"{pods.each}.{ANY}." if pods.each else ""
+    if pods.each and pods.name:
+        yield "name", place + pods.name
+    yield "template", place + pods.template
+    if not isinstance(pods.count, int):
+        counts = pods.count if isinstance(pods.count, tuple) else (pods.count,)
+        yield from (("count", place + path) for path in _paths_of_factors(counts))
+    if pods.min_count:
+        yield "min_count", place + pods.min_count
+    if isinstance(pods.succeeded, Done):
+        done = pods.succeeded
+        yield from (("succeeded", f"{done.each}.{ANY}.{each}") for each in (done.count, done.name))
+        yield from (("succeeded", place + path) for path in _paths_of_factors(done.pods))
+    elif pods.succeeded:
+        yield "succeeded", place + pods.succeeded
+    if pods.when is not None:
+        yield from (("when", path) for path in _paths_of_sign(pods.when))
+
+
+def _paths_of_factors(factors: Sequence[Factor]) -> Iterator[str]:
+    for factor in factors:
+        yield from (factor.path, factor.limit) if isinstance(factor, AtMost) else (factor,)
+
+
+def _paths_of_sign(sign: Sign | Sequence[Sign]) -> Iterator[str]:
+    """The paths that a sign reads; a function says none."""
+    if isinstance(sign, str):
+        yield sign
+    elif isinstance(sign, Condition | Equals | Differs):
+        yield sign.path
+    elif isinstance(sign, Enough):
+        yield from (*sign.paths, *filter(None, (sign.units,)))
+    elif isinstance(sign, Every):
+        yield from _paths_of_sign(sign.signs)
+    elif isinstance(sign, list | tuple):
+        for each in sign:
+            yield from _paths_of_sign(each)
