@@ -176,6 +176,7 @@ def test_the_smallest_change_preempts_the_fewest_and_is_the_first_of_these() -> 
 
     many, first, second = change("a", 2), change("b", 1), change("c", 1)
     assert smallest_of([many, first, second]) is first
+    assert smallest_of([attrs.evolve(first, checks=("budget",)), many]) is many
     assert smallest_of([]) is None
 
 

@@ -341,12 +341,13 @@ def _with_change(world: World, row: Waiting, now: float) -> Waiting:
 
 
 def smallest_of(changes: Sequence[Found]) -> Found | None:
-    """The change that preempts the fewest; among several, the first in the order of `explain`.
+    """One that admits before one after which checks decide; of these the one that preempts the
+    fewest; of those the first in the order of `explain`.
 
     Args:
         changes: each of them alone is enough.
     """
-    return min(changes, key=lambda one: len(one.victims), default=None)
+    return min(changes, key=lambda one: (bool(one.checks), len(one.victims)), default=None)
 
 
 # --- what a manager wrote

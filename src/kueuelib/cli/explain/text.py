@@ -137,7 +137,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
                 yield "It holds quota" + _flavors(found) + "."
             else:
                 yield "Nothing stands in its way: it gets quota in the next cycle" + (
-                    _flavors(found) + "." + _then_checks(found.checks)
+                    _flavors(found) + "." + then_checks(found.checks)
                 )
             for check in found.workload.status.admission_checks:
                 told = f": {check.message}" if check.message else ""
@@ -147,7 +147,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
         case Verdict.PREEMPTS:
             victims = ", ".join(str(key) for key in found.outcome.victims)
             text = f"It gets quota as soon as these have left, which are preempted: {victims}"
-            yield text + (f".{_then_checks(found.checks)}" if found.checks else "")
+            yield text + (f".{then_checks(found.checks)}" if found.checks else "")
         case Verdict.WAITS:
             yield _why(found)
             if found.when_first is not None:
@@ -265,10 +265,21 @@ def _changes(console: Console, found: Explanation) -> None:
         if found.verdict is Verdict.WAITS:
             _line(console, "No single change was found that would admit it now.", bold=True)
         return
-    for checks in dict.fromkeys(one.checks for one in found.changes):
-        _line(console, _heading(checks), bold=True)
-        for text in _texts(one for one in found.changes if one.checks == checks):
+    for heading, texts in changes_by_end(found.changes):
+        _line(console, heading, bold=True)
+        for text in texts:
             _line(console, f"  {text}", colour="green")
+
+
+def changes_by_end(changes: Sequence[Found]) -> Iterator[tuple[str, list[str]]]:
+    """Changes as lists of lines under a heading that says what they lead to, admission first.
+
+    Args:
+        changes: each of them alone is enough for that.
+    """
+    ends = dict.fromkeys(one.checks for one in changes)
+    for checks in sorted(ends, key=bool):
+        yield _heading(checks), _texts(one for one in changes if one.checks == checks)
 
 
 def _heading(checks: Sequence[str]) -> str:
@@ -283,7 +294,8 @@ def _heading(checks: Sequence[str]) -> str:
     )
 
 
-def _then_checks(checks: Sequence[str]) -> str:
+def then_checks(checks: Sequence[str]) -> str:
+    """A sentence about what happens after quota is reserved; empty without checks."""
     return f" That reserves quota{_decide(checks)}." if checks else ""
 
 
@@ -306,6 +318,15 @@ def _texts(changes: Iterable[Found]) -> list[str]:
             choices.setdefault(key, []).append(change.choice)
         firsts.setdefault(key, one)
     return [change_text(one, choices.get(key, ())) for key, one in firsts.items()]
+
+
+def smallest_text(found: Found) -> str:
+    """A change in one line where no heading says what it leads to.
+
+    Args:
+        found: the change.
+    """
+    return change_text(found) + (_decide(found.checks) if found.checks else "")
 
 
 def change_text(found: Found, choices: Sequence[str] = ()) -> str:

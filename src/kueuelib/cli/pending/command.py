@@ -16,7 +16,7 @@ from kueuelib.app.explaining.waiting import Listing, Selection, Waiting, list_pe
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.cli.columns import columns
 from kueuelib.cli.explain.data import change_data
-from kueuelib.cli.explain.text import change_text
+from kueuelib.cli.explain.text import smallest_text
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
@@ -119,7 +119,7 @@ def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
         row.verdict,
         row.why,
     )
-    change = "" if row.change is None else change_text(row.change)
+    change = "" if row.change is None else smallest_text(row.change)
     if not wide:
         return (*cells, change)
     return (*cells, row.workload.spec.queue_name, row.owner, change, row.message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kueuelib.api.quantity import format_amount
-from kueuelib.cli.explain.text import change_text
+from kueuelib.cli.explain.text import changes_by_end, then_checks
 from kueuelib.cli.report.cells import names
 from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.pages.tables import table
@@ -42,11 +42,11 @@ def _parts(found: Explanation) -> Iterator[Node]:
         "What is wrong", (f"{one.subject}: {one.problem}; {one.fix}" for one in found.problems)
     )
     if found.verdict is Verdict.ADMITTED:
-        yield tag("p", "Nothing stands in its way.")
+        yield tag("p", f"Nothing stands in its way.{then_checks(found.checks)}")
         return
-    changes = [change_text(one) for one in found.changes]
-    yield from _list("Each of these changes alone admits it", changes)
-    if not changes:
+    for heading, texts in changes_by_end(found.changes):
+        yield from _list(heading.rstrip(":"), texts)
+    if not found.changes:
         yield tag("p", "No single change admits it.")
     if found.tried:
         yield tag("p", f"Tried, one change at a time: {', '.join(found.tried)}.", class_="soft")

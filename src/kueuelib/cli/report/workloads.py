@@ -11,7 +11,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.waiting import Waiting
 from kueuelib.app.explaining.words import FITS
 from kueuelib.app.overview.values import Eviction, Running, Threat
-from kueuelib.cli.explain.text import change_text
+from kueuelib.cli.explain.text import smallest_text
 from kueuelib.cli.report.cells import (
     MOST_NAMES,
     NONE,
@@ -154,7 +154,7 @@ def _said(row: Waiting, known: Verified | None) -> Node:
         return tag("span", "none is needed", class_="soft")
     if known is None:
         return tag("span", NOT_SEARCHED, class_="soft")
-    return "no single change admits it" if known.found is None else change_text(known.found)
+    return "no single change admits it" if known.found is None else smallest_text(known.found)
 
 
 def _beside(

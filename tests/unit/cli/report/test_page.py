@@ -25,9 +25,15 @@ from kueuelib.cli.report.workloads import Verified, threat_text
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.testing.builders import make_cluster_queue, make_cohort, make_local_queue
+from kueuelib.testing.builders import (
+    make_check,
+    make_cluster_queue,
+    make_cohort,
+    make_local_queue,
+)
 
 HOSTILE = '"><script src="https://example.com/x.js">&amp;\'</td>'
+CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
 
 
 def parsed(text: str) -> ET.Element:
@@ -230,3 +236,37 @@ def test_threats_are_said_in_words() -> None:
     assert threat_text(Threat("a", 3, False, 1)) == "a: priority above 3 (1 waiting)"
     text = "a: priority above 3, or equal and queued earlier (2 waiting)"
     assert threat_text(Threat("a", 3, True, 2)) == text
+
+
+def test_what_only_reserves_quota_comes_last_and_says_what_then_decides() -> None:
+    found = world(waiting=0).with_check(make_check("budget", active=False))
+    queue = make_cluster_queue("a", {"f": {"cpu": 12}}, **CHECKED)
+    known = facts(found.with_cluster_queue(queue).with_workload(waits("w", "a", 3)))
+    answer = explained(known, waits("w", "a").key)
+    assert answer is not None
+    serves, moves = "AdmissionCheck budget", "submit it to LocalQueue"
+    root = ET.fromstring(f"<div>{explanation(answer)}</div>")
+    lists = {
+        head.text or "": [item.text or "" for item in items]
+        for head, items in itertools.pairwise(root)
+        if head.tag == "h4"
+    }
+    admits, reserves = [one for one in lists if one.startswith("Any one of these")]
+    assert "would admit it now" in admits
+    assert "would reserve quota; check budget then decides" in reserves
+    assert any(moves in one for one in lists[admits])
+    assert not any(serves in one for one in lists[admits])
+    assert any(serves in one for one in lists[reserves])
+    first, *_ = [row for row in rows(parsed(text_of(known, 1)), "waits") if row[1] == "ns/w"]
+    assert moves in first[6]
+
+
+def test_the_only_change_says_which_check_then_decides() -> None:
+    found = world(waiting=0, running=0).with_check(make_check("budget", active=False))
+    for name in "abc":
+        queue = make_cluster_queue(name, {"f": {"cpu": 12}}, **CHECKED)
+        found = found.with_cluster_queue(queue)
+    known = facts(found.with_workload(waits("w", "a", 3)))
+    first, *_ = [row for row in rows(parsed(text_of(known, 1)), "waits") if row[1] == "ns/w"]
+    assert "AdmissionCheck budget" in first[6]
+    assert "; check budget then decides" in first[6]
