@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import KubeObject, Obj, is_true, key_of
 from kueuelib.controllers.webhooks import by_url
-from kueuelib.errors import ApiError, TransportError
+from kueuelib.errors import ApiError, BadRequest, Invalid, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.operator.declaration import Operator
@@ -82,7 +82,8 @@ async def eventually(look: Callable[[], T], within: float = 30.0) -> T: ...
 async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
     """Call a function until it returns something true, and return that.
 
-    Answers of the API server such as NotFound, and lost answers, count as not yet.
+    Answers of the API server such as NotFound, and lost answers, count as not yet. Those that no
+    repetition changes are raised at once.
 
     Args:
         look: a function, or one that returns an awaitable.
@@ -90,6 +91,8 @@ async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
 
     Raises:
         AssertionError: it did not; the message has the last error or value.
+        BadRequest: the server does not understand the call.
+        Invalid: the server does not accept the object.
     """
     end = asyncio.get_running_loop().time() + within
     while True:
@@ -99,6 +102,8 @@ async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
             last = await found if inspect.isawaitable(found) else found
             if last:
                 return last
+        except (BadRequest, Invalid):
+            raise
         except (ApiError, TransportError) as error:
             last = error
         if asyncio.get_running_loop().time() >= end:

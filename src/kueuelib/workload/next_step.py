@@ -20,12 +20,15 @@ from kueuelib.api.kueue import (
     HOLD_AND_DRAIN,
     NONE,
 )
-from kueuelib.api.meta import Obj, parse_time
+from kueuelib.api.meta import Obj, labels_of, parse_time
 from kueuelib.api.names import (
     EVICTED,
     FINISHED,
+    IN_USE_FINALIZER,
+    JOB_UID_LABEL,
     QUOTA_RESERVED,
     REASON_FAILED_TO_START,
+    REASON_OWNER_NOT_FOUND,
     REASON_STOPPED,
     REASON_TERMINATING,
     REQUEUED,
@@ -132,6 +135,9 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
     phase = states.phase_of(wl)
     if phase is Phase.FINISHED:
         return _finished(wl, around.life, now)
+    if _lost_its_job(wl):
+        message = "The workload's owner no longer exists"
+        return Step(workload=states.finish(wl, REASON_OWNER_NOT_FOUND, message, now))
     if not states.is_active(wl):
         return _deactivated(wl, phase, now)
     target = life.deactivation_target(wl)
@@ -158,6 +164,12 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
     return _with_quota(wl, phase, around, now)
 
 
+def _lost_its_job(wl: Obj) -> bool:
+    """Whether its job was deleted without it: the deletion took the owner reference away."""
+    meta = wl["metadata"]
+    return bool(labels_of(wl).get(JOB_UID_LABEL)) and not meta.get("ownerReferences")
+
+
 def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
     """What keeps a pending Workload out of its queue, or None."""
     if around.local_queue is None:
@@ -180,6 +192,8 @@ def _finished(wl: Obj, settings: LifeSettings, now: float) -> Step:
     never_ran = states.condition(wl, FINISHED)["reason"] == REASON_FAILED_TO_START
     if never_ran and wl["metadata"].get("ownerReferences"):
         return NOTHING  # without it the job that cannot start would be tried again
+    if _lost_its_job(wl) and IN_USE_FINALIZER in (wl["metadata"].get("finalizers") or ()):
+        return Step(drop_finalizer=True, look_again=now)
     deadline = life.expires_at(wl, settings)
     if deadline is None or now < deadline:
         return Step(look_again=deadline)

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from kueuelib import State, submit, wait
+from kueuelib.api.meta import find_condition
 from kueuelib.checks import Ready, check
-from kueuelib.runtime import Client, kinds
+from kueuelib.runtime import Client, ObjectKey, kinds
 from kueuelib.testing import make_cluster_queue, make_flavor, make_local_queue, queueing
 
 
@@ -47,3 +48,29 @@ async def test_a_job_passes_its_check_and_runs_to_its_end(client: Client) -> Non
         handle = await submit(job, queue="q", client=client)
         end = await wait(handle, client=client, timeout=60)
     assert end.state is State.FINISHED
+
+
+@pytest.mark.api_server(simulate=True)
+async def test_a_job_deleted_without_its_workload_gives_its_quota_to_the_next(
+    client: Client,
+) -> None:
+    """`DELETE` without a propagation policy orphans what a batch/v1 Job owns."""
+    pod = {
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+        "restartPolicy": "Never",
+    }
+    template = {"metadata": {"annotations": {"kueuelib.dev/run-seconds": "600"}}, "spec": pod}
+    queue = make_cluster_queue("all", {"any": {"cpu": 1}})
+    async with queueing(client):
+        for each in (make_flavor("any"), queue, make_local_queue("q", "all", "default")):
+            await client.of(type(each)).create(each)
+        for name in ("one", "two"):
+            job = kinds.JOBS.new(name, spec={"template": template})
+            handle = await submit(job, queue="q", client=client)
+            await wait(handle, until=State.RUNNING, client=client, timeout=30)
+            await client.delete(kinds.JOBS, ObjectKey("default", name))
+        workloads = (await client.list(kinds.WORKLOADS)).items
+    for workload in workloads:
+        assert not workload["metadata"].get("ownerReferences")
+    ended = [find_condition(each["status"]["conditions"], "Finished") for each in workloads]
+    assert "OwnerNotFound" in [each.get("reason") for each in ended]

@@ -384,3 +384,18 @@ def test_a_required_check_that_is_not_listed_yet_has_not_passed(
 ) -> None:
     assert passed_all(workload(admissionChecks=listed), ("a", "b")) is expected
     assert passed_all(workload(), ())
+
+
+def test_a_workload_whose_job_was_deleted_without_it_is_finished_and_let_go() -> None:
+    wl = workload()
+    wl["metadata"]["labels"] = {"kueue.x-k8s.io/job-uid": "gone"}
+    around = Surroundings(local_queue={"spec": {"clusterQueue": "cq"}}, cluster_queue=queue())
+    finished = next_step(wl, around, NOW).workload
+    assert finished is not None
+    assert states.condition(finished, "Finished")["reason"] == "OwnerNotFound"
+    assert next_step(finished, around, NOW).drop_finalizer
+    del finished["metadata"]["finalizers"]
+    assert next_step(finished, around, NOW) == NOTHING
+    wl["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "gone"}]
+    owned = next_step(wl, around, NOW).workload
+    assert owned is None or not states.is_finished(owned)
