@@ -35,6 +35,11 @@ UPSTREAM_FRAMEWORKS = frozenset(
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""
 
 MISSING = (
+    "multiKueue.clusterProfile",
+    "multiKueue.dispatcherName",
+    "multiKueue.externalFrameworks",
+    "multiKueue.incrementalDispatcherConfig",
+    "multiKueue.workerLostTimeout",
     "resources.deviceClassMappings",
     "tls.curvePreferences",
 )

@@ -22,7 +22,10 @@ UNSERVED: dict[str, list[tuple[str, str, str]]] = {
     "ClusterQueue": [
         ("spec.concurrentAdmissionPolicy", "v1beta2", "concurrent admission"),
         ("status.pendingWorkloadsStatus", "v1beta1", "`queueVisibility`"),
-        ("status.fairSharing.admissionFairSharingStatus", "both", "LocalQueues have it"),
+        ("status.fairSharing.admissionFairSharingStatus", "v1beta1", "LocalQueues have it"),
+    ],
+    "Cohort": [
+        ("status.fairSharing.admissionFairSharingStatus", "v1beta1", "LocalQueues have it"),
     ],
     "LocalQueue": [("status.flavors", "v1beta1", "deprecated in today's Kueue")],
     "ResourceFlavor": [("spec.topologyName", "both", "topology-aware scheduling")],
@@ -40,6 +43,12 @@ UNSERVED: dict[str, list[tuple[str, str, str]]] = {
     ],
 }
 """Fields of today's Kueue that are not in the CRDs: path, versions, what they belong to."""
+OWN: dict[tuple[str, str], tuple[str, ...]] = {
+    ("AdmissionCheck", "spec.preemptionPolicy"): VERSIONS,
+    ("AdmissionCheck", "spec.retryDelayMinutes"): ("v1beta2",),
+    ("Workload", "status.admissionChecks[].reason"): VERSIONS,
+}
+"""Fields that today's Kueue does not have, with the versions in which it does not."""
 
 HEAD = """# Fields
 
@@ -92,7 +101,12 @@ def fate(kind: str, path: str) -> str:
     """What becomes of a field."""
     if (kind, path) in STORED_ONLY:
         return "stored only"
-    return "written" if path.startswith("status") else "honoured"
+    found = "written" if path.startswith("status") else "honoured"
+    own = OWN.get((kind, path))
+    if own is None:
+        return found
+    where = "" if own == VERSIONS else f" in {own[0]}"
+    return f"{found}; not in today's Kueue{where}"
 
 
 def page() -> str:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 import kueuelib
 from kueuelib.api.crd import KINDS
 
-from .field_table import PAGE, STORED_ONLY, UNSERVED, fate, fields, page
+from .field_table import (
+    OWN,
+    PAGE,
+    STORED_ONLY,
+    UNSERVED,
+    VERSIONS,
+    fate,
+    fields,
+    leaves,
+    page,
+)
 
+KUEUE_CRDS = os.environ.get("KUEUE_CRDS", "")
+"""A folder with the CRDs of Kueue, to compare with."""
 SOURCE = Path(kueuelib.__file__).parent
 READERS = ("scheduler", "controllers", "workload", "checks", "jobs", "app")
 OWN_FOLDERS = {path: path.read_text() for name in READERS for path in (SOURCE / name).rglob("*.py")}
@@ -27,11 +41,43 @@ def test_the_page_is_what_is_generated() -> None:
 def test_an_honoured_field_is_read_outside_of_the_api(kind: str) -> None:
     text = "\n".join(OWN_FOLDERS.values())
     for path, versions in fields(kind).items():
-        if fate(kind, path) != "honoured" or "v1beta2" not in versions:
+        if not fate(kind, path).startswith("honoured") or "v1beta2" not in versions:
             continue  # what only v1beta1 has is converted
         name = path.removesuffix("[]").rpartition(".")[2]
         attribute = re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
         assert re.search(rf"\.{attribute}\b|\"{name}\"", text), f"{path} is read by nobody"
+
+
+def _upstream() -> dict[str, set[tuple[str, str]]]:
+    """The fields of Kueue's own CRDs, each with its version, by kind."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for path in Path(KUEUE_CRDS).glob("*.yaml"):
+        for one in yaml.safe_load_all(path.read_text()):
+            for version in one["spec"]["versions"] if one else ():
+                schema = version["schema"]["openAPIV3Schema"]
+                known = found.setdefault(one["spec"]["names"]["kind"], set())
+                known |= {(field, version["name"]) for field in leaves(schema)}
+    return found
+
+
+@pytest.mark.skipif(not KUEUE_CRDS, reason="KUEUE_CRDS does not name config/components/crd/bases")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_has_every_field_of_kueue_and_says_which_ones_are_ours(kind: str) -> None:
+    theirs = _upstream()[kind]
+    ours = {(path, one) for path, versions in fields(kind).items() for one in versions}
+    own = {(path, one) for (of, path), found in OWN.items() if of == kind for one in found}
+    assert ours - theirs == own
+    unserved = set()
+    for path, named, _ in UNSERVED.get(kind, ()):
+        versions = VERSIONS if named == "both" else (named,)
+        below = {
+            (field, version)
+            for field, version in theirs - ours
+            if version in versions and re.fullmatch(rf"{re.escape(path)}(?:[.\[].*)?", field)
+        }
+        assert {version for _, version in below} == {*versions}, path
+        unserved |= below
+    assert theirs - ours == unserved
 
 
 def test_the_lists_of_exceptions_name_what_is_so() -> None:
