@@ -5,6 +5,7 @@ from __future__ import annotations
 APPLY = "application/apply-patch+yaml"
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
 def config(name="a", **data):
@@ -100,3 +101,37 @@ async def test_a_status_is_applied_by_its_own_manager(api):
     absent = {**body, "metadata": {"name": "none"}}
     found = await api.patch(f"{PODS}/none/status", absent, APPLY, params={"fieldManager": "two"})
     assert found.status == 404
+
+
+def deployed(*variables):
+    pod = {"containers": [{"name": "c", "image": "i", "env": list(variables)}]}
+    labels = {"app": "a"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec}
+
+
+async def test_an_item_goes_with_its_key_even_if_another_owns_the_rest(api):
+    kept, gone = {"name": "Z", "value": "1"}, {"name": "X", "value": "1"}
+    made = (await apply(api, deployed(gone, kept), "one", DEPLOYMENTS)).body
+    value: dict = {"f:env": {'k:{"name":"X"}': {".": {}, "f:value": {}}}}
+    fields = {"f:template": {"f:spec": {"f:containers": {'k:{"name":"c"}': value}}}}
+    other = {"manager": "two", "operation": "Update", "apiVersion": "apps/v1"}
+    other |= {"fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}}
+    made["metadata"]["managedFields"].append(other)
+    put = await api.put(f"{DEPLOYMENTS}/a", made)
+    assert ("two", "Update") in owners(put.body)
+    left = (await apply(api, deployed(kept), "one", DEPLOYMENTS)).body
+    assert left["spec"]["template"]["spec"]["containers"][0]["env"] == [kept]
+    assert ("two", "Update") not in owners(left)
+
+
+async def test_a_null_takes_a_field_from_its_owner_and_leaves_a_map_alone(api):
+    immutable = config(x="1") | {"immutable": False}
+    await apply(api, immutable, "one")
+    nothing = await apply(api, config() | {"data": None}, "two")
+    assert nothing.body["data"] == {"x": "1"}
+    refused = await apply(api, config() | {"immutable": None}, "two")
+    assert refused.body["message"].endswith('conflict with "one": .immutable')
