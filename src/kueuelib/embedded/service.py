@@ -21,10 +21,11 @@ from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.aggregation import Aggregation
 from kueuelib.embedded.access.tokens import Tokens
 from kueuelib.embedded.admission.chain import Chain, StoredObjects
-from kueuelib.embedded.admission.hook_rules import HookRules
+from kueuelib.embedded.admission.hook_rules import check_hooks
 from kueuelib.embedded.admission.namespaces import NamespaceLifecycle
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.admission.webhooks import WebhookChain
+from kueuelib.embedded.builtins.stored_rules import StoredRules
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller
 from kueuelib.embedded.decoding import copy_json, decode, shorten_numbers
@@ -89,8 +90,8 @@ class ApiService:
         definitions = CrdRules()
         own: dict[tuple[str, str], KindRules] = {
             CRDS.group_kind: definitions,
-            MUTATING_WEBHOOKS.group_kind: HookRules(),
-            VALIDATING_WEBHOOKS.group_kind: HookRules(),
+            MUTATING_WEBHOOKS.group_kind: StoredRules(check_hooks),
+            VALIDATING_WEBHOOKS.group_kind: StoredRules(check_hooks),
         }
         self.registry = definitions.registry = Registry(builtin_kinds({**own, **rules}))
         self.reader = StoredObjects(self.storage, self.registry)

@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator
 from typing import Self
 
+import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
@@ -35,36 +36,29 @@ BATCH_BYTES = 128 * 1024
 INITIAL_BATCH = 100
 
 
+@attrs.define(eq=False, slots=False)
 class Stream:
     """One watch. `batches` gives frames; iterating gives decoded events."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        registry: Registry,
-        reads: Reads,
-        converter: Converter,
-        kind: Kind,
-        version: str,
-        namespace: str,
-        options: WatchOptions,
-    ) -> None:
-        self._storage = storage
-        self._registry = registry
-        self._reads = reads
-        self._converter = converter
-        self._kind = kind
-        self._version = version
-        self._options = options
-        self._table = storage.table(kind.table)
-        self._selection = select(kind, namespace, options)
+    _storage: Storage
+    _registry: Registry
+    _reads: Reads
+    _converter: Converter
+    _kind: Kind
+    _version: str
+    _namespace: str
+    _options: WatchOptions
+    _closed: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._table = self._storage.table(self._kind.table)
+        self._selection = select(self._kind, self._namespace, self._options)
         try:
-            self._revision = parse_revision(options.resource_version)
+            self._revision = parse_revision(self._options.resource_version)
         except BadRequest as error:
             text = error.message.removeprefix("invalid resource version: ")
             raise failures.unexplained(text) from error
-        self._closed = False
-        _check(options)
+        _check(self._options)
 
     async def __aenter__(self) -> Self:
         return self

@@ -34,21 +34,15 @@ def validate_client(client: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def _validate_url(url: SplitResult, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if url.scheme != "https":
-        text = f"'https' is the only allowed URL scheme{_FORM}"
-        errors.append(invalid(path, url.scheme, text))
-    host = url.netloc.rpartition("@")[2]
-    if not host:
-        errors.append(invalid(path, host, f"host must be specified{_FORM}"))
-    if "@" in url.netloc:
-        user = url.netloc.rpartition("@")[0]
-        errors.append(invalid(path, user, "user information is not permitted in the URL"))
-    if url.fragment:
-        errors.append(invalid(path, url.fragment, "fragments are not permitted in the URL"))
-    if url.query:
-        errors.append(invalid(path, url.query, "query parameters are not permitted in the URL"))
-    return errors
+    user, at, host = url.netloc.rpartition("@")
+    broken = (
+        (url.scheme != "https", url.scheme, f"'https' is the only allowed URL scheme{_FORM}"),
+        (not host, host, f"host must be specified{_FORM}"),
+        (at, user, "user information is not permitted in the URL"),
+        (url.fragment, url.fragment, "fragments are not permitted in the URL"),
+        (url.query, url.query, "query parameters are not permitted in the URL"),
+    )
+    return [invalid(path, value, text) for wrong, value, text in broken if wrong]
 
 
 def _validate_service(service: Mapping[str, Any], path: str) -> list[FieldError]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.client_config import validate_client
-from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import invalid, listed, required
 from kueuelib.embedded.builtins.table import Check, Found, Place, check
 from kueuelib.errors import FieldError
 
 
-class HookRules(KindRules):
-    """The strategy of both kinds of configuration."""
-
-    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Every hook."""
-        return check("Webhook", listed(obj, "webhooks"), "webhooks", **_OWN)
+def check_hooks(obj: Obj) -> list[FieldError]:
+    """The broken rules of both kinds of configuration."""
+    return check("Webhook", listed(obj, "webhooks"), "webhooks", **_OWN)
 
 
 def _segments(at: Place, _: str) -> Found:

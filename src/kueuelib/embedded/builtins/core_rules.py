@@ -59,11 +59,9 @@ class NamespaceRules(KindRules):
             ]
         phase = section(obj, "status").get("phase")
         doomed = section(old, "metadata").get("deletionTimestamp")
-        if subresource == "status" and not doomed and phase != "Active":
-            text = "may only be 'Active' if `deletionTimestamp` is empty"
-            return [invalid("status.phase", phase, text)]
-        if subresource == "status" and doomed and phase != "Terminating":
-            text = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+        wanted, what = ("Terminating", "not empty") if doomed else ("Active", "empty")
+        if subresource == "status" and phase != wanted:
+            text = f"may only be '{wanted}' if `deletionTimestamp` is {what}"
             return [invalid("status.phase", phase, text)]
         return ()
 
@@ -146,9 +144,6 @@ def check_event(obj: Obj) -> list[FieldError]:
     """An event, as clients of `v1` know it, lives where the object lives that it is about."""
     namespace = section(obj, "metadata").get("namespace") or ""
     about = section(obj, "involvedObject").get("namespace") or ""
-    path = "involvedObject.namespace"
-    if about and about != namespace:
-        return [invalid(path, about, "does not match event.namespace")]
-    if not about and namespace != "default":
-        return [invalid(path, about, "does not match event.namespace")]
-    return []
+    if namespace == (about or "default"):
+        return []
+    return [invalid("involvedObject.namespace", about, "does not match event.namespace")]

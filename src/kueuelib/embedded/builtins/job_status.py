@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, find_condition, parse_time
-from kueuelib.embedded.builtins.fields import invalid, non_negative, required, section
+from kueuelib.embedded.builtins.fields import invalid, required, section
+from kueuelib.embedded.builtins.table import check
 from kueuelib.errors import FieldError
 
-_COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
 _LASTING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 _REASONS = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
 _CONTRADICTIONS = (
@@ -26,9 +26,7 @@ def _holds(status: Mapping[str, Any], type: str) -> bool:
 def validate_job_status(new: Obj, old: Obj) -> list[FieldError]:
     """The broken rules of a changed status."""
     status, before = section(new, "status"), section(old, "status")
-    errors = []
-    for key in _COUNTS:
-        errors += non_negative(f"status.{key}", status.get(key))
+    errors = check("JobCounts", status, "status")
     if status == before:
         return errors
     suspended = bool(section(old, "spec").get("suspend"))
@@ -53,11 +51,10 @@ def _validate_start(
     new, old = status.get("startTime"), before.get("startTime")
     if old is None or new == old or suspended:
         return []
-    if new is None:
-        return [required(path, "startTime cannot be removed for unsuspended job")]
-    if _holds(before, "Suspended"):
+    if new is not None and _holds(before, "Suspended"):
         return []
-    return [required(path, "startTime cannot be modified for unsuspended job")]
+    what = "removed" if new is None else "modified"
+    return [required(path, f"startTime cannot be {what} for unsuspended job")]
 
 
 def _validate_completion(status: Mapping[str, Any], before: Mapping[str, Any]) -> list[FieldError]:

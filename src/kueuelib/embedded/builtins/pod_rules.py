@@ -125,7 +125,9 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
     if spec == before:
         return errors
     rest: Obj = copy_json(spec)
-    errors += _allow_images(rest, before)
+    for key in CONTAINER_LISTS:
+        for one, other in zip(listed(rest, key), listed(before, key), strict=False):
+            _restore(one, other, "image")
     errors += _allow_deadline(rest, before)
     errors += _allow_tolerations(rest, before)
     errors += _allow_ungating(rest, before)
@@ -146,13 +148,6 @@ def _restore(rest: Obj, before: Mapping[str, Any], key: str) -> None:
         rest[key] = before[key]
     else:
         rest.pop(key, None)
-
-
-def _allow_images(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
-    for key in CONTAINER_LISTS:
-        for new, old in zip(listed(rest, key), listed(before, key), strict=False):
-            _restore(new, old, "image")
-    return []
 
 
 def _allow_deadline(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:

@@ -255,45 +255,26 @@ _SCHEDULED: Final = (
     *("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"),
 )
 _PENDING: Final[Mapping[str, Any]] = {"phase": "Pending"}
-_BALANCED: Final[Mapping[str, Any]] = {"loadBalancer": {}}
 
 
 def stored_rules() -> Mapping[tuple[str, str], KindRules]:
     """The strategies by group and kind."""
     return {
-        ("apps", "Deployment"): StoredRules(
-            validate_workload, template=_POD, fixed=_SELECTOR, status={}
-        ),
+        ("apps", "Deployment"): StoredRules(validate_workload, _POD, _SELECTOR, {}),
         ("apps", "DaemonSet"): StoredRules(
-            validate_workload,
-            template=_POD,
-            fixed=_SELECTOR,
-            status=dict.fromkeys(_SCHEDULED, 0),
-            first=True,
+            validate_workload, _POD, _SELECTOR, dict.fromkeys(_SCHEDULED, 0), first=True
         ),
-        ("apps", "ReplicaSet"): StoredRules(
-            validate_workload,
-            template=_POD,
-            fixed=_SELECTOR,
-            status=_REPLICAS,
-        ),
+        ("apps", "ReplicaSet"): StoredRules(validate_workload, _POD, _SELECTOR, _REPLICAS),
         ("apps", "StatefulSet"): StoredRules(
-            validate_workload,
-            template=_POD,
-            free=_SET_FREE,
-            status={**_REPLICAS, "availableReplicas": 0},
+            validate_workload, _POD, (), {**_REPLICAS, "availableReplicas": 0}, free=_SET_FREE
         ),
-        ("", "ReplicationController"): StoredRules(
-            validate_workload, template=_POD, status=_REPLICAS
-        ),
-        ("batch", "CronJob"): StoredRules(_check_cron_job, template=_CRON_POD, status={}),
-        ("", "PersistentVolume"): StoredRules(
-            _check_volume, status=_PENDING, finalizer=VOLUME_PROTECTION
-        ),
+        ("", "ReplicationController"): StoredRules(validate_workload, _POD, (), _REPLICAS),
+        ("batch", "CronJob"): StoredRules(_check_cron_job, _CRON_POD, (), {}),
+        ("", "PersistentVolume"): StoredRules(_check_volume, (), (), _PENDING, VOLUME_PROTECTION),
         ("", "PersistentVolumeClaim"): StoredRules(
-            _check_volume, status=_PENDING, finalizer=CLAIM_PROTECTION
+            _check_volume, (), (), _PENDING, CLAIM_PROTECTION
         ),
-        ("networking.k8s.io", "Ingress"): StoredRules(check_ingress, status=_BALANCED),
+        ("networking.k8s.io", "Ingress"): StoredRules(check_ingress, status={"loadBalancer": {}}),
         ("discovery.k8s.io", "EndpointSlice"): StoredRules(check_slice, fixed=("addressType",)),
         ("", "PodTemplate"): StoredRules(_check_pod_template, template=("template",)),
         ("", "Endpoints"): StoredRules(check_endpoints),

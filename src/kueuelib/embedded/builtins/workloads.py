@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -34,33 +34,25 @@ _IS_PERCENT: Final = re.compile("[0-9]+%").fullmatch
 
 @attrs.frozen
 class Workload:
-    """In which order the rules of a kind are looked at, and in which words.
+    """The words of the rules of a kind.
 
     Attributes:
-        before: numbers that are looked at before the selector.
-        after: numbers that are looked at after the template.
         empty: the kind in the message about an empty selector; empty: it is allowed.
         bad: what is said of a selector that cannot be read; None: nothing.
         named: the kind in the text about deadlines.
     """
 
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
     empty: str = ""
     bad: str | None = "invalid label selector"
     named: str = "ReplicaSet"
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {
-    "Deployment": Workload(
-        ("replicas",),
-        ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
-        "deployment",
-    ),
-    "ReplicaSet": Workload(("replicas", "minReadySeconds"), (), "deployment"),
-    "ReplicationController": Workload(("minReadySeconds", "replicas")),
-    "StatefulSet": Workload(("replicas", "minReadySeconds"), (), "statefulset", "", "StatefulSet"),
-    "DaemonSet": Workload((), ("minReadySeconds",), "daemonset", None, "DaemonSet"),
+    "Deployment": Workload("deployment"),
+    "ReplicaSet": Workload("deployment"),
+    "ReplicationController": Workload(),
+    "StatefulSet": Workload("statefulset", "", "StatefulSet"),
+    "DaemonSet": Workload("daemonset", None, "DaemonSet"),
 }
 
 
@@ -69,23 +61,19 @@ def validate_workload(obj: Obj) -> list[FieldError]:
     kind, spec = obj["kind"], obj["spec"]
     rules = WORKLOADS[kind]
     errors = _stateful(spec) if kind == "StatefulSet" else []
-    errors += _numbers(spec, rules.before)
+    errors += check(f"{kind}Before", spec, "spec")
     errors += _selector(kind, rules, spec)
     if kind == "Deployment":
         errors += _deployment_strategy(section(spec, "strategy"))
-    errors += _numbers(spec, rules.after)
+    errors += check(f"{kind}After", spec, "spec")
     deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
     if kind == "Deployment" and deadline is not None and deadline <= ready:
         text = "must be greater than minReadySeconds"
         errors.append(invalid("spec.progressDeadlineSeconds", deadline, text))
     if kind == "DaemonSet":
         errors += _daemon_strategy(section(spec, "updateStrategy"))
-        errors += _numbers(spec, ("revisionHistoryLimit",))
+        errors += check("DaemonSetHistory", spec, "spec")
     return errors
-
-
-def _numbers(spec: Mapping[str, Any], names: Sequence[str]) -> list[FieldError]:
-    return [error for name in names for error in non_negative(f"spec.{name}", spec.get(name))]
 
 
 def _selector(kind: str, rules: Workload, spec: Mapping[str, Any]) -> list[FieldError]:
@@ -190,8 +178,7 @@ def _deployment_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
         text = "may not be specified when strategy `type` is 'Recreate'"
         return [] if rolling is None else [forbidden(path, text)]
     if strategy.get("type") != "RollingUpdate":
-        given = {"Type": strategy.get("type"), "RollingUpdate": _rolling(rolling)}
-        return [not_supported("spec.strategy", given, ("Recreate", "RollingUpdate"))]
+        return [_unknown("spec.strategy", strategy, "Recreate")]
     most, surge = ((rolling or {}).get(name) for name in ("maxUnavailable", "maxSurge"))
     errors = _int_or_percent(most, f"{path}.maxUnavailable")
     errors += _int_or_percent(surge, f"{path}.maxSurge")
@@ -200,13 +187,12 @@ def _deployment_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
     return errors + _not_over_all(most, f"{path}.maxUnavailable")
 
 
-def _rolling(rolling: Mapping[str, Any] | None) -> Obj | None:
-    if rolling is None:
-        return None
-    return {
-        "MaxUnavailable": rolling.get("maxUnavailable", 0),
-        "MaxSurge": rolling.get("maxSurge", 0),
-    }
+def _unknown(path: str, strategy: Mapping[str, Any], other: str) -> FieldError:
+    rolling = strategy.get("rollingUpdate")
+    names = {"MaxUnavailable": "maxUnavailable", "MaxSurge": "maxSurge"}
+    shown = rolling and {name: rolling.get(key, 0) for name, key in names.items()}
+    given = {"Type": strategy.get("type"), "RollingUpdate": shown}
+    return not_supported(path, given, (other, "RollingUpdate"))
 
 
 def _daemon_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
@@ -214,8 +200,7 @@ def _daemon_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
     if strategy.get("type") == "OnDelete":
         return []
     if strategy.get("type") != "RollingUpdate":
-        given = {"Type": strategy.get("type"), "RollingUpdate": _rolling(rolling)}
-        return [not_supported("spec.updateStrategy", given, ("OnDelete", "RollingUpdate"))]
+        return [_unknown("spec.updateStrategy", strategy, "OnDelete")]
     values = {name: (rolling or {}).get(name) for name in ("maxUnavailable", "maxSurge")}
     errors = [
         error
@@ -233,11 +218,7 @@ def _daemon_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
 
 
 def _stateful(spec: Mapping[str, Any]) -> list[FieldError]:
-    errors = []
-    policy, strategy = spec.get("podManagementPolicy"), section(spec, "updateStrategy")
-    if policy not in ("OrderedReady", "Parallel"):
-        text = "must be 'OrderedReady' or 'Parallel'"
-        errors.append(invalid("spec.podManagementPolicy", policy, text))
+    errors, strategy = check("StatefulSetOrder", spec, "spec"), section(spec, "updateStrategy")
     path, rolling = "spec.updateStrategy", strategy.get("rollingUpdate")
     shown = None
     if rolling is not None:
@@ -252,9 +233,4 @@ def _stateful(spec: Mapping[str, Any]) -> list[FieldError]:
     elif rolling is not None:
         text = "only allowed for updateStrategy 'RollingUpdate'"
         errors.append(invalid(f"{path}.rollingUpdate", shown, text))
-    for name in ("whenDeleted", "whenScaled"):
-        value = section(spec, "persistentVolumeClaimRetentionPolicy").get(name)
-        if value not in ("Retain", "Delete"):
-            where = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
-            errors.append(not_supported(where, value, ("Delete", "Retain")))
-    return errors
+    return errors + check("StatefulSetClaims", spec, "spec")

@@ -88,33 +88,28 @@ def _after_the_end(job: Mapping[str, Any], memory: JobMemory, now: float) -> Job
     return JobDecision(status, memory, due=due, expire=due <= now)
 
 
+@attrs.define(eq=False, slots=False)
 class _Sync:
     """One look at a Job that is not over."""
 
-    def __init__(
-        self,
-        job: Mapping[str, Any],
-        pods: Pods,
-        memory: JobMemory,
-        now: float,
-        backoff: Backoff,
-        room: int,
-    ) -> None:
-        self.spec: Mapping[str, Any] = job["spec"]
-        self.status: Obj = dict(job.get("status") or {})
-        self.now = now
-        self.backoff = backoff
-        self.room = room
+    job: Mapping[str, Any]
+    pods: Pods
+    memory: JobMemory
+    now: float
+    backoff: Backoff
+    room: int
+
+    def __attrs_post_init__(self) -> None:
+        self.spec: Mapping[str, Any] = self.job["spec"]
+        self.status: Obj = dict(self.job.get("status") or {})
         self.withheld = 0
-        self.memory = memory
         self.indexed = self.spec.get("completionMode") == "Indexed"
         self.completions: int | None = self.spec.get("completions")
         self.parallelism: int = self.spec.get("parallelism", 1)
         self.suspended = bool(self.spec.get("suspend"))
         self.patient = self.spec.get("podReplacementPolicy") == "Failed"
-        self.pods = pods
-        self.active = [pod for pod in pods if is_active(pod)]
-        self.terminating = [pod for pod in pods if is_terminating(pod)]
+        self.active = [pod for pod in self.pods if is_active(pod)]
+        self.terminating = [pod for pod in self.pods if is_terminating(pod)]
         self.done = self._completed_before()
         self.succeeded: int = len(self.done) if self.indexed else self.status.get("succeeded", 0)
         self.failed: int = self.status.get("failed", 0)

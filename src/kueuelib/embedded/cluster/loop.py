@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+import attrs
+
 from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.queue import QueueCore
@@ -19,35 +21,28 @@ _LAST_RETRY = 5.0
 _LOG = logging.getLogger(__name__)
 
 
+@attrs.define(eq=False, slots=False)
 class Loop(Generic[K]):
     """Calls a level-based `reconcile` for every key that was added, one call per key at a time.
 
     What the API refuses is tried again with growing delays; an object that is gone is dropped.
 
-    Attributes:
-        name: shown in logs.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        reconcile: Callable[[K], Awaitable[float | None]],
-        clock: Clock,
-        workers: int = 4,
-    ) -> None:
-        """Args:
+    Args:
         name: shown in logs.
         reconcile: returns the instant (epoch seconds) at which it wants to be called again.
         clock: the time.
         workers: how many keys at once; more than one, as webhooks may be slow.
-        """
-        self.name = name
-        self._reconcile = reconcile
-        self._clock = clock
-        self._free = workers
+    """
+
+    name: str
+    _reconcile: Callable[[K], Awaitable[float | None]]
+    _clock: Clock
+    _free: int = attrs.field(default=4, alias="workers")
+    _held: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
         self._queue: QueueCore[K] = QueueCore(ItemExponential(_FIRST_RETRY, _LAST_RETRY))
         self._wake = asyncio.Event()
-        self._held = False
 
     def hold(self, held: bool) -> None:
         """Begins no call from now on, or goes on with all that waits."""

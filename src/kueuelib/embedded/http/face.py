@@ -7,6 +7,7 @@ import logging
 import platform
 from typing import Any
 
+import attrs
 from aiohttp import web
 
 from kueuelib.embedded import failures, release
@@ -48,6 +49,7 @@ CHECKS = ("ping", "log", "shutdown")
 """What health consists of; all of it is well as long as there is an answer."""
 
 
+@attrs.define(eq=False, slots=False)
 class Face:
     """Answers HTTP requests with the help of a service.
 
@@ -59,23 +61,17 @@ class Face:
         aggregation: what other servers serve.
     """
 
-    def __init__(
-        self,
-        service: ApiService,
-        authenticator: Authenticator,
-        authorizer: Authorizer,
-        address: str,
-        aggregation: Aggregation,
-    ) -> None:
-        self._aggregation = aggregation
-        self._service = service
-        self._authenticator = authenticator
-        self._address = address
-        self._authorizer = authorizer
-        self._reviews = Reviews(authorizer, authenticator.verify)
-        self._resources = Resources(service, authorizer)
-        self._discovery = Discovery(service.registry, aggregation)
-        self._openapi = OpenApi(service.registry)
+    _service: ApiService
+    _authenticator: Authenticator
+    _authorizer: Authorizer
+    _address: str
+    _aggregation: Aggregation
+
+    def __attrs_post_init__(self) -> None:
+        self._reviews = Reviews(self._authorizer, self._authenticator.verify)
+        self._resources = Resources(self._service, self._authorizer)
+        self._discovery = Discovery(self._service.registry, self._aggregation)
+        self._openapi = OpenApi(self._service.registry)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Never fails: every mistake is a Status."""

@@ -262,11 +262,6 @@ def of_containers(key: str, path: str) -> Callable[[Obj, float], str]:
     return lambda obj, _: ",".join(str(each.get(key, "")) for each in containers(obj, steps))
 
 
-def created(obj: Obj, _: float) -> str:
-    """When an object was made."""
-    return str(obj["metadata"].get("creationTimestamp"))
-
-
 def suspended(obj: Obj, _: float) -> str:
     """Whether a CronJob makes no Jobs."""
     return str(bool(obj["spec"].get("suspend")))

@@ -19,8 +19,18 @@ from kueuelib.embedded.registry.cells import NONE
 from kueuelib.embedded.registry.kind import Column
 from kueuelib.machinery.fields import field_of
 
+
+def _read(text: str) -> Callable[[Obj, float], Any]:
+    name, *arguments = shlex.split(text)
+    if name.startswith("."):
+        absent = arguments[0] if arguments else NONE
+        return lambda obj, _: field_of(obj, name[1:]) or absent
+    found: Callable[..., Any] = getattr(cells, name)
+    return found(*arguments) if arguments else found
+
+
 AGE: Final = Column("Age", "string", cells.age)
-CREATED: Final = (Column("Created At", "date", cells.created),)
+CREATED: Final = (Column("Created At", "date", _read(".metadata.creationTimestamp")),)
 """The columns of a kind that has none of its own."""
 _POD: Final = tuple(
     Column(name, "string", cells.of_containers(key, "spec.template.spec"), priority=1)
@@ -32,15 +42,6 @@ _SHARED: Final[Mapping[str, tuple[Column, ...]]] = {
     "POD": _POD,
     "SELECTOR": (Column("Selector", "string", cells.selector, priority=1),),
 }
-
-
-def _read(text: str) -> Callable[[Obj, float], Any]:
-    name, *arguments = shlex.split(text)
-    if name.startswith("."):
-        absent = arguments[0] if arguments else NONE
-        return lambda obj, _: field_of(obj, name[1:]) or absent
-    found: Callable[..., Any] = getattr(cells, name)
-    return found(*arguments) if arguments else found
 
 
 def _columns(lines: list[str]) -> Iterator[Column]:

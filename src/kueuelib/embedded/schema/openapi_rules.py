@@ -57,6 +57,10 @@ class Place:
         return found if isinstance(found, Mapping) else None
 
 
+Rule = Callable[[Raw, str, Place], Errors]
+"""From a schema, its path and all that is known of its place to what is wrong with it."""
+
+
 def openapi_problems(schema: Raw, path: str) -> list[FieldError]:
     """What is wrong in the parts of a schema.
 
@@ -82,7 +86,7 @@ def has_unsupported(schema: Any) -> bool:
 
 def _problems(place: Place, *, root: bool = False) -> Errors:
     for rule in RULES:
-        yield from rule(place)
+        yield from rule(place.schema, place.path, place)
     schema, path = place.schema, place.path
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
@@ -106,9 +110,8 @@ def _problems(place: Place, *, root: bool = False) -> Errors:
 # ---- keywords ------------------------------------------------------------------------------------
 
 
-def types_are_known(place: Place) -> Errors:
+def types_are_known(schema: Raw, path: str, _: Place) -> Errors:
     """The type is one of OpenAPI's."""
-    schema, path = place.schema, place.path
     type_ = schema.get("type")
     if type_ and type_ not in TYPES:
         yield not_supported(f"{path}.type", type_, TYPES)
@@ -117,54 +120,49 @@ def types_are_known(place: Place) -> Errors:
         yield forbidden(f"{path}.type", text)
 
 
-def defaults_are_allowed(place: Place) -> Errors:
+def defaults_are_allowed(schema: Raw, path: str, place: Place) -> Errors:
     """There are no defaults in the metadata of the object."""
-    schema, path = place.schema, place.path
     if schema.get("default") is not None and place.undefaulted is not None:
         yield forbidden(f"{path}.default", f"must not be set{place.undefaulted}")
 
 
-def keywords_are_supported(place: Place) -> Errors:
+def keywords_are_supported(schema: Raw, path: str, _: Place) -> Errors:
     """What JSON schema has and custom resources do not."""
-    schema, path = place.schema, place.path
     for name in UNSUPPORTED:
         if schema.get(name) is not None:
             yield forbidden(f"{path}.{name}", f"{name} is not supported")
 
 
-def items_are_all_alike(place: Place) -> Errors:
+def items_are_all_alike(schema: Raw, path: str, _: Place) -> Errors:
     """The items of a list have one schema."""
-    if isinstance(place.schema.get("items"), list):
+    if isinstance(schema.get("items"), list):
         text = "items must be a schema object and not an array"
-        yield forbidden(f"{place.path}.items", text)
+        yield forbidden(f"{path}.items", text)
 
 
-def embedded_objects_are_no_metadata(place: Place) -> Errors:
+def embedded_objects_are_no_metadata(schema: Raw, path: str, place: Place) -> Errors:
     """In the metadata of an object no other object is embedded."""
-    schema, path = place.schema, place.path
     if place.metadata and schema.get(EMBEDDED):
         yield forbidden(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
 
 
-def items_may_be_equal(place: Place) -> Errors:
+def items_may_be_equal(schema: Raw, path: str, _: Place) -> Errors:
     """Whether all items differ is not checked."""
-    if place.schema.get("uniqueItems"):
+    if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield forbidden(f"{place.path}.uniqueItems", text)
+        yield forbidden(f"{path}.uniqueItems", text)
 
 
-def objects_are_maps_or_structs(place: Place) -> Errors:
+def objects_are_maps_or_structs(schema: Raw, path: str, _: Place) -> Errors:
     """An object has named fields, or fields of any name."""
-    schema, path = place.schema, place.path
     additional = schema.get("additionalProperties")
     if schema.get("properties") and additional is not None and additional is not True:
         text = "additionalProperties and properties are mutual exclusive"
         yield forbidden(f"{path}.additionalProperties", text)
 
 
-def unknown_fields_are_kept_or_not_spoken_of(place: Place) -> Errors:
+def unknown_fields_are_kept_or_not_spoken_of(schema: Raw, path: str, _: Place) -> Errors:
     """`x-kubernetes-preserve-unknown-fields` is true or absent."""
-    schema, path = place.schema, place.path
     if schema.get(PRESERVE) is False:
         yield invalid(f"{path}.{PRESERVE}", value=False, detail="must be true or undefined")
 
@@ -172,26 +170,18 @@ def unknown_fields_are_kept_or_not_spoken_of(place: Place) -> Errors:
 # ---- lists and maps ------------------------------------------------------------------------------
 
 
-def map_types_are_of_objects(place: Place) -> Errors:
-    """`x-kubernetes-map-type` is known, and stands at an object."""
-    schema, path = place.schema, place.path
-    found = schema.get(MAP_TYPE)
-    if found is None:
-        return
-    yield from _typed(schema, path, "object", MAP_TYPE)
-    if found not in ("atomic", "granular"):
-        yield not_supported(f"{path}.{MAP_TYPE}", found, ("atomic", "granular"))
+def _of_type(keyword: str, wanted: str, *known: str) -> Rule:
+    """A keyword has one of these values, and stands at a type."""
 
+    def rule(schema: Raw, path: str, _: Place) -> Errors:
+        found = schema.get(keyword)
+        if found is None:
+            return
+        yield from _typed(schema, path, wanted, keyword)
+        if found not in known:
+            yield not_supported(f"{path}.{keyword}", found, known, ordered=True)
 
-def list_types_are_of_arrays(place: Place) -> Errors:
-    """`x-kubernetes-list-type` is known, and stands at an array."""
-    schema, path = place.schema, place.path
-    found = schema.get(LIST_TYPE)
-    if found is None:
-        return
-    yield from _typed(schema, path, "array", LIST_TYPE)
-    if found not in ("atomic", "set", "map"):
-        yield not_supported(f"{path}.{LIST_TYPE}", found, ("atomic", "set", "map"), ordered=True)
+    return rule
 
 
 def _typed(schema: Raw, path: str, wanted: str, keyword: str) -> Errors:
@@ -202,9 +192,8 @@ def _typed(schema: Raw, path: str, wanted: str, keyword: str) -> Errors:
         yield invalid(where, type_, text) if type_ else required(where, text)
 
 
-def items_of_sets_are_atomic(place: Place) -> Errors:
+def items_of_sets_are_atomic(schema: Raw, path: str, place: Place) -> Errors:
     """An item of a set is compared as a whole."""
-    schema, path = place.schema, place.path
     items = place.items
     if schema.get("type") != "array" or schema.get(LIST_TYPE) != "set" or items is None:
         return
@@ -216,9 +205,8 @@ def items_of_sets_are_atomic(place: Place) -> Errors:
         yield invalid(f"{path}.items.{MAP_TYPE}", own, text)
 
 
-def keys_are_of_map_lists(place: Place) -> Errors:
+def keys_are_of_map_lists(schema: Raw, path: str, _: Place) -> Errors:
     """`x-kubernetes-list-map-keys` stands where the list type is `map`, and there only."""
-    schema, path = place.schema, place.path
     keys, type_ = schema.get(LIST_KEYS), schema.get(LIST_TYPE)
     if keys and type_ != "map":
         text = f"must be map if {LIST_KEYS} is non-empty"
@@ -229,9 +217,8 @@ def keys_are_of_map_lists(place: Place) -> Errors:
         yield required(f"{path}.{LIST_KEYS}", text)
 
 
-def keys_are_scalars_of_items(place: Place) -> Errors:
+def keys_are_scalars_of_items(schema: Raw, path: str, _: Place) -> Errors:
     """The items of a map list are objects, and its keys are different scalars in them."""
-    schema, path = place.schema, place.path
     if schema.get(LIST_TYPE) != "map":
         return
     items = schema.get("items")
@@ -256,9 +243,8 @@ def keys_are_scalars_of_items(place: Place) -> Errors:
             yield invalid(where, keys, "must not contain duplicate entries")
 
 
-def keys_are_always_there(place: Place) -> Errors:
+def keys_are_always_there(schema: Raw, path: str, place: Place) -> Errors:
     """An item of a set or a map list is not null, and no key of it is missing."""
-    schema, path = place.schema, place.path
     items, type_ = place.items, schema.get(LIST_TYPE)
     if items is None or type_ not in ("set", "map"):
         return
@@ -279,7 +265,7 @@ def keys_are_always_there(place: Place) -> Errors:
             yield forbidden(f"{where}.nullable", f"{text} cannot be nullable")
 
 
-RULES: Final[Sequence[Callable[[Place], Errors]]] = (
+RULES: Final[Sequence[Rule]] = (
     types_are_known,
     defaults_are_allowed,
     keywords_are_supported,
@@ -288,8 +274,8 @@ RULES: Final[Sequence[Callable[[Place], Errors]]] = (
     items_may_be_equal,
     objects_are_maps_or_structs,
     unknown_fields_are_kept_or_not_spoken_of,
-    map_types_are_of_objects,
-    list_types_are_of_arrays,
+    _of_type(MAP_TYPE, "object", "atomic", "granular"),
+    _of_type(LIST_TYPE, "array", "atomic", "set", "map"),
     items_of_sets_are_atomic,
     keys_are_of_map_lists,
     keys_are_scalars_of_items,
