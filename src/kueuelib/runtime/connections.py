@@ -8,12 +8,13 @@ import resource
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from kueuelib.errors import ApiError
+from kueuelib.errors import ApiError, TooLarge, TooManyRequests
 from kueuelib.runtime.memory import give_back
 from kueuelib.runtime.quiet import FULL, Sparse
 
@@ -307,4 +308,55 @@ async def body_of(request: web.BaseRequest) -> bytes:
         async with asyncio.timeout(SILENT_SECONDS * (1 - LINGERING)):
             return await request.read()
     except TimeoutError as error:
-        raise ApiError("the body of the request does not come", code=408, reason="") from error
+        raise _missing() from error
+
+
+class Bodies:
+    """Bodies that a server holds, so many bytes at most.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = 0
+
+    @asynccontextmanager
+    async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
+        """The whole body of a request, which counts until the context is left.
+
+        Raises:
+            ApiError: it does not come in time, is too large, or there are too many others.
+        """
+        size = 0
+
+        def note(part: bytes) -> None:
+            nonlocal size
+            size += len(part)
+            self._held += len(part)
+            if size > request.client_max_size:
+                raise TooLarge(f"the body has more than {request.client_max_size} bytes")
+            if self._held > self._most:
+                raise TooManyRequests("too many large bodies at once, please try again later")
+
+        try:
+            yield await _noted(request, note)
+        finally:
+            self._held -= size
+
+
+async def _noted(request: web.BaseRequest, note: Callable[[bytes], None]) -> bytes:
+    parts: list[bytes] = []
+    try:
+        async with asyncio.timeout(SILENT_SECONDS * (1 - LINGERING)):
+            while part := await request.content.readany():
+                note(part)
+                parts.append(part)
+    except TimeoutError as error:
+        raise _missing() from error
+    return b"".join(parts)
+
+
+def _missing() -> ApiError:
+    return ApiError("the body of the request does not come", code=408, reason="")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import re
 import ssl
+import sys
 import tempfile
-import time
+from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,41 +27,70 @@ from kueuelib.api.crd_parts import CONVERSION_PATH
 from kueuelib.testing.processes import LocalCluster, Processes
 
 from . import requests, webhooks
+from .honest import PATIENCE, ask, hang_up
+from .silence import silent_crowd
 
 ATTACKERS = 8
-PATIENCE = 20.0
+HONEST = str(Path(__file__).with_name("honest.py"))
+START_SECONDS = 0.5
+"""Until the honest client asks for the first time."""
+SHARES = {"requests": 1, "large objects": 50, "silent and slow clients": 10}
+"""The phases, and of how many requests they have one."""
 EXPECTED = re.compile(
     r"failed to (create|convert|update)|strconv\.Parse|unknown patch type|merging lists|"
     r"resourceVersion should not be set|unable to|invalid|content is not"
 )
-"""What kube-apiserver answers with 500, too."""
+"""What kube-apiserver answers with 500, too; `same_for_real` asks it."""
+
+
+@attrs.define
+class Phase:
+    """What came of one part of an attack; times in seconds, memory in MiB."""
+
+    name: str
+    answers: Counter[str] = attrs.field(factory=Counter)
+    failed: list[tuple[int, str, bytes]] = attrs.field(factory=list)
+    """Answers of 5xx: status, text and request."""
+    bad: list[str] = attrs.field(factory=list)
+    honest: list[float] = attrs.field(factory=list)
+    peak: float = 0.0
+    unanswered: int = 0
+
+    def within(self, share: float) -> float:
+        """The milliseconds in which this share of honest requests was answered."""
+        ordered = sorted(self.honest)
+        return ordered[int(len(ordered) * share)] * 1000 if ordered else float("nan")
+
+    def __str__(self) -> str:
+        counts = " / ".join(f"{self.answers[each]:,}" for each in ("2xx", "4xx", "5xx", "none"))
+        return (
+            f"| {self.name} | {counts} | {self.within(0.5):.0f} / {self.within(0.99):.0f} ms "
+            f"of {len(self.honest):,} | {self.peak:.0f} |"
+        )
 
 
 @attrs.define
 class Found:
-    """What came of an attack; times in seconds, memory in MiB."""
+    """What came of an attack; memory in MiB."""
 
-    answers: Counter[str] = attrs.field(factory=Counter)
-    bad: list[str] = attrs.field(factory=list)
-    honest: list[float] = attrs.field(factory=list)
+    phases: list[Phase] = attrs.field(factory=list)
     before: float = 0.0
-    peak: float = 0.0
     after: float = 0.0
     tracebacks: int = 0
-    unanswered: int = 0
+
+    @property
+    def bad(self) -> list[str]:
+        """What should not have happened."""
+        return [each for phase in self.phases for each in phase.bad]
 
     def __str__(self) -> str:
-        ordered = sorted(self.honest)
-        worst = ordered[int(len(ordered) * 0.99)] * 1000 if ordered else float("nan")
-        lines = [f"answers: {dict(sorted(self.answers.items()))}"]
-        lines += [f"bad answers: {len(self.bad)}", *(f"  {each}" for each in self.bad[:10])]
-        lines.append(f"tracebacks: {self.tracebacks}")
-        lines.append(
-            f"honest client: {len(ordered)} requests, p99 {worst:.0f} ms, "
-            f"{self.unanswered} not answered in {PATIENCE:.0f} s"
-        )
-        lines.append(f"memory: {self.before:.0f}, peak {self.peak:.0f}, {self.after:.0f} MiB after")
-        return "\n".join(lines)
+        lines = ["| phase | 2xx / 4xx / 5xx / none | p50 / p99 of the honest client | peak MiB |"]
+        lines += ["|---|---|---|---|", *map(str, self.phases)]
+        lines.append(f"memory: {self.before:.0f} before, {self.after:.0f} after")
+        lines.append(f"tracebacks: {self.tracebacks}, bad answers: {len(self.bad)}")
+        unanswered = sum(each.unanswered for each in self.phases)
+        lines.append(f"honest requests without an answer in {PATIENCE:g} s: {unanswered}")
+        return "\n".join([*lines, *(f"  {each}" for each in self.bad[:10])])
 
 
 @attrs.define
@@ -69,8 +101,11 @@ class Target:
     pid: int
     log: Path
     hostile: Callable[[Random], bytes]
+    large: Callable[[Random], bytes]
     honest: bytes
+    watch: bytes
     is_bad: Callable[[int, str], bool]
+    token: str = ""
 
 
 def _config(path: Path) -> tuple[str, str, str]:
@@ -90,17 +125,21 @@ def _server(cluster: LocalCluster) -> Target:
         for known in yaml.safe_load(text.replace("{name}", "h")).values()
         for each in known["samples"]
     ]
-    honest = (
-        "GET /api/v1/namespaces/kube-system HTTP/1.1\r\nHost: x\r\n"
-        f"Authorization: Bearer {token}\r\n\r\n"
-    )
+
+    def get(path: str) -> bytes:
+        lines = f"GET {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {token}"
+        return "\r\n".join((*lines, "", "")).encode()
+
     return Target(
         int(url.rpartition(":")[2]),
         cluster.processes.pid("apiserver"),
         cluster.processes.folder / "apiserver.log",
         lambda random: requests.to_server(random, token, samples),
-        honest.encode(),
+        lambda random: requests.large_to_server(random, token),
+        get("/api/v1/namespaces/kube-system"),
+        get("/api/v1/namespaces/default/configmaps?watch=1"),
         lambda status, text: status >= 500 and not EXPECTED.search(text),
+        token,
     )
 
 
@@ -129,6 +168,8 @@ def _webhooks(cluster: LocalCluster) -> Target:
         cluster.processes.pid("manager"),
         cluster.processes.folder / "manager.log",
         lambda random: requests.to_webhook(random, tuple(paths), reviews),
+        lambda random: requests.large_to_webhook(random, tuple(paths)),
+        asked,
         asked,
         lambda status, text: status >= 500 or '"code":500' in text or "webhook failed" in text,
     )
@@ -142,33 +183,6 @@ def _resident(pid: int) -> float:
     return int(text.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-async def _ask(streams: list[Any], port: int, data: bytes) -> tuple[int, str]:
-    """Status and body of an answer; 0 when there is none."""
-    head = ""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            if not streams:
-                context = ssl._create_unverified_context()
-                streams += await asyncio.open_connection("127.0.0.1", port, ssl=context)
-            reader, writer = streams
-            writer.write(data)
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            size = re.search(r"(?i)content-length: (\d+)", head)
-            body = await reader.readexactly(int(size[1])) if size else b""
-        if "connection: close" in head.lower() or not size:
-            raise ConnectionResetError
-        return int(head.split()[1]), body.decode(errors="replace")
-    except (TimeoutError, asyncio.IncompleteReadError, OSError):
-        _hang_up(streams)
-        return (int(head.split()[1]), "") if head else (0, "")
-
-
-def _hang_up(streams: list[Any]) -> None:
-    for each in streams[1:]:
-        each.transport.abort()
-    streams.clear()
-
-
 async def attacked(target: str, seed: int, count: int) -> Found:
     """Attacks a target with so many requests.
 
@@ -177,45 +191,92 @@ async def attacked(target: str, seed: int, count: int) -> Found:
     """
     with tempfile.TemporaryDirectory() as folder, Processes(Path(folder)) as processes:
         cluster = LocalCluster(processes, frameworks=webhooks.FRAMEWORKS)
-        found = await asyncio.to_thread(TARGETS[target], cluster)
-        result = await _attack(found, found.pid, Random(seed), count)
+        known = await asyncio.to_thread(TARGETS[target], cluster)
+        random = Random(seed)
+        found = Found(before=_resident(known.pid))
+        for name, share in SHARES.items():
+            phase = Phase(name)
+            found.phases.append(phase)
+            draw = known.large if "large" in name else known.hostile
+            crowd = min(600, count) if "silent" in name else 0
+            async with silent_crowd(known.port, known.watch, crowd):
+                await _attack(known, phase, draw, random, max(ATTACKERS, count // share))
+        await asyncio.sleep(2)
+        found.after = _resident(known.pid)
         processes.check()
-        _before, *traces = found.log.read_text(errors="replace").split("Traceback")
-        result.tracebacks = len(traces)
-        result.bad += [f"Traceback{each[-1500:]}" for each in traces[:2]]
-    return result
+        _before, *traces = known.log.read_text(errors="replace").split("Traceback")
+        found.tracebacks = len(traces)
+        found.phases[-1].bad += [f"Traceback{each[-1500:]}" for each in traces[:2]]
+        failed = [each for phase in found.phases for each in phase.failed]
+        if target == "server" and failed and os.environ.get("KUBEBUILDER_ASSETS"):
+            found.phases[0].bad += await asyncio.to_thread(_not_for_real, failed, known.token)
+    return found
 
 
-async def _attack(target: Target, pid: int, random: Random, count: int) -> Found:
-    found = Found(before=_resident(pid))
+async def _attack(
+    target: Target, phase: Phase, draw: Callable[[Random], bytes], random: Random, count: int
+) -> None:
     left = iter(range(count))
-    ended = asyncio.Event()
 
     async def attacker() -> None:
         streams: list[Any] = []
         for _ in left:
-            data = target.hostile(random)
-            status, text = await _ask(streams, target.port, data)
-            found.answers[f"{status // 100}xx" if status else "none"] += 1
+            data = draw(random)
+            status, text = await ask(streams, target.port, data)
+            phase.answers[f"{status // 100}xx" if status else "none"] += 1
+            if status >= 500:
+                phase.failed.append((status, text, data))
             if target.is_bad(status, text):
-                found.bad.append(f"{status} {text[:300]} to {data[:300]!r}")
-        _hang_up(streams)
+                phase.bad.append(f"{status} {text[:300]} to {data[:300]!r}")
+        hang_up(streams)
 
-    async def honest() -> None:
-        streams: list[Any] = []
-        while not ended.is_set():
-            started = time.monotonic()
-            status, text = await _ask(streams, target.port, target.honest)
-            found.unanswered += not status
-            assert status in (0, 200), text
-            found.honest.append(time.monotonic() - started)
-            found.peak = max(found.peak, _resident(pid))
-            await asyncio.sleep(0.02)
-        _hang_up(streams)
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, HONEST, str(target.port), stdin=PIPE, stdout=PIPE
+    )
+    assert client.stdin is not None
+    client.stdin.write(json.dumps(target.honest.decode("latin-1")).encode() + b"\n")
 
-    beside = asyncio.create_task(honest())
+    async def look() -> None:
+        while True:
+            phase.peak = max(phase.peak, _resident(target.pid))
+            await asyncio.sleep(0.05)
+
+    beside = asyncio.create_task(look())
+    await asyncio.sleep(START_SECONDS)
     await asyncio.gather(*(attacker() for _ in range(ATTACKERS)))
-    ended.set()
-    await beside
-    found.after = _resident(pid)
+    beside.cancel()
+    output, _ = await client.communicate(b"")
+    for line in output.splitlines():
+        seconds, status = line.split()
+        assert status in (b"0", b"200"), line
+        phase.unanswered += status == b"0"
+        phase.honest.append(float(seconds))
+
+
+@contextmanager
+def _real():
+    from tests.conformance.real_server import assets, running
+
+    folder = assets()
+    assert folder is not None
+    with tempfile.TemporaryDirectory() as work, running(folder, Path(work)) as server:
+        yield server
+
+
+def _not_for_real(failed: list[tuple[int, str, bytes]], token: str) -> list[str]:
+    """The answers of 5xx that kube-apiserver does not give to the same request.
+
+    What a request asks for is made before, in case that it was there.
+    """
+    found = []
+    with _real() as server:
+        for status, text, data in failed:
+            sent = data.replace(token.encode(), server.token.encode())
+            path = data.split(b" ", 2)[1].decode("latin-1").partition("?")[0]
+            real, words = asyncio.run(ask([], server.port, sent))
+            if real < 500 and path.count("/") > 3:
+                server.call("POST", path.rpartition("/")[0], {"metadata": {"name": "h"}})
+                real, words = asyncio.run(ask([], server.port, sent))
+            if real < 500:
+                found.append(f"{status} {text[:300]}, but {real} {words[:300]} to {data[:300]!r}")
     return found

@@ -17,6 +17,7 @@ from kueuelib.runtime import connections
 from kueuelib.runtime.connections import Room, body_of
 from kueuelib.runtime.http import MetricsServer, ProbeServer, serving
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook import server as webhook_server
 from kueuelib.runtime.webhook.server import WebhookServer
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -91,10 +92,10 @@ async def test_a_head_that_comes_byte_by_byte_is_cut_off_after_its_time(site):
     await reader.readexactly(1)
     writer.write(GET[:-2] + b"X: ")
     begun = time.monotonic()
-    while not reader.at_eof() and time.monotonic() < begun + 20:
+    while not writer.is_closing() and time.monotonic() < begun + 20:
         writer.write(b"x")
         await asyncio.sleep(0.05)
-    assert reader.at_eof()
+    assert writer.is_closing()
 
 
 async def test_who_has_asked_may_rest(site):
@@ -153,6 +154,36 @@ async def test_nobody_who_is_at_work_makes_room(site, monkeypatch):
     writer.write(b"2")
     async with asyncio.timeout(20):
         assert (await reader.readuntil(b"12")).startswith(b"HTTP/1.1 200")
+
+
+async def test_bodies_that_are_held_are_limited_together(credentials, monkeypatch):
+    monkeypatch.setattr(connections, "SILENT_SECONDS", 600.0)
+    monkeypatch.setattr(webhook_server, "HELD", 3000)
+    server, ready = WebhookServer(HOST, 0, None), asyncio.Event()
+    server.validate("/v", lambda new, old, request: None)
+    task = asyncio.create_task(server.run(ready.set))
+    await asyncio.wait_for(ready.wait(), 60)
+    lines = b"POST /v HTTP/1.1", b"Host: a", b"Content-Type: application/json"
+    head = b"\r\n".join((*lines, b"Content-Length: 2000", b"", b""))
+
+    async def ask(body: bytes):
+        reader, writer = await asyncio.open_connection(HOST, server.port)
+        writer.write(head + body)
+        return reader, writer
+
+    half = await ask(b"x" * 1999)
+    await asyncio.sleep(0.1)
+    refused = await ask(b"x" * 1999)
+    assert (await refused[0].readline()).startswith(b"HTTP/1.1 429")
+    refused[1].transport.abort()
+    half[1].write(b"x")
+    assert (await half[0].readline()).startswith(b"HTTP/1.1 400")
+    again = await ask(b"x" * 2000)
+    assert (await again[0].readline()).startswith(b"HTTP/1.1 400")
+    for _, writer in (half, again):
+        writer.transport.abort()
+    task.cancel()
+    await asyncio.wait((task,))
 
 
 @pytest.mark.parametrize("name", ["probes", "metrics", "webhooks"])

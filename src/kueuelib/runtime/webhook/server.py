@@ -19,7 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ApiError, BadRequest, ServerError
-from kueuelib.runtime.connections import body_of
+from kueuelib.runtime.connections import Bodies
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.webhook.admission import (
@@ -50,6 +50,8 @@ from kueuelib.runtime.webhook.reviews import (
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
+HELD = 8 * MAX_BODY
+"""Bytes of reviews that are read or wait, together: nobody needs credentials to send them."""
 LARGE = 256 * 1024
 """Reviews of more bytes are handled one at a time, and judged in a thread."""
 _CRASHED = "the webhook failed; its log has the reason"
@@ -101,6 +103,7 @@ class WebhookServer:
         self._tls = tls
         self._paths: dict[str, tuple[str, _Answer]] = {}
         self._large = asyncio.Lock()
+        self._bodies = Bodies(HELD)
         self._log = get_logger("webhook")
         self._metrics = _Metrics(telemetry)
 
@@ -203,13 +206,16 @@ class WebhookServer:
         code = "500"
         self._metrics.began(request.path)
         try:
-            body = await _body_of(request)
-            if len(body) <= LARGE:
-                code, answered = await _answered(body, *found)
-            else:
-                async with self._large:
-                    code, answered = await _answered(body, *found)
+            if request.content_type != "application/json":
+                raise web.HTTPUnsupportedMediaType(text="send application/json")
+            async with self._bodies.read(request) as body:
+                code, answered = await self._review(body, *found)
             return web.Response(body=answered, content_type="application/json")
+        except (ApiError, web.RequestPayloadError, HttpProcessingError) as error:
+            status = error.code if isinstance(error, ApiError) else 400
+            text = error.message if isinstance(error, ApiError) else "the body cannot be decoded"
+            code = str(status)
+            return web.Response(status=status, text=text)
         except web.HTTPException as error:
             # Raised further, it would keep its frames, with the body, until the garbage collector
             # comes, which is rare in a manager.
@@ -217,6 +223,15 @@ class WebhookServer:
             return web.Response(status=error.status, text=error.text)
         finally:
             self._metrics.ended(request.path, code, time.monotonic() - started)
+
+    async def _review(self, body: bytes, kind: str, answer: _Answer) -> tuple[str, bytes]:
+        """The code and the body of the answer to a review."""
+        if not body:
+            raise web.HTTPBadRequest(text="the body is empty")
+        if len(body) <= LARGE:
+            return await _answered(body, kind, answer)
+        async with self._large:
+            return await _answered(body, kind, answer)
 
     def _crashed(
         self, path: str, handler: Callable[..., Any], error: Exception, *, conversion: bool = False
@@ -232,20 +247,6 @@ def _request(
 ) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
-
-
-async def _body_of(request: web.BaseRequest) -> bytes:
-    if request.content_type != "application/json":
-        raise web.HTTPUnsupportedMediaType(text="send application/json")
-    try:
-        body = await body_of(request)  # more than MAX_BODY is answered with 413 by aiohttp
-    except ApiError as error:
-        raise web.HTTPRequestTimeout(text=error.message) from error
-    except (web.RequestPayloadError, HttpProcessingError) as error:
-        raise web.HTTPBadRequest(text="the body cannot be decoded") from error
-    if not body:
-        raise web.HTTPBadRequest(text="the body is empty")
-    return body
 
 
 async def _answered(body: bytes, kind: str, answer: _Answer) -> tuple[str, bytes]:
