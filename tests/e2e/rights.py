@@ -14,7 +14,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true
 from kueuelib.api.names import MAX_EXECUTION_LABEL
 from kueuelib.app.installation import Installation
 from kueuelib.controllers.manifests import METRICS_READER_ROLE, SERVICE_ACCOUNT
-from kueuelib.errors import NotFound
+from kueuelib.errors import Forbidden, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import PatchType
 from kueuelib.testing.processes import free_port
@@ -27,6 +27,7 @@ QUEUE, GROUP, TOTAL = (
 REQUESTS = Resource(
     "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", namespaced=True
 )
+TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", namespaced=True)
 Right = tuple[str, str, str]
 """Group, resource with subresource, verb."""
 
@@ -286,6 +287,13 @@ async def nodes_are_requested(world: World) -> None:
         return (await world.client.list(REQUESTS, "default")).items
 
     (request,) = await world.until(asked, "nothing is requested")
+    assert blocked(request) == {("kueue.x-k8s.io", "Workload")}
+
+    async def made() -> Any:
+        return (await world.client.list(TEMPLATES, "default")).items
+
+    templates = await world.until(made, "no template is made")
+    assert {one for obj in templates for one in blocked(obj)} == {(REQUESTS.group, REQUESTS.kind)}
     workload = await world.workload("slow")
     key = ObjectKey("default", workload["metadata"]["name"])
     off = {"spec": {"active": False}}
@@ -313,6 +321,7 @@ async def running_pod_is_stopped(world: World) -> None:
 
     await world.until(runs, "the pod does not run")
     workload = await world.workload("halted")
+    assert blocked(workload) == {("", "Pod")}
     key = ObjectKey("default", workload["metadata"]["name"])
     off = {"spec": {"active": False}}
     await world.client.patch(kinds.WORKLOADS, key, off, PatchType.MERGE)
@@ -324,6 +333,7 @@ async def everything(world: World) -> None:
     await job(world, "short", "0")
     await job(world, "long")
     await world.admitted("long")
+    assert blocked(await world.workload("long")) == {("batch", "Job")}
     await pod(world, "alone", "0")
     await running_pod_is_stopped(world)
     for number in range(3):
@@ -371,20 +381,28 @@ async def metrics_are_read(world: World, port: int) -> None:
         await world.until(read, "the metrics are not served")
 
 
+BLOCKED = (kinds.PODS, kinds.JOBS, kinds.WORKLOADS, REQUESTS)
+"""The owners whose deletion the manager's objects block."""
+
+
+def finalizers_of(owner: Resource) -> Right:
+    """What a cluster with OwnerReferencesPermissionEnforcement asks for then."""
+    return owner.group, f"{owner.plural}/finalizers", "update"
+
+
+def blocked(obj: Obj) -> set[tuple[str, str]]:
+    """Group and kind of the owners whose deletion an object blocks."""
+    return {
+        (one["apiVersion"].rpartition("/")[0], one["kind"])
+        for one in obj["metadata"].get("ownerReferences") or ()
+        if one.get("blockOwnerDeletion")
+    }
+
+
 UNSEEN: dict[Right, str] = {
     **{
-        (group, f"{plural}/finalizers", "update"): "owner references block the owner's deletion, "
-        "which a cluster with OwnerReferencesPermissionEnforcement asks about"
-        for group, plural in (
-            ("", "pods"),
-            ("batch", "jobs"),
-            ("kueue.x-k8s.io", "workloads"),
-            ("autoscaling.x-k8s.io", "provisioningrequests"),
-        )
-    },
-    **{
-        ("apiextensions.k8s.io", "customresourcedefinitions", verb): "follows the kinds of plug-ins"
-        for verb in ("list", "watch")
+        finalizers_of(owner): "see `needs_rights_over_owners`, for servers that ask for it"
+        for owner in BLOCKED
     },
     ("autoscaling.x-k8s.io", "provisioningrequests", "get"): "after a creation without answer",
     ("", "events", "patch"): "an event that happens again soon",
@@ -399,7 +417,7 @@ async def needs_all(world: World) -> None:
     with contextlib.suppress(NotFound):
         await world.client.delete(kinds.SECRETS, secret)
     port = free_port()
-    async with world.running(["pod"], port):
+    async with world.running(["pod", "ray.io/raycluster"], port):
         await queues(world)
         await only_pods(world)
     await world.client.patch(kinds.SECRETS, secret, {"data": None}, PatchType.MERGE)
@@ -413,3 +431,48 @@ async def needs_all(world: World) -> None:
     assert denied == set()
     assert used <= rights
     assert UNSEEN.keys() <= rights
+
+
+async def needs_rights_over_owners(world: World, own: Client) -> None:
+    """Without any one of these rights, an object that blocks its owner's deletion is refused.
+
+    Args:
+        world: a server with OwnerReferencesPermissionEnforcement.
+        own: a client with the manager's rights.
+    """
+    rbac = "rbac.authorization.k8s.io"
+    roles = Resource(rbac, "v1", "clusterroles", "ClusterRole", namespaced=False)
+
+    async def may(owner: Resource) -> bool:
+        head = {"apiVersion": owner.api_version, "kind": owner.kind, "name": "o", "uid": "u"}
+        reference = {**head, "controller": True, "blockOwnerDeletion": True}
+        meta = {"name": "l", "namespace": NAMESPACE, "ownerReferences": [reference]}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+        try:
+            await own.create(kinds.LEASES, lease, dry_run=True)
+        except Forbidden as error:
+            if "cannot set blockOwnerDeletion" not in str(error):
+                raise
+            return False
+        return True
+
+    for owner in BLOCKED:
+        group, resource, _ = finalizers_of(owner)
+        assert await may(owner)
+        for role in (await world.client.list(roles)).items:
+            rules = [
+                {**rule, "resources": [one for one in rule["resources"] if one != resource]}
+                if group in rule.get("apiGroups", ()) and resource in rule.get("resources", ())
+                else rule
+                for rule in role.get("rules") or ()
+            ]
+            if rules != (role.get("rules") or []) and role["metadata"]["name"].startswith("kueue-"):
+                rules = [rule for rule in rules if rule.get("resources") != []]
+                body = {"rules": rules}
+                key = ObjectKey("", role["metadata"]["name"])
+                await world.client.patch(roles, key, body, PatchType.MERGE)
+
+        async def refused(owner: Resource = owner) -> bool:
+            return not await may(owner)
+
+        await world.until(refused, f"{finalizers_of(owner)} is not needed")

@@ -14,7 +14,16 @@ import orjson
 import pytest
 import yaml
 from real_plane import Plane, lacking, real_plane
-from rights import NAMESPACE, WAIT, Right, World, configuration, needs_all, token
+from rights import (
+    NAMESPACE,
+    WAIT,
+    Right,
+    World,
+    configuration,
+    needs_all,
+    needs_rights_over_owners,
+    token,
+)
 from warm import Processes, kueuelib
 
 from kueuelib.api.meta import key_of
@@ -31,6 +40,8 @@ from kueuelib.runtime.connection import connect
 from kueuelib.runtime.lives import Life, live_until
 from kueuelib.runtime.queries import PatchType
 from kueuelib.testing.processes import free_port
+
+OWN = "manager.kubeconfig"
 
 
 @pytest.fixture
@@ -144,7 +155,7 @@ async def installed(folder: Path, plane: Plane) -> AsyncIterator[World]:
     audit = Audit(plane.audit, manager_user(NAMESPACE))
     async with await connect(plane.kubeconfig) as client:
         await apply(client, printed.stdout)
-        own = plane.kubeconfig_of(await token(client), "manager.kubeconfig")
+        own = plane.kubeconfig_of(await token(client), OWN)
         yield World(client, audit.seen, lambda *given: outside(folder, own, port, *given))
 
 
@@ -163,3 +174,5 @@ async def test_the_same_holds_on_a_real_control_plane(tmp_path: Path) -> None:
     with real_plane(tmp_path, plugin) as plane:
         async with installed(tmp_path, plane) as world:
             await needs_all(world)
+            async with await connect(plane.folder / OWN) as own:
+                await needs_rights_over_owners(world, own)
