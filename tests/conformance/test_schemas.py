@@ -533,6 +533,23 @@ async def test_allowed_values_are_told_in_their_own_order(api):
     assert cause["message"] == 'Unsupported value: "green": supported values: "red", "blue"'
 
 
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        (TEXT, False),
+        ({**TEXT, "nullable": True}, True),
+        ({"x-kubernetes-preserve-unknown-fields": True}, False),
+        ({**struct(a=TEXT), "x-kubernetes-preserve-unknown-fields": True}, False),
+        ({"x-kubernetes-preserve-unknown-fields": True, "nullable": True}, True),
+    ],
+)
+async def test_null_where_it_is_not_a_value_counts_as_absent(api, schema, kept):
+    assert (await api.post(CRDS, crd(struct(spec=struct(color=schema))))).status == 201
+    found = await made(api, "color", None)
+    assert found.status == 201, found
+    assert ("color" in found.body["spec"]) is kept
+
+
 # ---- embedded objects ----------------------------------------------------------------------------
 
 EMBEDDED = {

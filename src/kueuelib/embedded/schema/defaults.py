@@ -36,7 +36,7 @@ def _default(node: SchemaNode, value: Any) -> None:
 def _drop_nulls(node: SchemaNode, value: dict[str, Any]) -> None:
     for name in [name for name, each in value.items() if each is None]:
         known = node.properties.get(name) or node.additional
-        if known is not None and not (known.nullable or known.preserve_unknown):
+        if known is not None and not known.nullable:
             del value[name]
 
 
