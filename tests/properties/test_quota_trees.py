@@ -14,7 +14,7 @@ from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.node import cohort_key
-from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, FrozenTree, Snapshot
 
 CPU, GPU = PAIRS = (FlavorResource("f", "cpu"), FlavorResource("f", "gpu"))
@@ -31,7 +31,7 @@ class History:
     random: Random
     forest: Forest = attrs.field(factory=Forest)
     queues: dict[str, QueueSpec] = attrs.field(factory=dict)
-    cohorts: dict[str, CohortSpec] = attrs.field(factory=dict)
+    cohorts: dict[str, CohortQuotas] = attrs.field(factory=dict)
     usage: dict[str, Usage] = attrs.field(factory=dict)
     stopped: set[str] = attrs.field(factory=set)
 
@@ -48,7 +48,7 @@ class History:
                 self.forest.put_queue(self.queues[name], used, active=active)
             case "cohort":
                 above = random.choice(("", *COHORTS))
-                self.cohorts[cohort] = CohortSpec(cohort, above, limits=self.limits(2))
+                self.cohorts[cohort] = CohortQuotas(cohort, above, limits=self.limits(2))
                 self.forest.put_cohort(self.cohorts[cohort])
             case "charge" if name in self.queues:
                 used = self.usage[name]
@@ -95,7 +95,7 @@ class History:
         facts = [*self.queues.values(), *self.cohorts.values()]
         self.random.shuffle(facts)
         for fact in facts:
-            if isinstance(fact, CohortSpec):
+            if isinstance(fact, CohortQuotas):
                 forest.put_cohort(fact)
             else:
                 active = fact.name not in self.stopped

@@ -17,7 +17,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.decide.partial import search
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.pending.workload_info import PodSetInfo
+from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.testing.builders import (
@@ -190,7 +190,7 @@ def test_partial_admission_finds_the_smallest_reduction(
     counts: list[tuple[int, int]], quota: int
 ) -> None:
     pod_sets = tuple(
-        PodSetInfo(f"p{index}", count, count - min(count, spare), {}, None)  # type: ignore[arg-type]
+        PodSetNeeds(f"p{index}", count, count - min(count, spare), {}, None)  # type: ignore[arg-type]
         for index, (count, spare) in enumerate(counts)
     )
     slack = [min(spare, count) for count, spare in counts]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.patch import merge_patch
 from kueuelib.embedded.assembly import new_service
-from kueuelib.embedded.builtins.registry import builtin_rules
+from kueuelib.embedded.builtins.rules_by_kind import builtin_rules
 from kueuelib.embedded.http import views
 from kueuelib.embedded.http.negotiation import Wanted
-from kueuelib.embedded.registry.builtin import builtin_kinds
+from kueuelib.embedded.registry.builtin_kinds import builtin_kinds
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.schema.messages import Field, json_fields, message_name
 from kueuelib.embedded.service import ApiService

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from kueuelib.api.cel_rules import rules_of
 from kueuelib.api.crd_keywords import KEYWORDS
 from kueuelib.api.crd_parts import (
     CONVERSION_PATH,
@@ -21,7 +22,6 @@ from kueuelib.api.crd_parts import (
     version_entry,
     webhook_conversion,
 )
-from kueuelib.api.crd_rules import rules_of
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.kueue import (
     LIST_LIMIT,

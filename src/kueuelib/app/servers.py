@@ -14,13 +14,13 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import Configuration
 from kueuelib.controllers.manifests import server_names
 from kueuelib.controllers.visibility.server import VisibilityServer
+from kueuelib.runtime.access_reviews import PathReaders
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.contact import ServerContact
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.lag import LoopLag
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
-from kueuelib.runtime.reviews import PathReaders
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.certs import host_names
 from kueuelib.runtime.webhook.server import WebhookServer

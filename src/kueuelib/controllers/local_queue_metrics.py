@@ -14,7 +14,7 @@ from kueuelib.controllers.counts import PRIORITY_CLASS, Counts, Tally
 from kueuelib.controllers.queue_metrics import OwnedSeries, Values
 from kueuelib.machinery.selectors import EVERYTHING, Selector
 from kueuelib.scheduler.quota.activity import Activity
-from kueuelib.scheduler.status import LocalQueueStatus
+from kueuelib.scheduler.status import LocalQueueNumbers
 from kueuelib.workload import states
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def counted(wl: Mapping[str, Any]) -> Counted:
 class _Shown:
     """What a LocalQueue did when it was looked at last."""
 
-    def __init__(self, numbers: LocalQueueStatus | None, *, active: bool) -> None:
+    def __init__(self, numbers: LocalQueueNumbers | None, *, active: bool) -> None:
         self.active = active
         self.pending = 0 if numbers is None else numbers.pending
         self.reserving = 0 if numbers is None else numbers.reserving
@@ -122,7 +122,7 @@ class LocalQueueMetrics:
         self._selector = selector
 
     def show(
-        self, queue: Obj, numbers: LocalQueueStatus | None, activity: Activity, cluster_queue: str
+        self, queue: Obj, numbers: LocalQueueNumbers | None, activity: Activity, cluster_queue: str
     ) -> None:
         """What a LocalQueue does at the moment."""
         key = key_of(queue)

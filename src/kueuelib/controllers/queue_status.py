@@ -23,7 +23,7 @@ from kueuelib.api.names import (
     REASON_STOPPED,
 )
 from kueuelib.scheduler.quota.activity import Activity
-from kueuelib.scheduler.status import LocalQueueStatus, PastUse, QueueStatus
+from kueuelib.scheduler.status import LocalQueueNumbers, PastUse, QueueStatus
 
 MESSAGE_LIMIT = 32768
 LARGEST_SHARE = 2**63 - 1
@@ -66,7 +66,7 @@ def cohort_status(cohort: Mapping[str, Any], share: float | None) -> Obj:
 
 
 def local_queue_status(
-    queue: Mapping[str, Any], numbers: LocalQueueStatus | None, activity: Activity, now: float
+    queue: Mapping[str, Any], numbers: LocalQueueNumbers | None, activity: Activity, now: float
 ) -> Obj:
     """The status of a LocalQueue, in its version; arguments as `cluster_queue_status`."""
     present = convert(dict(queue), LOCAL_QUEUES.version)

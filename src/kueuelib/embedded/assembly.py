@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionPlugin
-from kueuelib.embedded.builtins.registry import builtin_plugins, builtin_rules, system_objects
+from kueuelib.embedded.builtins.rules_by_kind import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.conversion import HookCaller
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists

@@ -26,7 +26,7 @@ from kueuelib.embedded.patching.fieldsets import Ambiguous, Unkeyed
 from kueuelib.embedded.patching.last_applied import renewed
 from kueuelib.embedded.patching.located import UNDECLARED, typed_problem, without
 from kueuelib.embedded.registry.kind import Kind, Version
-from kueuelib.embedded.schema.builtin import builtin_node, custom_node
+from kueuelib.embedded.schema.builtin_schemas import builtin_node, custom_node
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
 from kueuelib.embedded.schema.structural import StructuralSchema

@@ -18,7 +18,7 @@ import orjson
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, PODS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.embedded import failures, subresources
-from kueuelib.embedded.access.aggregation import Aggregation
+from kueuelib.embedded.access.role_aggregation import RoleAggregation
 from kueuelib.embedded.access.tokens import Tokens
 from kueuelib.embedded.admission.chain import Chain, StoredObjects
 from kueuelib.embedded.admission.hook_rules import check_hooks
@@ -35,7 +35,7 @@ from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import bad_patch, patched, restored_head, undeclared
 from kueuelib.embedded.reading import Reads
-from kueuelib.embedded.registry.builtin import Rules, builtin_kinds
+from kueuelib.embedded.registry.builtin_kinds import Rules, builtin_kinds
 from kueuelib.embedded.registry.crd_rules import CrdRules
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry
@@ -106,7 +106,7 @@ class ApiService:
         self._upserts = Upserts(self.commits, self.writes, self.managers, self.large, now)
         self.deletes = Deletes(self.commits, self.converter, chain, now)
         self.tokens = Tokens(self.reader)
-        self._aggregation = Aggregation(self.storage, self.registry, self.commits)
+        self._aggregation = RoleAggregation(self.storage, self.registry, self.commits)
         self.definitions = Definitions(
             self.storage,
             self.registry,

@@ -10,7 +10,7 @@ from kueuelib.scheduler.quota.weighted_share import share_of_cohort
 
 
 @attrs.frozen
-class CohortStatus:
+class CohortUsage:
     """What a cohort does at the moment, whether there is an object of that name or not.
 
     Attributes:
@@ -33,7 +33,7 @@ class CohortStatus:
     share: float | None
 
 
-def cohort_status(cache: Cache, name: str, *, shares: bool) -> CohortStatus | None:
+def cohort_status(cache: Cache, name: str, *, shares: bool) -> CohortUsage | None:
     """The numbers of a cohort; costs the number of ClusterQueues below.
 
     Args:
@@ -51,7 +51,7 @@ def cohort_status(cache: Cache, name: str, *, shares: bool) -> CohortStatus | No
     cycle = forest.cycle_above(name)
     _, *above = forest.path(name)
     states = [state for queue in forest.below(name) if (state := cache.state(queue)) is not None]
-    return CohortStatus(
+    return CohortUsage(
         parent=above[0] if above else "",
         root="" if cycle else forest.root_of(name),
         cycle=cycle,

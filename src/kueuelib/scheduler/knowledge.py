@@ -5,7 +5,7 @@ from __future__ import annotations
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
-from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
+from kueuelib.scheduler.cohort_status import CohortUsage, cohort_status
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.table import Facts
@@ -21,7 +21,7 @@ from kueuelib.scheduler.quota.weighted_share import share_of_queue
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.status import (
-    LocalQueueStatus,
+    LocalQueueNumbers,
     QueueStatus,
     local_queue_status,
     past_of,
@@ -93,7 +93,7 @@ class Knowledge:
             found[name, "active"], found[name, "inadmissible"] = float(tried), float(parked)
         return found
 
-    def cohort_status(self, name: str) -> CohortStatus | None:
+    def cohort_status(self, name: str) -> CohortUsage | None:
         """The numbers of a cohort; None when no object has the name and nobody uses it."""
         return cohort_status(self._cache, name, shares=self.shares_fairly)
 
@@ -102,7 +102,7 @@ class Knowledge:
         spec = self._cache.spec(name)
         return self._cache.forest.path(spec.cohort) if spec is not None and spec.cohort else ()
 
-    def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
+    def local_queue_status(self, key: ObjectKey) -> LocalQueueNumbers | None:
         """The numbers of a LocalQueue's status, None when it does not exist."""
         found = self._state.local_queues.get(key)
         if found is None:

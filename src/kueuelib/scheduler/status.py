@@ -65,7 +65,7 @@ class PastUse:
 
 
 @attrs.frozen
-class LocalQueueStatus:
+class LocalQueueNumbers:
     """What a LocalQueue does at the moment; the numbers mean the same as those of `QueueStatus`.
 
     `past` is None where past usage does not count.
@@ -140,9 +140,9 @@ def past_of(usage: PastUsage | None, key: ObjectKey) -> PastUse | None:
 
 def local_queue_status(
     spec: QueueSpec | None, tally: Tally, pending: int, past: PastUse | None = None
-) -> LocalQueueStatus:
+) -> LocalQueueNumbers:
     """The status of a LocalQueue; its flavors are those of its ClusterQueue, if that exists."""
-    return LocalQueueStatus(
+    return LocalQueueNumbers(
         pending=pending,
         reserving=tally.reserving,
         admitted=tally.admitted,

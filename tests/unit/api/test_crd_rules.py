@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.cel_rules import RULES, Rule, rules_of
 from kueuelib.api.conversion import convert
 from kueuelib.api.crd import crd
-from kueuelib.api.crd_rules import RULES, Rule, rules_of
 from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.errors import FieldError
 

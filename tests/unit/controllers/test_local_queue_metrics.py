@@ -14,7 +14,7 @@ from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.activity import Activity
-from kueuelib.scheduler.status import LocalQueueStatus
+from kueuelib.scheduler.status import LocalQueueNumbers
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_flavor,
@@ -41,7 +41,7 @@ class World:
     def show(self, name: str, pending: int = 5, **labels: str) -> None:
         queue = {"metadata": {"name": name, "namespace": "ns", "labels": labels}}
         self.queues[key_of(queue)] = queue
-        numbers = LocalQueueStatus(pending, 4, 3, (CPU,), (CPU,))
+        numbers = LocalQueueNumbers(pending, 4, 3, (CPU,), (CPU,))
         self.metrics.show(queue, numbers, READY, "cq")
 
     def count(self, name: str) -> None:

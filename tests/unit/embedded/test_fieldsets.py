@@ -14,7 +14,7 @@ from kueuelib.embedded.patching.fieldsets import (
     show,
     to_fields_v1,
 )
-from kueuelib.embedded.schema.builtin import builtin_node
+from kueuelib.embedded.schema.builtin_schemas import builtin_node
 from kueuelib.embedded.schema.node import ANYTHING
 
 POD = builtin_node("", "Pod")

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from kueuelib.embedded.patching.strategic import strategic_merge
-from kueuelib.embedded.schema.builtin import builtin_node
+from kueuelib.embedded.schema.builtin_schemas import builtin_node
 from kueuelib.errors import ApiError
 
 POD = builtin_node("", "Pod")

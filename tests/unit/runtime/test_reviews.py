@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.errors import Forbidden, Unauthorized
-from kueuelib.runtime.reviews import REMEMBERED, PathReaders
+from kueuelib.runtime.access_reviews import REMEMBERED, PathReaders
 
 
 class Answers:

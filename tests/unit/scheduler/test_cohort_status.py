@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.cohort_status import CohortStatus
+from kueuelib.scheduler.cohort_status import CohortUsage
 from kueuelib.scheduler.cohort_status import cohort_status as numbers_of
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.holders import Holder
-from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec
 
 CPU = FlavorResource("f", "cpu")
 
@@ -22,11 +22,11 @@ def cache_of(parents: dict[str, str], queues: dict[str, str]) -> Cache:
     for name, cohort in queues.items():
         cache.set_queue(QueueSpec(name, cohort, limits={CPU: Limits(10, lending=4)}))
     for name, parent in parents.items():
-        cache.set_cohort(CohortSpec(name, parent, limits={CPU: Limits(2)}))
+        cache.set_cohort(CohortQuotas(name, parent, limits={CPU: Limits(2)}))
     return cache
 
 
-def cohort_status(cache: Cache, name: str) -> CohortStatus | None:
+def cohort_status(cache: Cache, name: str) -> CohortUsage | None:
     return numbers_of(cache, name, shares=False)
 
 
@@ -88,7 +88,7 @@ def test_a_cycle_is_named_from_everywhere_above_which_it_is(parents: list[str]) 
         assert found.cycle == ("x", "z", "y")
         assert found.root == ""
         assert cache.forest.is_endless(name)
-    cache.set_cohort(CohortSpec("z"))
+    cache.set_cohort(CohortQuotas("z"))
     found = cohort_status(cache, "below")
     assert found is not None
     assert (found.cycle, found.root, found.parent) == ((), "z", "y")

@@ -43,7 +43,7 @@ SYNC_PAUSE = 1.0
 
 
 @attrs.frozen
-class PodSetRequest:
+class NodeRequest:
     """Pods that need nodes of one kind.
 
     Attributes:
@@ -77,7 +77,7 @@ class Wanted:
     attempt: int
     class_name: str
     parameters: Mapping[str, str]
-    pod_sets: tuple[PodSetRequest, ...]
+    pod_sets: tuple[NodeRequest, ...]
 
     def template_of(self, pod_set: str) -> str:
         """The name of the PodTemplate of a pod set."""
@@ -119,7 +119,7 @@ def fitting(name: str) -> str:
 
 def pod_sets_of(
     wl: Mapping[str, Any], managed: Sequence[str], policy: str = ""
-) -> tuple[PodSetRequest, ...]:
+) -> tuple[NodeRequest, ...]:
     """The pod sets that need nodes, as they were admitted.
 
     Args:
@@ -131,7 +131,7 @@ def pod_sets_of(
         one["name"]: one
         for one in (states.status_of(wl).get("admission") or {}).get("podSetAssignments") or ()
     }
-    found: list[tuple[Any, PodSetRequest]] = []
+    found: list[tuple[Any, NodeRequest]] = []
     for pod_set in wl["spec"]["podSets"]:
         name, template = pod_set["name"], pod_set["template"]
         assignment = assigned.get(name) or {}
@@ -142,11 +142,11 @@ def pod_sets_of(
         kind = (_identity(template, policy), assignment.get("flavors") or {}) if policy else name
         for position, (other, same) in enumerate(found):
             if other == kind:
-                merged = PodSetRequest(same.name, same.count + count, (*same.members, name))
+                merged = NodeRequest(same.name, same.count + count, (*same.members, name))
                 found[position] = (kind, merged)
                 break
         else:
-            found.append((kind, PodSetRequest(name, count)))
+            found.append((kind, NodeRequest(name, count)))
     return tuple(request for _, request in found)
 
 

@@ -17,9 +17,9 @@ import attrs
 from kueuelib.api.kinds import CONFIG_MAPS
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import ApiError, Forbidden, TransportError
+from kueuelib.runtime.access_reviews import Caller, caller_by_token, review
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.reviews import Caller, caller_by_token, review
 
 TRUST = ObjectKey("kube-system", "extension-apiserver-authentication")
 """The ConfigMap in which the API server says how to know it."""

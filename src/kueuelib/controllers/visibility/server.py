@@ -31,11 +31,11 @@ from kueuelib.errors import (
     TransportError,
     Unavailable,
 )
+from kueuelib.runtime.access_reviews import Caller, bearer_token
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.reviews import Caller, bearer_token
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 
 PERIOD = 60.0

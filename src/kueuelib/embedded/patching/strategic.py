@@ -30,7 +30,7 @@ def strategic_merge(node: SchemaNode, target: Obj, patch: Obj) -> Obj:
     As in Kubernetes, the patch loses its directives, and nulls where the object has nothing.
 
     Args:
-        node: how the kind merges, see `kueuelib.embedded.schema.builtin`.
+        node: how the kind merges, see `kueuelib.embedded.schema.builtin_schemas`.
         target: the present object.
         patch: null drops a field.
 

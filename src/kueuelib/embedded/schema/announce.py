@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kueuelib.embedded.schema.builtin import message_node
+from kueuelib.embedded.schema.builtin_schemas import message_node
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name
 from kueuelib.embedded.schema.node import ListType, PatchStrategy, SchemaNode
 

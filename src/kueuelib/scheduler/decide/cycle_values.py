@@ -13,7 +13,7 @@ from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
-from kueuelib.scheduler.pending.workload_info import PodSetInfo, WorkloadInfo
+from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
@@ -120,7 +120,7 @@ class Wait:
     promise: Promise | None = None
     transient: bool = False
     again: float | None = None
-    pod_sets: tuple[PodSetInfo, ...] = attrs.field(default=(), eq=False)
+    pod_sets: tuple[PodSetNeeds, ...] = attrs.field(default=(), eq=False)
 
     @property
     def message(self) -> str:

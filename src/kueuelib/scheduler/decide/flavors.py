@@ -37,7 +37,7 @@ from kueuelib.scheduler.pending.item import Progress
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, added
-from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
+from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Flavor, FlavorGroup, Fungibility
 from kueuelib.scheduler.values import value
 
 
@@ -238,7 +238,7 @@ class _PodSetSearch:
         return NO_FIT
 
     def _group(
-        self, group: ResourceGroup, last: int, only: str | None
+        self, group: FlavorGroup, last: int, only: str | None
     ) -> tuple[_Option | None, int, list[FlavorAttempt]]:
         """The best flavor of one group, None when there is none; the index of the last one that was
         tried, -1 when none is left; and the flavors that do not fit now.
@@ -268,7 +268,7 @@ class _PodSetSearch:
                 best = option
         return best, -1 if tried == end else tried, blocked
 
-    def _try(self, name: str, group: ResourceGroup) -> _Option:
+    def _try(self, name: str, group: FlavorGroup) -> _Option:
         flavor = self._searches.snapshot.flavors.get(name)
         mismatch = FlavorMissing(name) if flavor is None else mismatch_of(flavor, self._pods)
         if mismatch is not None:

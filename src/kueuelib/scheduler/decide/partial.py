@@ -7,22 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from kueuelib.scheduler.pending.workload_info import PodSetInfo
+from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 
 T = TypeVar("T")
 
 
-def can_shrink(pod_sets: tuple[PodSetInfo, ...]) -> bool:
+def can_shrink(pod_sets: tuple[PodSetNeeds, ...]) -> bool:
     """Whether any pod set may start with fewer pods than it still needs."""
     return any(_slack(pod_set) for pod_set in pod_sets)
 
 
-def _slack(pod_set: PodSetInfo) -> int:
+def _slack(pod_set: PodSetNeeds) -> int:
     return 0 if pod_set.min_count is None else max(0, pod_set.count - pod_set.min_count)
 
 
 def search(
-    pod_sets: tuple[PodSetInfo, ...], attempt: Callable[[tuple[int, ...]], T | None]
+    pod_sets: tuple[PodSetNeeds, ...], attempt: Callable[[tuple[int, ...]], T | None]
 ) -> T | None:
     """The result of the smallest reduction that works, found by bisection.
 

@@ -13,9 +13,9 @@ from kueuelib.scheduler.explain.trial import Usage
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, Limits
 from kueuelib.scheduler.quota.node import cohort_key
-from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec, cohort_spec, queue_spec
+from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec, cohort_spec, queue_spec
 
-_Node = QueueSpec | CohortSpec
+_Node = QueueSpec | CohortQuotas
 
 
 class Tree:
@@ -36,7 +36,7 @@ class Tree:
         self.cohorts = world.cohorts_of(queues)
         for name in self.cohorts:
             found = world.cohorts.get(name)
-            cohort = CohortSpec(name) if found is None else cohort_spec(found)
+            cohort = CohortQuotas(name) if found is None else cohort_spec(found)
             self._nodes[cohort_key(name)] = cohort
             self._above[cohort_key(name)] = cohort_key(cohort.parent) if cohort.parent else ""
         self._upwards = sorted(self._nodes, key=lambda key: -len(self.path(key)))

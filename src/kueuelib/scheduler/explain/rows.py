@@ -10,7 +10,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker, ExceedsCapacity, FlavorMissing, QuotaInUse
 from kueuelib.scheduler.decide.flavors import mismatch_of
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.pending.workload_info import PodSetInfo
+from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.quota.amounts import PODS, FlavorResource
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
@@ -116,7 +116,7 @@ def _known(reason: Reason | None) -> _Known:
 def _rows(
     snapshot: Snapshot,
     queue: FrozenQueue,
-    pod_set: PodSetInfo,
+    pod_set: PodSetNeeds,
     resource: str,
     requested: int,
     known: _Known,
@@ -159,7 +159,7 @@ def _rows(
     return rows
 
 
-def _fit(snapshot: Snapshot, pod_set: PodSetInfo, row: Row) -> Fit:
+def _fit(snapshot: Snapshot, pod_set: PodSetNeeds, row: Row) -> Fit:
     flavor = snapshot.flavors.get(row.flavor)
     if flavor is None or any(isinstance(one, FlavorMissing) for one in row.blockers):
         return Fit.MISSING

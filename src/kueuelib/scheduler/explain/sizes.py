@@ -8,7 +8,7 @@ from math import gcd
 
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.amounts import PODS
-from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec
 
 MOST = 2**62
 """More than any cluster has of anything, in the units of amounts: 4 EiB."""
@@ -23,7 +23,7 @@ def grains_of(engine: Engine) -> dict[str, int]:
     def take(resource: str, amount: int | None) -> None:
         grains[resource] = gcd(grains.get(resource, 0), amount or 0)
 
-    nodes: list[QueueSpec | CohortSpec | None] = [*engine.cache.cohorts]
+    nodes: list[QueueSpec | CohortQuotas | None] = [*engine.cache.cohorts]
     nodes += [engine.cache.spec(name) for name in engine.cache.names]
     for node in nodes:
         for pair, limits in () if node is None else node.limits.items():

@@ -54,7 +54,7 @@ Shape = str
 
 
 @value
-class PodSetInfo:
+class PodSetNeeds:
     """What one pod set asks for.
 
     Attributes:
@@ -101,7 +101,7 @@ class WorkloadInfo:
     local_queue: ObjectKey
     priority: int
     order: QueueOrder
-    pod_sets: tuple[PodSetInfo, ...]
+    pod_sets: tuple[PodSetNeeds, ...]
     invalid: Reason | None
     not_before: float | None
     failed_checks: tuple[str, ...]
@@ -185,7 +185,7 @@ def workload_info(
         outside += limit_range_violations(pod_set.name, request, limits)
         count = max(0, pod_set.count - reclaimable.get(pod_set.name, 0))
         per_pod = rules.counted(request.per_pod)
-        pod_sets.append(PodSetInfo(pod_set.name, count, pod_set.min_count, per_pod, pod_set))
+        pod_sets.append(PodSetNeeds(pod_set.name, count, pod_set.min_count, per_pod, pod_set))
     invalid: Reason | None = None
     if excessive:
         invalid = InvalidResources(tuple(excessive))
@@ -208,7 +208,7 @@ def workload_info(
     )
 
 
-def _shape(workload: Workload, pod_sets: list[PodSetInfo]) -> Shape:
+def _shape(workload: Workload, pod_sets: list[PodSetNeeds]) -> Shape:
     """A text of all that flavors are chosen by; the priority counts, as preemption looks at it."""
     parts: list[object] = [workload.spec.priority or 0]
     for found in pod_sets:

@@ -18,7 +18,7 @@ from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.decay import Value
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Holder
-from kueuelib.scheduler.quota.queue_spec import CohortSpec, Flavor, QueueSpec
+from kueuelib.scheduler.quota.queue_spec import CohortQuotas, Flavor, QueueSpec
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, FrozenTree
 
 
@@ -32,7 +32,7 @@ class Cache:
     def __init__(self) -> None:
         self.forest = Forest()
         self._queues: dict[str, QueueState] = {}
-        self._cohorts: dict[str, CohortSpec] = {}
+        self._cohorts: dict[str, CohortQuotas] = {}
         self._flavors: dict[str, Flavor] = {}
         self._checks: dict[str, bool] = {}
         self._late_checks: frozenset[str] = frozenset()
@@ -123,11 +123,11 @@ class Cache:
     # --- cohorts
 
     @property
-    def cohorts(self) -> tuple[CohortSpec, ...]:
+    def cohorts(self) -> tuple[CohortQuotas, ...]:
         """The Cohorts that have an object."""
         return tuple(self._cohorts.values())
 
-    def set_cohort(self, spec: CohortSpec) -> bool:
+    def set_cohort(self, spec: CohortQuotas) -> bool:
         """Takes over a new or changed Cohort; False when nothing that matters changed."""
         if self._cohorts.get(spec.name) == spec:
             return False

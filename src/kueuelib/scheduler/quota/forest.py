@@ -16,7 +16,7 @@ from fractions import Fraction
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource, Limits
 from kueuelib.scheduler.quota.ledger import Ledger, Spot
 from kueuelib.scheduler.quota.node import CohortRow, QuotaTree, cohort_key
-from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, FrozenTree
 
 
@@ -102,7 +102,7 @@ class Forest:
 
     # --- cohorts
 
-    def put_cohort(self, spec: CohortSpec) -> None:
+    def put_cohort(self, spec: CohortQuotas) -> None:
         """Takes over a new or changed Cohort."""
         spot = self._cohort(spec.name)
         spot.counts, spot.weight = True, spec.weight

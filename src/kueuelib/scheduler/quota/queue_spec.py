@@ -38,7 +38,7 @@ class Flavor:
 
 
 @attrs.frozen
-class ResourceGroup:
+class FlavorGroup:
     """Resources that always share one flavor.
 
     Attributes:
@@ -125,7 +125,7 @@ class QueueSpec:
 
     name: str
     cohort: str = ""
-    groups: tuple[ResourceGroup, ...] = ()
+    groups: tuple[FlavorGroup, ...] = ()
     limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
     selector: Selector = NOTHING
     strict: bool = False
@@ -137,10 +137,10 @@ class QueueSpec:
     weight: Fraction = Fraction(1)
     by_usage: bool = False
     ignores_undeclared: bool = False
-    _covering: Mapping[str, ResourceGroup] = attrs.field(init=False, eq=False, repr=False)
+    _covering: Mapping[str, FlavorGroup] = attrs.field(init=False, eq=False, repr=False)
 
     @_covering.default
-    def _first_groups(self) -> Mapping[str, ResourceGroup]:
+    def _first_groups(self) -> Mapping[str, FlavorGroup]:
         return {name: group for group in reversed(self.groups) for name in group.resources}
 
     @property
@@ -153,7 +153,7 @@ class QueueSpec:
         """How many flavors the largest resource group has."""
         return max((len(group.flavors) for group in self.groups), default=0)
 
-    def group_of(self, resource: str) -> ResourceGroup | None:
+    def group_of(self, resource: str) -> FlavorGroup | None:
         """The group that covers the resource, or None."""
         return self._covering.get(resource)
 
@@ -168,7 +168,7 @@ class QueueSpec:
 
 
 @attrs.frozen
-class CohortSpec:
+class CohortQuotas:
     """A Cohort's place in its tree, and the quota that it adds (KEP-79).
 
     Attributes:
@@ -182,7 +182,7 @@ class CohortSpec:
 
     name: str
     parent: str = ""
-    groups: tuple[ResourceGroup, ...] = ()
+    groups: tuple[FlavorGroup, ...] = ()
     limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
     weight: Fraction = Fraction(1)
 
@@ -226,10 +226,10 @@ def queue_spec(found: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -
     )
 
 
-def cohort_spec(found: kueue.Cohort) -> CohortSpec:
+def cohort_spec(found: kueue.Cohort) -> CohortQuotas:
     """The computing form of a Cohort."""
     spec = found.spec
-    return CohortSpec(
+    return CohortQuotas(
         name=found.name,
         parent=spec.parent_name,
         groups=_groups(spec.resource_groups),
@@ -238,9 +238,9 @@ def cohort_spec(found: kueue.Cohort) -> CohortSpec:
     )
 
 
-def _groups(found: tuple[kueue.ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
+def _groups(found: tuple[kueue.ResourceGroup, ...]) -> tuple[FlavorGroup, ...]:
     return tuple(
-        ResourceGroup(group.covered_resources, tuple(flavor.name for flavor in group.flavors))
+        FlavorGroup(group.covered_resources, tuple(flavor.name for flavor in group.flavors))
         for group in found
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from kueuelib.api.kinds import JOBS, NAMESPACES, PODS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.builtins.registry import builtin_plugins, builtin_rules, system_objects
+from kueuelib.embedded.builtins.rules_by_kind import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.cluster.clock import ManualClock
 from kueuelib.embedded.cluster.job_facts import Backoff
 from kueuelib.embedded.cluster.simulation import SimulatedCluster

@@ -14,7 +14,7 @@ from kueuelib.embedded.storage import Change, StaleWrite, Storage
 from kueuelib.machinery.selectors import from_label_selector
 
 
-class Aggregation:
+class RoleAggregation:
     """Keeps aggregated ClusterRoles up to date, soon after every change of one."""
 
     def __init__(self, storage: Storage, registry: Registry, commits: Commits) -> None:
