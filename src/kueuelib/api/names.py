@@ -67,8 +67,8 @@ TERMINATION_TARGET: Final = "TerminationTarget"
 # ---- conditions of everything else
 ACTIVE: Final = "Active"
 
-# ---- reasons of workload conditions, as clients of Kueue know them; what an eviction leads to is in
-# workload/evictions, what a reason to wait means in scheduler/condition_reasons
+# ---- reasons of workload conditions, as clients of Kueue know them; what an eviction leads to is
+# in workload/evictions, what a reason to wait means in scheduler/condition_reasons
 REASON_PENDING: Final = "Pending"
 REASON_INADMISSIBLE: Final = "Inadmissible"
 REASON_NO_RESERVATION: Final = "NoReservation"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
+from kueuelib.api.words import NONE
 from kueuelib.scheduler.condition_reasons import DEACTIVATED, MISCONFIGURED, PENDING, SUSPENDED
 
 
@@ -188,3 +189,36 @@ SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
 """Reasons that the labels of a namespace or the selector of a ClusterQueue end."""
 ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated, BackingOff)
 """Reasons that nothing ends that happens to quota."""
+
+ObjectReason = (
+    ChecksFailed
+    | NamespaceUnknown
+    | NamespaceMismatch
+    | InvalidResources
+    | LimitRangeViolated
+    | LocalQueueMissing
+    | LocalQueueStopped
+    | ClusterQueueMissing
+    | ClusterQueueInactive
+    | Inactive
+    | BackingOff
+)
+"""Why a workload is not tried."""
+
+
+def queue_obstacle(
+    local_queue: str, stop_policy: str | None, cluster_queue: str, *, known: bool
+) -> ObjectReason | None:
+    """What keeps a workload out of its queue, whatever state its ClusterQueue is in.
+
+    Args:
+        local_queue: the name that the workload gives.
+        stop_policy: of the LocalQueue; empty or `None` if it is not stopped, None if it is missing.
+        cluster_queue: the name that the LocalQueue gives.
+        known: whether there is a ClusterQueue of that name.
+    """
+    if stop_policy is None:
+        return LocalQueueMissing(local_queue)
+    if stop_policy not in ("", NONE):
+        return LocalQueueStopped(local_queue)
+    return None if known else ClusterQueueMissing(cluster_queue)

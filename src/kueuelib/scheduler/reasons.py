@@ -24,19 +24,7 @@ from kueuelib.scheduler.condition_reasons import (
     WAITING_FOR_PREEMPTED,
     WAITING_FOR_QUOTA,
 )
-from kueuelib.scheduler.object_reasons import (
-    BackingOff,
-    ChecksFailed,
-    ClusterQueueInactive,
-    ClusterQueueMissing,
-    Inactive,
-    InvalidResources,
-    LimitRangeViolated,
-    LocalQueueMissing,
-    LocalQueueStopped,
-    NamespaceMismatch,
-    NamespaceUnknown,
-)
+from kueuelib.scheduler.object_reasons import ObjectReason
 from kueuelib.scheduler.policy import Protected
 from kueuelib.scheduler.quota.queue_spec import QueuePreemption
 from kueuelib.scheduler.values import record
@@ -324,25 +312,15 @@ class BehindHead:
 
 
 Reason = (
-    NoFlavors
+    ObjectReason
+    | NoFlavors
     | NoLongerFits
     | Preempting
     | FitsAfterPreemptions
     | PodsNotReady
-    | ChecksFailed
-    | NamespaceUnknown
-    | NamespaceMismatch
-    | InvalidResources
-    | LimitRangeViolated
-    | LocalQueueMissing
-    | LocalQueueStopped
-    | ClusterQueueMissing
-    | ClusterQueueInactive
     | FlavorWithdrawn
     | QuotaWithdrawn
     | MakingRoom
-    | Inactive
-    | BackingOff
     | NotEvaluated
     | BehindHead
 )

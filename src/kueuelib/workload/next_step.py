@@ -37,8 +37,8 @@ from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
     ClusterQueueMissing,
     Inactive,
-    LocalQueueMissing,
     LocalQueueStopped,
+    queue_obstacle,
 )
 from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
 from kueuelib.scheduler.reasons import (
@@ -172,16 +172,13 @@ def _lost_its_job(wl: Obj) -> bool:
 
 def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
     """What keeps a pending Workload out of its queue, or None."""
-    if around.local_queue is None:
-        return LocalQueueMissing(queue_name)
-    if _stop_policy(around.local_queue):
-        return LocalQueueStopped(queue_name)
-    name = around.local_queue["spec"].get("clusterQueue", "")
-    if around.cluster_queue is None:
-        return ClusterQueueMissing(name)
-    if not around.activity.active:
+    local = around.local_queue
+    name = "" if local is None else local["spec"].get("clusterQueue", "")
+    stop_policy = None if local is None else _stop_policy(local)
+    found = queue_obstacle(queue_name, stop_policy, name, known=around.cluster_queue is not None)
+    if found is None and not around.activity.active:
         return ClusterQueueInactive(name, around.activity.reason)
-    return None
+    return found
 
 
 def _required(wl: Obj, around: Surroundings) -> tuple[str, ...]:

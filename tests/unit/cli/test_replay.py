@@ -95,7 +95,7 @@ def test_a_scenario_names_what_it_has_no_place_for(
     for text in (
         "matchExpressions of the namespaceSelector of ClusterQueue cq",
         "the AdmissionChecks of ClusterQueue cq",
-        "Workload ns/other, which is not queued (local queue stopped)",
+        "Workload ns/other, which is not queued (LocalQueue stopped is stopped)",
         "the stop of LocalQueue ns/stopped: what waits there is left out",
     ):
         assert f"Left out of the scenario: {text}\n" in shown.err

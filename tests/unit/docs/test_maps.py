@@ -12,6 +12,9 @@ ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src/kueuelib"
 PACKAGES = ("controllers", "embedded", "jobs", "machinery", "runtime", "scheduler", "workload")
 
+MOST_OPENED = 8
+"""Files that a change may open, with CONTRIBUTING and the fragment of the change log."""
+
 _NAME = re.compile(r"`([a-z_]+)(/?)`")
 _ROW = re.compile(r"^\| (`.*?) \| (.*) \|$", re.MULTILINE)
 
@@ -51,3 +54,13 @@ def test_what_a_row_names_is_in_its_rooms_or_beside_them(package: str) -> None:
         folders = [SOURCES / package, *(SOURCES / package / room for room, _ in rooms)]
         missing = [name for name in named if not any(_is_there(each, *name) for each in folders)]
         assert missing == [], f"in the row of {rooms}"
+
+
+def test_a_change_opens_few_files() -> None:
+    """`test_links` holds that they exist."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    _, _, section = text.partition("### Where to change what")
+    rows = re.findall(r"^\| (an?.*?) \| (.*) \|$", section.partition("### Rules")[0], re.MULTILINE)
+    opened = {change: len(re.findall(r"\]\(", files)) for change, files in rows}
+    assert len(opened) >= 10
+    assert {change: many for change, many in opened.items() if many + 2 > MOST_OPENED} == {}

@@ -63,11 +63,13 @@ class _Writer:
         for key, workload in world.workloads.items():
             if holds_quota(workload):
                 admitted.append(self._admitted(workload, places[key]))
-            elif engine.standing(key).where in _QUEUED:
+                continue
+            standing = engine.standing(key)
+            if standing.where in _QUEUED:
                 pending.append(self._pending(workload, places[key]))
             else:
-                where = engine.standing(key).where.name.lower().replace("_", " ")
-                self._omit(f"Workload {key}, which is not queued ({where})")
+                why = standing.where.value if standing.reason is None else standing.reason.text
+                self._omit(f"Workload {key}, which is not queued ({why})")
         scenario: Obj = {
             "id": f"recorded-{format_micro_time(self._at)}",
             "given": "made from a recording; CPUs are thousandths",

@@ -10,16 +10,14 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.core import LimitRange, RuntimeClass
-from kueuelib.api.kueue import NONE, Admission, LocalQueue, Workload
+from kueuelib.api.kueue import Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.object_reasons import (
-    ClusterQueueMissing,
     Inactive,
-    LocalQueueMissing,
-    LocalQueueStopped,
+    queue_obstacle,
 )
 from kueuelib.scheduler.pending.holding import holder_of
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
@@ -203,16 +201,15 @@ class WorkloadFacts:
             return Standing(Where.LEAVING)
         if not workload.spec.active:
             return Standing(Where.DEACTIVATED, reason=Inactive())
-        if local_queue is None:
-            missing = LocalQueueMissing(workload.spec.queue_name)
-            return Standing(Where.NO_LOCAL_QUEUE, reason=missing)
-        if local_queue.spec.stop_policy != NONE:
-            stopped = LocalQueueStopped(local_queue.name)
-            return Standing(Where.LOCAL_QUEUE_STOPPED, reason=stopped)
-        if self._state.cache.spec(local_queue.spec.cluster_queue) is None:
-            gone = ClusterQueueMissing(local_queue.spec.cluster_queue)
-            return Standing(Where.NO_CLUSTER_QUEUE, reason=gone)
-        return None
+        spec = None if local_queue is None else local_queue.spec
+        known = spec is not None and self._state.cache.spec(spec.cluster_queue) is not None
+        reason = queue_obstacle(
+            workload.spec.queue_name,
+            None if spec is None else spec.stop_policy,
+            "" if spec is None else spec.cluster_queue,
+            known=known,
+        )
+        return None if reason is None else Standing(Where.NO_QUEUE, reason=reason)
 
     def _leave_queues(self, key: ObjectKey) -> None:
         item = self._state.queues.take_out(key)

@@ -26,12 +26,12 @@ from kueuelib.testing.builders import (
 
 def test_missing_local_queue(cluster: Cluster) -> None:
     cluster.submit("w", "q")
-    assert cluster.where("w") is Where.NO_LOCAL_QUEUE
+    assert cluster.where("w") is Where.NO_QUEUE
     assert cluster.reason("w") == LocalQueueMissing("q")
     assert cluster.reason("w").condition_reason == "Misconfigured"
     effects = cluster.engine.observe(events.LocalQueueSet(make_local_queue("q", "q")), NOW)
     assert effects.workloads == (key("w"),)
-    assert cluster.where("w") is Where.NO_CLUSTER_QUEUE
+    assert cluster.where("w") is Where.NO_QUEUE
     assert cluster.reason("w") == ClusterQueueMissing("q")
     cluster.queue("q", 1)
     assert cluster.rest() == ["w"]
@@ -43,7 +43,7 @@ def test_cluster_queue_that_goes_and_comes_back(cluster: Cluster) -> None:
     cluster.rest()
     effects = cluster.engine.observe(events.ClusterQueueGone("q"), NOW)
     assert effects.workloads == (key("w"),)
-    assert cluster.where("w") is Where.NO_CLUSTER_QUEUE
+    assert cluster.where("w") is Where.NO_QUEUE
     assert cluster.engine.cluster_queue_status("q") is None
     cluster.queue("q", 2)
     assert cluster.rest() == ["w"]
@@ -70,7 +70,7 @@ def test_stopped_local_queue_holds_its_workloads_back(cluster: Cluster, policy: 
     cluster.tell(events.LocalQueueSet(make_local_queue("q", "q", stopPolicy=policy)))
     cluster.submit("w", "q")
     assert cluster.rest() == []
-    assert cluster.where("w") is Where.LOCAL_QUEUE_STOPPED
+    assert cluster.where("w") is Where.NO_QUEUE
     assert cluster.reason("w") == LocalQueueStopped("q")
     cluster.tell(events.LocalQueueSet(make_local_queue("q", "q")))
     assert cluster.rest() == ["w"]
