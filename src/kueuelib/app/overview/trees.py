@@ -21,7 +21,7 @@ from kueuelib.scheduler.quota.amounts import (
     pair_of,
     total_of,
 )
-from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec, ResourceGroup
+from kueuelib.scheduler.quota.queue_spec import Flavor, FlavorGroup, QueueSpec
 
 CLUSTER_QUEUE, COHORT = "ClusterQueue", "Cohort"
 
@@ -73,7 +73,7 @@ def _asked(spec: QueueSpec, info: WorkloadInfo, flavors: Mapping[str, Flavor]) -
     return found
 
 
-def _flavor_for(pods: PodSet, group: ResourceGroup, flavors: Mapping[str, Flavor]) -> str:
+def _flavor_for(pods: PodSet, group: FlavorGroup, flavors: Mapping[str, Flavor]) -> str:
     """The first flavor whose taints and labels suit some pods; the first when none does."""
     spec = pods.template.spec
     suits = (

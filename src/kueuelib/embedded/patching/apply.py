@@ -55,7 +55,7 @@ class Convert:
 
 Steps = Generator[Convert, "Obj | None", R]
 Nodes = Callable[[str], SchemaNode]
-"""The schema of a kind at an `apiVersion`: `schema.builtin.builtin_node` or `custom_node`."""
+"""The schema of a kind at an `apiVersion`: `builtin_node` or `custom_node`."""
 
 
 @attrs.frozen
