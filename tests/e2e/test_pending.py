@@ -152,6 +152,7 @@ def test_without_workloads_one_line_says_what_to_ask_for(users: Users) -> None:
     [
         (["-q", "absent", "-n", "ns"], 1, "LocalQueue absent does not exist in namespace ns"),
         (["-c", "absent"], 1, "ClusterQueue absent does not exist; there are team"),
+        (["-n", "absent"], 1, "Namespace absent does not exist; there are"),
         (["-A", "-n", "ns"], 2, "leave one out"),
         (["-q", "lq", "-c", "team"], 2, "give -q without -A and -c"),
         (["--config", "/absent.yaml"], 2, "/absent.yaml"),

@@ -44,7 +44,9 @@ def _main() -> None:
             raise
         from kueuelib.cli.failures import with_fix
 
-        print(f"kueuelib: {with_fix(found)}", file=sys.stderr)  # noqa: T201 - the command line's voice
+        said = with_fix(found)
+        prefix = "" if said.startswith("kueuelib ") else "kueuelib: "
+        print(f"{prefix}{said}", file=sys.stderr)  # noqa: T201 - the command line's voice
         sys.exit(2 if isinstance(found, ConfigError) else 1)
     sys.exit(code)
 

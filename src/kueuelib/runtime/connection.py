@@ -143,6 +143,9 @@ async def wait_for_server(
                     subject, error.problem, "check the cluster's server and certificate-authority"
                 ) from error
             problem = error.problem
+            ended = isinstance(error.__cause__, aiohttp.ServerDisconnectedError)
+            if ended and endpoint.url.startswith("http://"):
+                problem += "; is it https://?"
         except ApiError as error:
             if error.code < 500 and error.code != 429:
                 raise ConfigError(
@@ -159,7 +162,7 @@ async def wait_for_server(
                 f"the API server did not answer within {deadline:.0f} s ({problem})",
                 "start it, or correct the cluster's server",
             )
-        log.warning(
+        log.info(
             "waiting for the API server",
             server=endpoint.url,
             problem=problem,

@@ -13,6 +13,7 @@ from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (
     make_assignment,
+    make_check,
     make_cluster_queue,
     make_condition,
     make_flavor,
@@ -22,6 +23,7 @@ from kueuelib.testing.builders import (
 )
 
 KEY = ObjectKey("ns", "job")
+TIME = "1970-01-01T00:10:00Z"
 
 
 def queue(found: World, name: str, cpu: int, **rest: Any) -> World:
@@ -89,3 +91,20 @@ def test_what_never_fits_says_how_much_would_where_it_was_not_tried(
     world = queue(world, "mine", 3, stopPolicy="Hold")
     lines = told(world.with_workload(make_workload("job", "mine", {"cpu": 4})), capsys)
     assert any("exceeds quota: at most 3 ever" in line for line in lines)
+
+
+def test_a_check_that_did_not_decide_has_a_controller_a_time_and_a_next_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = World().with_namespace("ns", {}).with_flavor(make_flavor("f"))
+    strategy = {"admissionChecks": [{"name": "budget"}]}
+    world = queue(world, "mine", 3, admissionChecksStrategy=strategy)
+    assigned = [make_assignment({"cpu": 3}, "f")]
+    state = {"name": "budget", "state": "Pending", "message": "", "lastTransitionTime": TIME}
+    admission = {"clusterQueue": "mine", "podSetAssignments": assigned}
+    status: Any = {"admission": admission, "admissionChecks": [state]}
+    reserved = make_condition("QuotaReserved")
+    job = make_workload("job", "mine", {"cpu": 3}, conditions=[reserved], status=status)
+    lines = told(world.with_check(make_check("budget")).with_workload(job), capsys)
+    assert f"Admission check budget (example.com/check) is Pending since {TIME}" in lines
+    assert "Next step: look into the log of the controller that serves example.com/check" in lines

@@ -103,3 +103,25 @@ def test_the_program_alone_shows_its_help(
     with pytest.raises(SystemExit):
         main()
     assert "Usage: kueuelib [OPTIONS] COMMAND" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["explain"],
+            "kueuelib explain: nothing to explain was named; give either KIND/NAME or -f FILE",
+        ),
+        (
+            ["install", "--print", "--chart", "folder"],
+            "kueuelib install: --print contradicts --chart and --kustomize; give one of them",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_said_once(
+    arguments: list[str],
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert said(arguments, monkeypatch, capsys) == line

@@ -21,11 +21,12 @@ from kueuelib.app.explaining.gather import (
     list_kinds,
 )
 from kueuelib.app.explaining.subject import ObjectNotFound, missing
-from kueuelib.app.explaining.words import PODS_MISSING, word_of, word_of_condition
+from kueuelib.app.explaining.words import PODS_MISSING, WAITS_FOR_CHECKS, word_of, word_of_condition
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcomes
 from kueuelib.scheduler.explain.world import World
@@ -118,12 +119,14 @@ class Listing:
         decided: whether the verdicts are the engine's; otherwise they are what a manager wrote.
         notes: what was not read, and what follows from that.
         now: when it was read, in seconds since the epoch.
+        awaiting: the Workloads that have quota and wait for admission checks, by ClusterQueue.
     """
 
     rows: tuple[Waiting, ...]
     decided: bool
     notes: tuple[str, ...]
     now: float
+    awaiting: tuple[Waiting, ...] = ()
 
 
 async def list_pending(
@@ -220,8 +223,25 @@ async def _in_namespace(
     return lists.completed(await list_kinds(client, again, namespace))
 
 
+def insist_on_namespace(name: str, lists: Lists) -> None:
+    """Refuses a namespace that does not exist, where that can be seen.
+
+    Args:
+        name: empty for none.
+        lists: what was listed.
+
+    Raises:
+        ObjectNotFound: there is none of this name.
+    """
+    kind = kinds.NAMESPACES.kind
+    known = sorted(obj["metadata"]["name"] for obj in lists.of(kind))
+    if name and kind in lists.objects and name not in known:
+        raise ObjectNotFound(missing(kind, ObjectKey("", name), known))
+
+
 def _check(selection: Selection, lists: Lists) -> None:
-    """Refuses queues that do not exist, where that can be seen."""
+    """Refuses a namespace and queues that do not exist, where that can be seen."""
+    insist_on_namespace(selection.namespace, lists)
     for kind, key in (
         ("LocalQueue", ObjectKey(selection.namespace, selection.local_queue)),
         ("ClusterQueue", ObjectKey("", selection.cluster_queue)),
@@ -290,6 +310,7 @@ def decided(
         decided=True,
         notes=cluster.notes,
         now=now,
+        awaiting=_awaiting(cluster.world, selection),
     )
 
 
@@ -373,7 +394,18 @@ def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listin
         if _selected(row, selection):
             rows.append(row)
     rows.sort(key=lambda row: row.cluster_queue)
-    return Listing(tuple(rows), decided=False, notes=(why, *cluster.notes), now=now)
+    notes, awaiting = (why, *cluster.notes), _awaiting(world, selection)
+    return Listing(tuple(rows), decided=False, notes=notes, now=now, awaiting=awaiting)
+
+
+def _awaiting(world: World, selection: Selection) -> tuple[Waiting, ...]:
+    rows = []
+    for workload in world.workloads.values():
+        checks, admission = awaited_checks(world, workload), workload.status.admission
+        if checks and admission is not None:
+            said = "; ".join(one.text for one in checks)
+            rows.append(Waiting(workload, admission.cluster_queue, WAITS_FOR_CHECKS, message=said))
+    return tuple(sorted(filter(lambda row: _selected(row, selection), rows), key=_order))
 
 
 def _selected(row: Waiting, selection: Selection) -> bool:

@@ -8,6 +8,7 @@ from kueuelib.scheduler.object_reasons import BackingOff, ChecksFailed
 from kueuelib.scheduler.reasons import condition_reason
 
 FITS = "fits now"
+WAITS_FOR_CHECKS = "waits for checks"
 PODS_MISSING = "pods missing"
 NOT_EVALUATED = "not evaluated"
 

@@ -24,6 +24,7 @@ from kueuelib.app.overview.trees import load_of, load_told, trees_of
 from kueuelib.app.overview.values import Overview, Running
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.world import World
@@ -130,6 +131,7 @@ def _running(world: World, engine: Engine, listing: Listing) -> Iterator[Running
             leaving=holder.evicted,
             threats=threats.against(holder),
             wanted_by=tuple(wanted.get(holder.key, ())),
+            awaited=awaited_checks(world, world.workloads[holder.key]),
         )
 
 

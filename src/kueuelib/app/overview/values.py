@@ -7,6 +7,7 @@ import attrs
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.waiting import Waiting
+from kueuelib.scheduler.explain.awaited import Awaited
 from kueuelib.scheduler.quota.amounts import FlavorResource
 
 
@@ -105,6 +106,7 @@ class Running:
         leaving: whether it is being evicted.
         threats: from where it could be preempted.
         wanted_by: the Workloads that preempt it, or are about to.
+        awaited: the checks for which it waits.
     """
 
     workload: Workload
@@ -115,6 +117,7 @@ class Running:
     leaving: bool
     threats: tuple[Threat, ...] = ()
     wanted_by: tuple[ObjectKey, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
 
     @property
     def key(self) -> ObjectKey:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.codec import encode
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.scheduler.explain.answer import Explanation
@@ -95,6 +95,16 @@ def _explanation(found: Explanation) -> Obj:
     if checks:
         data["checks"] = [
             {"name": one.name, "state": one.state, "message": one.message} for one in checks
+        ]
+    if found.awaited:
+        data["awaited"] = [
+            {
+                "name": one.name,
+                "controllerName": one.controller,
+                "since": None if one.since is None else format_time(one.since),
+                "nextStep": one.next_step,
+            }
+            for one in found.awaited
         ]
     return data
 

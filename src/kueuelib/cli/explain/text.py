@@ -139,9 +139,17 @@ def _verdict(found: Explanation) -> Iterator[str]:
                 yield "Nothing stands in its way: it gets quota in the next cycle" + (
                     _flavors(found) + "." + then_checks(found.checks)
                 )
+            awaited = {one.name: one for one in found.awaited}
             for check in found.workload.status.admission_checks:
                 told = f": {check.message}" if check.message else ""
-                yield f"Admission check {check.name} is {check.state}{told}"
+                one = awaited.get(check.name)
+                yield (
+                    f"Admission {one.text}"
+                    if one
+                    else (f"Admission check {check.name} is {check.state}{told}")
+                )
+                if one is not None:
+                    yield f"  Next step: {one.next_step}"
         case Verdict.FINISHED:
             yield "It is finished."
         case Verdict.PREEMPTS:

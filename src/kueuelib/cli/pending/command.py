@@ -38,7 +38,7 @@ def run(
     *,
     everywhere: bool,
 ) -> int:
-    """Prints the Workloads without quota.
+    """Prints the Workloads without quota, and those with quota that wait for checks.
 
     Args:
         local_queue: only those of this LocalQueue; empty for any.
@@ -100,10 +100,11 @@ async def _list(
 def to_text(listing: Listing, *, wide: bool) -> str:
     """A table, and what else to know."""
     lines = [f"Note: {note}\n" for note in listing.notes]
-    if not listing.rows:
+    rows = (*listing.rows, *listing.awaiting)
+    if not rows:
         return "".join(["Nothing waits.\n", *lines])
     titles = (*TITLES, *(WIDE if wide else WIDE[2:3]))
-    table = columns(titles, [_cells(row, listing.now, wide=wide) for row in listing.rows])
+    table = columns(titles, [_cells(row, listing.now, wide=wide) for row in rows])
     return "".join([table, *lines])
 
 
@@ -129,7 +130,7 @@ def to_data(listing: Listing) -> Obj:
     """All of it, for machines."""
     return {
         "decided": listing.decided,
-        "items": [_item(row) for row in listing.rows],
+        "items": [_item(row) for row in (*listing.rows, *listing.awaiting)],
         "notes": list(listing.notes),
     }
 

@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.app.explaining.words import FITS
 from kueuelib.app.overview.values import Overview
 from kueuelib.cli.report import quota, workloads
 from kueuelib.cli.report.cells import counted
@@ -23,6 +24,7 @@ from kueuelib.pages.style import RULES, colours
 _LIGHT = {"lend": "#7a4fbf", "wait": "#8a929c", "none": "#ffffff", "alert": "#a40e26"}
 _DARK = {"lend": "#b795ee", "wait": "#8b94a1", "none": "#14171c", "alert": "#ff8f8f"}
 _TITLE = "Queues"
+_AWAITS = "Workloads that wait for admission checks"
 _SKIP = "Skip to the Workloads that wait"
 
 
@@ -66,13 +68,15 @@ class View:
         """
         facts = self.facts
         waiting = workloads.waiting(facts.waiting, self.verified, now, on_demand=self.on_demand)
-        running = tuple(workloads.running(facts.running, now))
+        running = tuple(workloads.running((one for one in facts.running if not one.awaited), now))
+        awaits = tuple(workloads.running((one for one in facts.running if one.awaited), now))
         evicted = tuple(workloads.evicted(facts.evictions, now))
         return {
             "summary": (Part("counts", tag("p", _counts(facts), id="counts")),),
             "notes": tuple(_notes(facts)),
             "trees": tuple(quota.trees(facts.trees)),
             "waiting": tuple(waiting),
+            "awaiting": _listed("checks", _AWAITS, workloads.RUNNING, awaits, "rows holders"),
             "running": _listed("holders", "Workloads with quota", workloads.RUNNING, running),
             "evicted": _listed("evictions", "Last evictions", workloads.EVICTED, evicted),
         }
@@ -83,9 +87,13 @@ class View:
 
 
 def _listed(
-    name: str, title: str, columns: tuple[tuple[str, str], ...], rows: tuple[Part, ...]
+    name: str,
+    title: str,
+    columns: tuple[tuple[str, str], ...],
+    rows: tuple[Part, ...],
+    kind: str = "",
 ) -> tuple[Part, ...]:
-    return (table(name, title, title, columns, rows, kind=f"rows {name}"),) if rows else ()
+    return (table(name, title, title, columns, rows, kind=kind or f"rows {name}"),) if rows else ()
 
 
 def _counts(facts: Overview) -> str:
@@ -144,7 +152,13 @@ def page(view: View, now: float, live: str = "") -> str:
 def _header(inner: Mapping[str, Markup], now: float, *, live: bool) -> Markup:
     moment = format_time(now)
     read = tag("p", "Read at ", tag("span", moment, id="read"), ".", class_="soft")
-    links = (("quota", "Quota"), ("waits", "Waiting"), ("runs", "Running"), ("left", "Evictions"))
+    links = (
+        ("quota", "Quota"),
+        ("waits", "Waiting"),
+        ("awaits", "Waiting for checks"),
+        ("runs", "Running"),
+        ("left", "Evictions"),
+    )
     nav = tag("nav", *(tag("a", text, href=f"#{name}") for name, text in links), aria_label="Parts")
     pause = tag("button", "Pause updates", type="button", id="pause", aria_pressed="false")
     status = tag("span", "", role="status", id="status")
@@ -177,6 +191,8 @@ def _sections(view: View, inner: Mapping[str, Markup]) -> Iterator[Markup]:
     )
     yield _section("quota", "Quota", quotas + spread, quota.legend(), inner["trees"], "trees")
     yield _section("waits", "Waiting", _searched(view), "", inner["waiting"], "waiting")
+    says = "With quota, until the controllers of these admission checks have decided."
+    yield _section("awaits", "Waiting for checks", says, "", inner["awaiting"], "awaiting")
     says = "The last column: ClusterQueues whose policies allow their Workloads to preempt it."
     yield _section("runs", "Running", says, "", inner["running"], "running")
     says = "The last eviction of every Workload that still exists, the latest first."
@@ -204,6 +220,8 @@ def _searched(view: View) -> str:
     if view.on_demand:
         later = "in the background for the first of each queue, for others with Explain"
         return f"{first}. The search runs {later}."
+    if all(row.key in view.verified or row.verdict == FITS for row in view.facts.waiting):
+        return f"{first}. The search ran for all of them."
     count = counted(len(view.verified), "Workload", "Workloads")
     return (
         f"{first}. The search ran only for {count}, the first of each queue first; "

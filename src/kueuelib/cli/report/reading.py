@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.meta import Resource
 from kueuelib.app.explaining.gather import Lists, decisive
-from kueuelib.app.explaining.waiting import list_near
+from kueuelib.app.explaining.waiting import insist_on_namespace, list_near
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.workload.served import queueing_version
@@ -40,10 +40,12 @@ async def read(client: Client, namespace: str) -> Read:
 
     Raises:
         ConfigError: the cluster does not serve the queueing API, or neither of these kinds.
+        ObjectNotFound: there is no such namespace.
         KueuelibError: there is nothing to show, or the server did not answer.
     """
     resources = decisive(await queueing_version(client))
     near, unseen = await list_near(client, resources, namespace)
+    insist_on_namespace(namespace, near)
     if not any(kind in near.objects for kind in _SHOWN):
         near.insist_on_kinds(_SHOWN)
         why = "; ".join(str(near.refused[kind]) for kind in _SHOWN)

@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.waiting import Waiting
-from kueuelib.app.explaining.words import FITS
+from kueuelib.app.explaining.words import FITS, WAITS_FOR_CHECKS
 from kueuelib.app.overview.values import Eviction, Running, Threat
 from kueuelib.cli.explain.text import smallest_text
 from kueuelib.cli.report.cells import (
@@ -52,6 +52,7 @@ EVICTED = (
     ("Why", "text"),
 )
 NOT_SEARCHED = "not searched"
+NOT_SEARCHED_YET = "not searched yet"
 
 
 @attrs.frozen
@@ -105,8 +106,8 @@ def _waits(row: Waiting, known: Verified | None, now: float | None, *, on_demand
         row.workload.spec.priority or 0,
         row.workload.metadata.creation_timestamp,
         _verdict(row),
-        row.message,
-        _said(row, known),
+        "" if row.message == row.why else row.message,
+        _said(row, known, NOT_SEARCHED_YET if on_demand else NOT_SEARCHED),
         None if known is None or known.found is None else known.at,
         now,
         on_demand,
@@ -143,17 +144,17 @@ def _waiting_row(
 
 
 def _verdict(row: Waiting) -> str:
+    """The verdict with its reason in short."""
     why = row.why
-    is_new = why != row.message and not why.startswith(row.verdict)
-    return f"{row.verdict}: {why}" if is_new else row.verdict
+    return f"{row.verdict}: {why}" if why and not why.startswith(row.verdict) else row.verdict
 
 
-def _said(row: Waiting, known: Verified | None) -> Node:
+def _said(row: Waiting, known: Verified | None, unknown: str) -> Node:
     """What is known about a change that admits a Workload."""
     if row.verdict == FITS:
         return tag("span", "none is needed", class_="soft")
     if known is None:
-        return tag("span", NOT_SEARCHED, class_="soft")
+        return tag("span", unknown, class_="soft")
     return "no single change admits it" if known.found is None else smallest_text(known.found)
 
 
@@ -196,7 +197,7 @@ def _find(key: ObjectKey, *more: str) -> str:
 def running(rows: Iterable[Running], now: float | None) -> Iterator[Part]:
     """A row for each Workload that holds quota."""
     for row in rows:
-        name = identifier("runs", row.key.namespace, row.key.name)
+        name = identifier("awaits" if row.awaited else "runs", row.key.namespace, row.key.name)
         owner = row.workload.metadata.controller
         owned = "" if owner is None else f"{owner.kind}/{owner.name}"
         cells = (
@@ -205,7 +206,7 @@ def running(rows: Iterable[Running], now: float | None) -> Iterator[Part]:
             _cell(lines(_use(row)) or NONE, class_="text"),
             _cell(str(row.workload.spec.priority or 0)),
             _cell(age(row.since, now)),
-            _cell(_state(row), class_="text"),
+            _cell(*_state(row, now), class_="text"),
             _cell(lines(_threats(row)) or "none", class_="text threats"),
         )
         yield _row(name, cells, _find(row.key, owned, row.cluster_queue))
@@ -216,10 +217,15 @@ def _use(row: Running) -> Iterator[str]:
         yield f"{pair.flavor}: {amount(pair, value)} {pair.resource}"
 
 
-def _state(row: Running) -> str:
+def _state(row: Running, now: float | None) -> Iterator[Node]:
     if row.leaving:
-        return "being evicted"
-    return "admitted" if row.admitted else "waits for checks"
+        yield "being evicted"
+    elif row.admitted:
+        yield "admitted"
+    else:
+        yield WAITS_FOR_CHECKS
+    for one in row.awaited:
+        yield tag("div", one.who, ", for ", age(one.since, now))
 
 
 def _threats(row: Running) -> Iterator[Node]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kueuelib.cli.syntax.options import FILE, kubeconfig, server_timeout, setting
+from kueuelib.errors import ConfigError
 
 _namespace = setting("--namespace", str, "kueue-system", "The manager's namespace.")
 
@@ -48,6 +49,10 @@ def install(
     from kueuelib.cli.install import Options, run, write_packages
 
     options = Options(image, replicas, config, service_monitor)
+    if (chart or kustomize) and print_only:
+        raise ConfigError(
+            "kueuelib install", "--print contradicts --chart and --kustomize", "give one of them"
+        )
     if chart or kustomize:
         write_packages(options, namespace, chart, kustomize)
         return 0

@@ -6,6 +6,7 @@ import attrs
 
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
 from kueuelib.scheduler.explain.found import Found
@@ -46,6 +47,7 @@ class Explanation:
         tried: the kinds of changes that were looked for to the end.
         limits: what was left out of the search for changes, as sentences for people.
         checks: the admission checks that decide after it gets quota without any change.
+        awaited: the checks for which it waits although it holds quota.
         unhonoured: what the objects ask for and this version does not do.
     """
 
@@ -70,6 +72,7 @@ class Explanation:
     usage: float | None = None
     used_less: tuple[tuple[ObjectKey, float], ...] = ()
     notes: tuple[str, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -142,6 +145,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
             (each, float(world.usage.get(each, 0))) for each in world.used_less(key) if waits
         ),
         notes=absent_cohorts(world, key, rows),
+        awaited=awaited_checks(world, workload),
     )
 
 

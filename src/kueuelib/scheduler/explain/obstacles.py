@@ -164,6 +164,17 @@ def absent_cohorts(world: World, key: ObjectKey, rows: Sequence[Row]) -> tuple[s
     )
 
 
+def inactive_checks(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:
+    """The checks of a ClusterQueue that exist and are not Active.
+
+    Args:
+        world: the facts.
+        queue: the ClusterQueue.
+    """
+    named = sorted({check.name for check in queue_spec(queue).checks} & world.checks.keys())
+    return tuple(problem for name in named for problem in _of_check(world, name))
+
+
 def silent_checks(world: World, key: ObjectKey) -> tuple[Problem, ...]:
     """The checks that block a workload with quota because their controllers do not work.
 

@@ -173,6 +173,30 @@ def lose_a_flavor(patient: Any) -> None:
     _inactive(patient)
 
 
+def _checked(patient: Any, active: str) -> None:
+    said = {"type": "Active", "status": active, "reason": "Active", "message": ""}
+    said["lastTransitionTime"] = LONG_AGO
+    meta = {"name": "budget", "uid": "uid-budget", "creationTimestamp": LONG_AGO}
+    spec, status = {"controllerName": "example.com/b"}, {"conditions": [said]}
+    found = {"kind": "AdmissionCheck", "metadata": meta, "spec": spec, "status": status}
+    patient.objects.append(found)
+    strategy = {"admissionChecks": [{"name": "budget"}]}
+    patient.get("ClusterQueue")["spec"]["admissionChecksStrategy"] = strategy
+
+
+def lose_a_controller(patient: Any) -> None:
+    _checked(patient, "False")
+    _inactive(patient)
+
+
+def wait_for_a_check(patient: Any) -> None:
+    _checked(patient, "True")
+    status = patient.get("Workload", "runs")["status"]
+    status["conditions"] = status["conditions"][:1]
+    check = {"name": "budget", "state": "Pending", "message": "", "lastTransitionTime": LONG_AGO}
+    status["admissionChecks"] = [check]
+
+
 def stop(patient: Any) -> None:
     patient.get("ClusterQueue")["spec"]["stopPolicy"] = "Hold"
     _inactive(patient)
@@ -369,6 +393,8 @@ CASES = [
      "registry.k8s.io/kueue/kueue:v0.14.1"),
     (register_another_webhook, "another-webhook", WARNING, f"{MUTATING} theirs", "theirs.dev"),
     (lose_a_flavor, "queue-inactive", ERROR, QUEUE, "missing ResourceFlavor(s): absent"),
+    (lose_a_controller, "queue-inactive", ERROR, QUEUE, "AdmissionCheck"),
+    (wait_for_a_check, "check-pending", HINT, "AdmissionCheck budget", "controller example.com/b"),
     (stop, "queue-inactive", HINT, QUEUE, "is stopped"),
     (close_a_cycle, "cohort-cycle", WARNING, "Cohort a", "a cycle: a -> b -> c -> a"),
     (cut_off, "cohort-cycle", ERROR, "Cohort a", "nothing is admitted in ClusterQueue cq"),
@@ -528,3 +554,9 @@ def test_what_a_job_owns_or_was_queued_is_left_alone(patient: Any) -> None:
     patient.get("Job")["metadata"]["ownerReferences"] = [owner]
     patient.add("Job", "free", "ns", spec={"suspend": True})
     assert patient.found() == []
+
+
+def test_who_repairs_an_inactive_check_is_said_as_in_explain(patient: Any) -> None:
+    lose_a_controller(patient)
+    ((_, found),) = patient.found()
+    assert found.fix == "run the controller of AdmissionCheck budget, so that it becomes Active"

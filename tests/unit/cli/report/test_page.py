@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 from report_worlds import NOW, facts, named, waits, world
 
-from kueuelib.app.explaining.waiting import smallest_of
+from kueuelib.api.workload import AdmissionCheckState
+from kueuelib.app.explaining.waiting import Selection, decided, smallest_of
 from kueuelib.app.overview.gathering import explained, overview_of
 from kueuelib.app.overview.values import Threat, Use
 from kueuelib.cli.report.board import next_to_explain, state_of, with_change
@@ -270,3 +271,30 @@ def test_the_only_change_says_which_check_then_decides() -> None:
     first, *_ = [row for row in rows(parsed(text_of(known, 1)), "waits") if row[1] == "ns/w"]
     assert "AdmissionCheck budget" in first[6]
     assert "; check budget then decides" in first[6]
+
+
+def test_what_waits_for_a_check_is_not_under_running() -> None:
+    found = world(waiting=0, running=1).with_check(make_check("budget"))
+    (holder,) = found.workloads.values()
+    state = AdmissionCheckState(name="budget", state="Pending", last_transition_time=NOW - 300)
+    reserved = tuple(one for one in holder.status.conditions if one.type == "QuotaReserved")
+    status = attrs.evolve(holder.status, conditions=reserved, admission_checks=(state,))
+    known = facts(found.with_workload(attrs.evolve(holder, status=status)))
+    root = parsed(text_of(known, 1))
+    _, waits = rows(root, "awaits")
+    assert (waits[0], waits[5]) == (
+        "ns/run-0",
+        "waits for checkscheck budget (example.com/check), for 5m",
+    )
+    assert rows(root, "runs") == []
+    (row,) = decided(known.cluster, Selection("ns"), NOW, 0).awaiting
+    assert row.verdict == "waits for checks"
+    assert row.why.startswith("check budget (example.com/check) is Pending since 1970-")
+    assert decided(known.cluster, Selection("other"), NOW, 0).awaiting == ()
+
+
+def test_a_reason_of_one_short_sentence_is_shown_and_a_whole_search_is_said() -> None:
+    root = parsed(text_of(facts(world(0, 0).with_workload(waits("w", "absent"))), 5))
+    _, first = rows(root, "waits")
+    assert first[5] == "misconfigured: LocalQueue absent doesn't exist"
+    assert "The search ran for all of them." in ET.tostring(root, "unicode")

@@ -6,10 +6,16 @@ from collections.abc import Iterator
 
 from kueuelib.api import kueue
 from kueuelib.api.meta import ObjectKey, find_condition
-from kueuelib.api.names import ACTIVE, REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
+from kueuelib.api.names import (
+    ACTIVE,
+    REASON_CHECK_INACTIVE,
+    REASON_COHORT_CYCLE,
+    REASON_STOPPED,
+    REASON_TERMINATING,
+)
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
-from kueuelib.scheduler.explain.obstacles import missing_labels
+from kueuelib.scheduler.explain.obstacles import inactive_checks, missing_labels
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
@@ -28,6 +34,9 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         severity = Severity.HINT if found.reason in _MEANT else Severity.ERROR
         fix = f"kubectl edit clusterqueue {name}"
+        silent = inactive_checks(snapshot.world, snapshot.world.cluster_queues[name])
+        if found.reason == REASON_CHECK_INACTIVE and silent:
+            fix = "; ".join(one.fix for one in silent)
         if found.reason == REASON_STOPPED:
             body = '{"spec":{"stopPolicy":"None"}}'
             fix = f"kubectl patch clusterqueue {name} --type=merge -p '{body}'"

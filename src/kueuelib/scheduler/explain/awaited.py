@@ -1,0 +1,71 @@
+"""The admission checks for which a Workload with quota waits."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api import names
+from kueuelib.api.kueue import CHECK_PENDING, Workload
+from kueuelib.api.meta import format_time, is_true
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
+
+
+@attrs.frozen
+class Awaited:
+    """A check that has not decided yet.
+
+    Attributes:
+        name: the check.
+        controller: its controllerName; empty when the check does not exist.
+        since: when it became Pending, in seconds since the epoch; None where that is not known.
+        message: what its controller said.
+    """
+
+    name: str
+    controller: str
+    since: float | None
+    message: str = ""
+
+    @property
+    def who(self) -> str:
+        """The check and its controller."""
+        return f"check {self.name} ({self.controller or 'which does not exist'})"
+
+    @property
+    def text(self) -> str:
+        """The check, since when it is Pending, and what was said."""
+        since = "" if self.since is None else f" since {format_time(self.since)}"
+        return f"{self.who} is Pending{since}" + (f": {self.message}" if self.message else "")
+
+    @property
+    def next_step(self) -> str:
+        """What to look at."""
+        if not self.controller:
+            return f"create AdmissionCheck {self.name}, or take it out of the ClusterQueue"
+        return f"look into the log of the controller that serves {self.controller}"
+
+
+def awaited_checks(world: World, workload: Workload) -> tuple[Awaited, ...]:
+    """The checks that keep a Workload with quota from being admitted.
+
+    Args:
+        world: the facts.
+        workload: any one.
+
+    Returns:
+        Nothing for a Workload without quota, or that is admitted, evicted or finished.
+    """
+    settled = any(is_true(workload, one) for one in (names.ADMITTED, names.EVICTED))
+    if settled or not holds_quota(workload) or is_finished(workload):
+        return ()
+    return tuple(
+        Awaited(
+            one.name,
+            world.checks[one.name].spec.controller_name if one.name in world.checks else "",
+            one.last_transition_time or None,
+            one.message,
+        )
+        for one in workload.status.admission_checks
+        if one.state == CHECK_PENDING
+    )
