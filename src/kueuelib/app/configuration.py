@@ -18,7 +18,7 @@ import attrs
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.app.configuration_rules import check, check_missing
 from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
-from kueuelib.app.decoding import Duration, decode
+from kueuelib.app.decoding import REFUSED, Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
 from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetrics
 from kueuelib.app.preemption import Preemption
@@ -249,7 +249,7 @@ class Configuration:
     resources: Resources = attrs.field(factory=Resources)
     queue_visibility: QueueVisibility | None = None
     visibility_server: VisibilityServer | None = None
-    multi_kueue: MultiKueue | None = None
+    multi_kueue: MultiKueue | None = attrs.field(default=None, metadata={REFUSED: True})
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict)
 
     @property

@@ -24,6 +24,10 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+REFUSED = "refused"
+"""In the metadata of a field: its key is known, and whatever it says is refused."""
+
+
 def parse_duration(text: str) -> Duration:
     """Seconds of a Go duration.
 
@@ -54,8 +58,10 @@ def decode(cls: type[T], content: Any, path: str, source: str) -> T:
     for key, value in content.items():
         where = f"{path}.{key}" if path else str(key)
         if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, 1)
-            fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(sorted(fields))}"
+            refused = {camel(one.name) for one in attrs.fields(cls) if REFUSED in one.metadata}  # type: ignore[arg-type]
+            known = sorted(fields.keys() - refused)
+            near = difflib.get_close_matches(str(key), known, 1)
+            fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
             raise ConfigError(source, f"unknown key {where}", fix)
         if value is not None:
             values[fields[key]] = _value(hints[fields[key]], value, where, source)

@@ -454,3 +454,13 @@ def test_labels_of_metrics_that_kueue_refuses_are_refused(labels: list[Any], pro
     with pytest.raises(ConfigError) as caught:
         parse(metrics={"customLabels": labels})
     assert problem in str(caught.value)
+
+
+def test_known_keys_are_those_that_work(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    file.write_text(f"{head}zzz: 1\n")
+    with pytest.raises(ConfigError, match="known keys: ") as refused:
+        load_configuration(file)
+    assert "multiKueue" not in refused.value.fix
+    assert "metrics" in refused.value.fix

@@ -48,19 +48,25 @@ def trees(found: Iterable[Tree]) -> Iterator[Part]:
 
 def _section(title: str, name: str, places: Iterable[Place]) -> Part:
     rows = [row for place in places for row in _rows(name, place)]
-    return table(name, title, f"Quota of {title}", _HEAD, rows)
+    return table(name, title, f"Quota of {title}", _HEAD, rows, kind="quotas")
 
 
 def _rows(tree: str, place: Place) -> Iterator[Part]:
     for at, use in enumerate(place.uses or (None,)):
         pair = () if use is None else use.pair
         name = f"{tree}/{identifier(place.kind, place.name, *pair)}"
-        head = tag("th", *_name(place, again=at > 0), scope="row", class_=f"text {_depth(place)}")
+        head = tag(
+            "th",
+            *_name(place, again=at > 0),
+            scope="row",
+            class_=f"text {_depth(place)}",
+            role="rowheader",
+        )
         if use is None:
-            rest = tag("td", "no quota", colspan="9", class_="text soft")
+            rest = tag("td", "no quota", colspan="9", class_="text soft", role="cell")
         else:
             rest = join(*_cells(use))
-        yield Part(name, tag("tr", head, rest, id=name))
+        yield Part(name, tag("tr", head, rest, id=name, role="row"))
 
 
 def _depth(place: Place) -> str:
@@ -82,12 +88,15 @@ def _name(place: Place, *, again: bool) -> Iterator[Node]:
 
 
 def _cells(use: Use) -> Iterator[Markup]:
-    pair = use.pair
-    yield tag("td", pair.flavor, class_="text")
-    yield tag("td", pair.resource, class_="text")
-    yield tag("td", bar(use), class_="bars")
-    for value in (use.nominal, use.own, use.borrowed, use.lent, use.free, use.waiting):
-        yield tag("td", amount(pair, value), class_=None if value else "soft")
+    """Roles are explicit, because a narrow page lays rows out as grids, with these labels."""
+    pair, (flavor, resource, _, *labels) = use.pair, (label for label, _ in _HEAD[1:])
+    yield tag("td", pair.flavor, class_="text", role="cell", data_label=flavor)
+    yield tag("td", pair.resource, class_="text", role="cell", data_label=resource)
+    yield tag("td", bar(use), class_="bars", role="cell")
+    values = (use.nominal, use.own, use.borrowed, use.lent, use.free, use.waiting)
+    for value, label in zip(values, labels, strict=True):
+        style = None if value else "soft"
+        yield tag("td", amount(pair, value), class_=style, role="cell", data_label=label)
 
 
 def bar(use: Use) -> Markup:

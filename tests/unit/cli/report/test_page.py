@@ -135,6 +135,17 @@ def test_it_shows_quota_queues_holders_and_evictions(root: ET.Element) -> None:
     assert "only for 1 Workload, the first of each queue first" in ET.tostring(root, "unicode")
 
 
+def test_a_narrow_page_says_what_every_amount_is(root: ET.Element) -> None:
+    head, first, *_ = next(one for one in root.iter("section") if one.get("id") == "quota").iter(
+        "tr"
+    )
+    assert [one.get("data-label") for one in first[4:]] == [one.text for one in head[4:]]
+    assert {one.get("role") for one in first} == {"rowheader", "cell"}
+    narrow = STYLE.partition("(max-width:640px)")[2]
+    assert ".quotas tbody tr{display:grid" in narrow
+    assert "content:attr(data-label)" in narrow
+
+
 def test_hostile_names_are_text() -> None:
     found = world().with_workload(named(waits("w", HOSTILE), HOSTILE, HOSTILE))
     found = found.with_cohort(attrs.evolve(make_cohort("x"), metadata=_meta()))
