@@ -12,6 +12,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, QUOTA_RESERVED, REQUEUED
 from kueuelib.app.explaining.asking import without_held_back
+from kueuelib.app.explaining.existing import insist_on_namespace, insist_on_queues
 from kueuelib.app.explaining.gather import (
     Cluster,
     Decode,
@@ -20,7 +21,6 @@ from kueuelib.app.explaining.gather import (
     decisive,
     list_kinds,
 )
-from kueuelib.app.explaining.subject import ObjectNotFound, missing
 from kueuelib.app.explaining.words import PODS_MISSING, WAITS_FOR_CHECKS, word_of, word_of_condition
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
@@ -158,7 +158,8 @@ async def list_pending(
         fix = "name a namespace with -n, or ask for the right" if not selection.namespace else ""
         problem = f"Workloads may not be listed {where}: {near.refused[kinds.WORKLOADS.kind]}"
         raise KueuelibError(f"{problem}; {fix or 'ask for the right, or name another namespace'}")
-    _check(selection, near)
+    insist_on_namespace(selection.namespace, near)
+    insist_on_queues(selection.namespace, selection.local_queue, selection.cluster_queue, near)
     cluster, why = facts_in(near, unseen, settings)
     if why:
         return told(cluster, selection, now, why)
@@ -221,38 +222,6 @@ async def _in_namespace(
     if not namespace or not again:
         return lists
     return lists.completed(await list_kinds(client, again, namespace))
-
-
-def insist_on_namespace(name: str, lists: Lists) -> None:
-    """Refuses a namespace that does not exist, where that can be seen.
-
-    Args:
-        name: empty for none.
-        lists: what was listed.
-
-    Raises:
-        ObjectNotFound: there is none of this name.
-    """
-    kind = kinds.NAMESPACES.kind
-    known = sorted(obj["metadata"]["name"] for obj in lists.of(kind))
-    if name and kind in lists.objects and name not in known:
-        raise ObjectNotFound(missing(kind, ObjectKey("", name), known))
-
-
-def _check(selection: Selection, lists: Lists) -> None:
-    """Refuses a namespace and queues that do not exist, where that can be seen."""
-    insist_on_namespace(selection.namespace, lists)
-    for kind, key in (
-        ("LocalQueue", ObjectKey(selection.namespace, selection.local_queue)),
-        ("ClusterQueue", ObjectKey("", selection.cluster_queue)),
-    ):
-        known = sorted(
-            obj["metadata"]["name"]
-            for obj in lists.of(kind)
-            if not key.namespace or obj["metadata"].get("namespace") == key.namespace
-        )
-        if key.name and kind in lists.objects and key.name not in known:
-            raise ObjectNotFound(missing(kind, key, known))
 
 
 def _with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:

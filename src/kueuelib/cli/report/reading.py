@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import attrs
 
 from kueuelib.api.meta import Resource
+from kueuelib.app.explaining.existing import insist_on_namespace
 from kueuelib.app.explaining.gather import Lists, decisive
-from kueuelib.app.explaining.waiting import insist_on_namespace, list_near
+from kueuelib.app.explaining.waiting import list_near
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.workload.served import queueing_version
