@@ -13,17 +13,28 @@ from typing import Any
 
 import anyio
 
-from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, is_true, key_of
 from kueuelib.errors import AlreadyExists, NotFound
-from kueuelib.runtime import logs
-from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client
-from kueuelib.runtime.connection import connect, wait_for_server
-from kueuelib.runtime.controller import DONE, Controller, Result
-from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.manager import Group, Manager, Signals
-from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime import (
+    DONE,
+    Cache,
+    Client,
+    Controller,
+    Group,
+    Informer,
+    Manager,
+    Obj,
+    ObjectKey,
+    PatchType,
+    Resource,
+    Result,
+    Signals,
+    connect,
+    is_true,
+    key_of,
+    kinds,
+    logs,
+    wait_for_server,
+)
 
 TRAININGS = Resource("ml.example.com", "v1", "trainings", "Training", namespaced=True)
 BY_CONTROLLER = "pods by controller"
@@ -60,7 +71,7 @@ class TrainingReconciler:
             if pod["metadata"]["name"] in present:
                 continue
             try:
-                await self._client.create(PODS, pod)
+                await self._client.create(kinds.PODS, pod)
             except AlreadyExists:
                 continue  # of an earlier run, on its way out: its end leads here again
 
@@ -70,7 +81,7 @@ class TrainingReconciler:
             if pod["metadata"].get("deletionTimestamp") or (ended and over):
                 continue
             try:
-                await self._client.delete(PODS, key_of(pod), uid=pod["metadata"]["uid"])
+                await self._client.delete(kinds.PODS, key_of(pod), uid=pod["metadata"]["uid"])
             except NotFound:
                 continue
 
@@ -130,7 +141,8 @@ def _owner(training: Obj) -> Obj:
 
 
 def _controller_uid(pod: Obj) -> tuple[str, ...]:
-    ref = controller_of(pod)
+    refs = pod["metadata"].get("ownerReferences") or ()
+    ref = next((ref for ref in refs if ref.get("controller")), None)
     return () if ref is None else (ref["uid"],)
 
 
@@ -139,7 +151,7 @@ async def run(kubeconfig: str) -> None:
     async with await connect(kubeconfig) as client:
         await wait_for_server(client)
         cache = Cache(client)
-        trainings, pods = cache.informer(TRAININGS), cache.informer(PODS)
+        trainings, pods = cache.informer(TRAININGS), cache.informer(kinds.PODS)
         reconciler = TrainingReconciler(client, trainings, pods)
         controller = Controller("training", reconciler).for_(trainings).owns(pods, TRAININGS)
         manager = Manager()

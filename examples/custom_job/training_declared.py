@@ -1,7 +1,7 @@
 """The same as `training.py`, declared: paths instead of methods."""
 
-from kueuelib.api.meta import Resource
 from kueuelib.jobs import Pods, declare, enough, equals
+from kueuelib.runtime import Resource
 
 integration = declare(
     Resource("ml.example.com", "v1", "trainings", "Training", namespaced=True),

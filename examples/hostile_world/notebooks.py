@@ -7,16 +7,26 @@ The reconcilers differ in a few lines. Both look right, and both work on a quiet
 import asyncio
 import sys
 
-from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
 from kueuelib.errors import AlreadyExists, Conflict, NotFound
-from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client
-from kueuelib.runtime.connection import connect, wait_for_server
-from kueuelib.runtime.controller import DONE, Controller, Result
+from kueuelib.runtime import (
+    DONE,
+    Cache,
+    Client,
+    Controller,
+    Group,
+    Informer,
+    Manager,
+    Obj,
+    ObjectKey,
+    Resource,
+    Result,
+    Signals,
+    connect,
+    key_of,
+    kinds,
+    wait_for_server,
+)
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.manager import Group, Manager, Signals
 
 NOTEBOOKS = Resource("example.com", "v1", "notebooks", "Notebook", namespaced=True)
 OWNER = "pods by controller"
@@ -59,13 +69,13 @@ class Trusting(Reconciler):
     async def delete(self, pod: Obj) -> None:
         """Delete one Pod."""
         try:
-            await self.client.delete(PODS, key_of(pod), uid=pod["metadata"]["uid"])
+            await self.client.delete(kinds.PODS, key_of(pod), uid=pod["metadata"]["uid"])
         except NotFound:
             return
 
     async def create(self, notebook: Obj) -> None:
         """Create a Pod; the server completes its name."""
-        await self.client.create(PODS, _pod(notebook, generateName=f"{_name(notebook)}-"))
+        await self.client.create(kinds.PODS, _pod(notebook, generateName=f"{_name(notebook)}-"))
 
 
 class Careful(Reconciler):
@@ -78,7 +88,7 @@ class Careful(Reconciler):
     async def delete(self, pod: Obj) -> None:
         """Delete one Pod, and remember that it is on its way out."""
         try:
-            answer = await self.client.delete(PODS, key_of(pod), uid=pod["metadata"]["uid"])
+            answer = await self.client.delete(kinds.PODS, key_of(pod), uid=pod["metadata"]["uid"])
         except (NotFound, Conflict):
             await self.pods.refresh(key_of(pod))
         else:
@@ -92,7 +102,7 @@ class Careful(Reconciler):
             return  # the change leads here again
         pod = _pod(notebook, name=f"notebook-{_name(notebook)}")
         try:
-            self.pods.learn(await self.client.create(PODS, pod))
+            self.pods.learn(await self.client.create(kinds.PODS, pod))
         except AlreadyExists:
             await self.pods.refresh(key_of(pod))
 
@@ -125,7 +135,8 @@ def _image(pod: Obj) -> str:
 
 
 def _controller_uid(pod: Obj) -> tuple[str, ...]:
-    owner = controller_of(pod)
+    refs = pod["metadata"].get("ownerReferences") or ()
+    owner = next((ref for ref in refs if ref.get("controller")), None)
     return () if owner is None else (owner["uid"],)
 
 
@@ -134,7 +145,7 @@ async def run(cluster: str | Endpoint | None, reconciler: type[Reconciler] = Car
     async with await connect(cluster, field_manager="notebooks") as client:
         await wait_for_server(client)
         cache, manager = Cache(client), Manager()
-        notebooks, pods = cache.informer(NOTEBOOKS), cache.informer(PODS)
+        notebooks, pods = cache.informer(NOTEBOOKS), cache.informer(kinds.PODS)
         controller = Controller("notebooks", reconciler(client, notebooks, pods))
         controller.for_(notebooks).owns(pods, NOTEBOOKS)
         manager.add(Group.CACHES, cache)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from notebooks import Careful, Reconciler, Trusting, run
 
-from kueuelib.api.meta import Obj
+from kueuelib.runtime import Obj
 from kueuelib.testing.hostile import (
     Act,
     Cluster,

@@ -115,7 +115,7 @@ def crd(
 
     Raises:
         ConfigError: a name is not valid.
-        TypeError: the class is not an attrs class, or a field has a type without schema.
+        TypeError: the class is not an attrs class.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -164,7 +164,8 @@ def crd_of(cls: type[KubeObject], client_config: Obj | None = None) -> Obj:
             further versions.
 
     Raises:
-        ConfigError: the class is not decorated, or `client_config` is missing.
+        ConfigError: the class is not decorated, `client_config` is missing, or a field cannot be
+            one of a schema; the field and the fix are named.
     """
     found = definition_of(cls)
     conversion: Obj = {"strategy": "None"}

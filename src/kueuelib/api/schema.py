@@ -7,7 +7,7 @@ the descriptions that `kubectl explain` shows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -17,6 +17,7 @@ from kueuelib.api.core import PodTemplateSpec
 from kueuelib.api.meta import KubeObject, Obj, ObjectMeta
 from kueuelib.api.quantity import PATTERN, Quantity
 from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
+from kueuelib.errors import ConfigError
 
 QUANTITY: Final[Mapping[str, Any]] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -60,13 +61,16 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
             type is a default of the schema. Otherwise only `wire` says so.
 
     Raises:
-        TypeError: a field has a type without schema.
+        ConfigError: a field has a type without schema, a default that its type does not allow, or
+            no annotation, or the type of a field is not defined.
     """
     keep_unknown = keep_unknown or issubclass(cls, PodTemplateSpec)
     summary, documented = _documentation(cls)
     found: Obj = {"type": "object", "description": summary}
     properties, required = {}, []
-    for field in attrs.fields(attrs.resolve_types(cls)):
+    if derived:
+        _check_annotations(cls)
+    for field in _fields(cls):
         if field.name == "extra" or (
             keep_unknown and cls is ObjectMeta and field.name not in _TEMPLATE_METADATA
         ):
@@ -76,14 +80,17 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
         try:
             schema = _type_schema(field.type, keep_unknown=keep_unknown, derived=derived)
         except _NoSchema:
-            raise TypeError(
-                f"{cls.__name__}.{field.name}: the type {field.type} has no schema; use str, int, "
-                "float, bool, Literal, Quantity, Time, a Struct, tuple[X, ...] or Mapping[str, X]"
+            raise ConfigError(
+                f"{cls.__name__}.{field.name}",
+                f"the type {_type_name(field.type)} has no schema",
+                "use str, int, float, bool, Literal, Quantity, Time, a Struct, tuple[X, ...] or "
+                "Mapping[str, X]",
             ) from None
         if text := documented.get(field.name):
             schema["description"] = text
         _add_keywords(schema, wire)
         if derived:
+            _check_default(f"{cls.__name__}.{field.name}", schema, field.default)
             _add_default(schema, field.default)
         properties[name] = schema
         if wire.required or (derived and field.default is attrs.NOTHING):
@@ -95,6 +102,55 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
     if keep_unknown:
         found |= _OPEN
     return found
+
+
+def _fields(cls: type[Struct]) -> Sequence[attrs.Attribute[Any]]:
+    try:
+        return tuple(attrs.fields(attrs.resolve_types(cls)))
+    except NameError as error:
+        fix = "define it before its first use, or import it at the top of the module"
+        raise ConfigError(cls.__name__, f"the type of a field is unknown: {error}", fix) from error
+
+
+def _type_name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+
+
+def _check_annotations(cls: type[Struct]) -> None:
+    """Every value that a class gives a name is a field; without an annotation it would be none."""
+    for name, value in vars(cls).items():
+        plain = isinstance(value, str | int | float | tuple | Quantity | Struct)
+        if plain and name[0] != "_" and name not in cls.__annotations__ and name != "definition":
+            raise ConfigError(
+                f"{cls.__name__}.{name}",
+                "has no annotation, so it is not a field",
+                f"write {name}: {type(value).__name__} = {value!r}, or ClassVar",
+            )
+
+
+def _check_default(subject: str, schema: Obj, default: Any) -> None:
+    wanted = _PYTHON.get(schema.get("type", ""))
+    if wanted is None or ("format" in schema and schema["type"] == "string"):
+        return
+    if not isinstance(default, str | int | float):
+        return
+    is_bool = isinstance(default, bool)
+    if not isinstance(default, wanted) or is_bool is not (schema["type"] == "boolean"):
+        problem = f"the default {default!r} is not of the type {schema['type']}"
+        raise ConfigError(subject, problem, "correct the default, or the annotation")
+    if default not in schema.get("enum", (default,)):
+        problem = f"the default {default!r} is none of its values"
+        raise ConfigError(subject, problem, f"use one of {', '.join(map(repr, schema['enum']))}")
+
+
+_PYTHON: Final[Mapping[str, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": (),
+    "object": (),
+}
 
 
 def _add_keywords(schema: Obj, wire: Wire) -> None:

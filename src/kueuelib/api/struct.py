@@ -6,10 +6,14 @@ the schema must know. `kueuelib.api.codec` and `kueuelib.api.crd` read it.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
 import attrs
+
+from kueuelib.errors import ConfigError
 
 Time = Annotated[float, "Time"]
 """Seconds since the epoch; RFC 3339 with whole seconds on the wire."""
@@ -60,6 +64,17 @@ class Wire:
     column: str = ""
 
 
+_KEYWORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "additionalProperties allOf anyOf default description enum example exclusiveMaximum "
+        "exclusiveMinimum externalDocs format items maxItems maxLength maxProperties maximum "
+        "minItems minLength minProperties minimum multipleOf not nullable oneOf pattern properties "
+        "required title type uniqueItems",
+    )
+)
+
+
 def wire(
     name: str = "",
     *,
@@ -84,7 +99,15 @@ def wire(
         items: keywords for the schema of the items or values.
         column: the heading of a column that shows the field in `kubectl get`.
         schema: further keywords of JSON schema, such as `maxItems`.
+
+    Raises:
+        ConfigError: there is no such keyword in the schemas of CRDs.
     """
+    for keyword in schema:
+        if keyword not in _KEYWORDS and not keyword.startswith("x-kubernetes-"):
+            close = difflib.get_close_matches(keyword, _KEYWORDS, 1)
+            fix = f"write {close[0]}" if close else "leave it out"
+            raise ConfigError(f"wire({keyword}=...)", "is not a keyword of schemas", fix)
     if keys:
         schema["x-kubernetes-list-type"] = "map"
         schema["x-kubernetes-list-map-keys"] = list(keys)

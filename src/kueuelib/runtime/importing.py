@@ -62,6 +62,9 @@ def loaded(subject: str, load: Callable[[], T], fix: str = "correct it") -> T:
         name = subject.partition(":")[0]
         if isinstance(error, ModuleNotFoundError) and error.name == name:
             raise ConfigError(subject, f"cannot be imported: {error}", fix) from error
+        if isinstance(error, ConfigError):
+            problem = f"cannot be imported: {_place(error)}{error.subject}: {error.problem}"
+            raise ConfigError(subject, problem, error.fix) from error
         problem = f"cannot be imported: {_place(error)}{_said(error)}"
         raise ConfigError(subject, problem, fix) from error
 

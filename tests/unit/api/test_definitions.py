@@ -197,5 +197,53 @@ def test_mistakes_are_named_when_the_class_is_made() -> None:
     class Wrong(KubeObject):
         spec: list[str] = attrs.field(factory=list)
 
-    with pytest.raises(TypeError, match=r"Wrong.spec: the type list\[str\] has no schema"):
+    with pytest.raises(ConfigError, match=r"Wrong.spec: the type list\[str\] has no schema"):
         crd_of(crd("example.com", "v1", plural="wrongs")(Wrong))
+
+
+def schema_error(**fields: Any) -> str:
+    """What is said of a kind with these fields: a type, or a type and a default."""
+    body: dict[str, Any] = {"__annotations__": {}}
+    for name, (annotation, *default) in fields.items():
+        if annotation is not None:
+            body["__annotations__"][name] = annotation
+        if default:
+            (body[name],) = default
+    made = attrs.frozen(kw_only=True)(type("Gear", (KubeObject,), body))
+    with pytest.raises(ConfigError) as caught:
+        crd_of(crd("example.com", "v1", plural="gears")(made))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"a": (dict,)}, "Gear.a: the type dict has no schema; use str, int"),
+        ({"a": (int | str,)}, "Gear.a: the type int | str has no schema; use str, int"),
+        ({"a": (int, "x")}, "Gear.a: the default 'x' is not of the type integer; correct the"),
+        ({"a": (int, True)}, "Gear.a: the default True is not of the type integer; correct the"),
+        ({"a": (str, 1)}, "Gear.a: the default 1 is not of the type string; correct the default"),
+        ({"a": (tuple[str, ...], "x")}, "Gear.a: the default 'x' is not of the type array"),
+        (
+            {"a": (Literal["on"], "of")},
+            "Gear.a: the default 'of' is none of its values; use one of",
+        ),
+        (
+            {"a": (int, 1), "b": (None, 1)},
+            "Gear.b: has no annotation, so it is not a field; write b",
+        ),
+        (
+            {"a": ("Missing",)},
+            "Gear: the type of a field is unknown: name 'Missing' is not defined",
+        ),
+    ],
+)
+def test_a_field_that_cannot_be_is_named_with_its_fix(fields: dict[str, Any], said: str) -> None:
+    assert schema_error(**fields).startswith(said)
+
+
+def test_a_keyword_that_no_schema_has_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"wire\(minium=...\): is not a keyword .*; write minimum"
+    ):
+        wire(minium=1)

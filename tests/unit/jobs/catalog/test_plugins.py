@@ -141,6 +141,17 @@ def test_whatever_a_module_raises_is_told_in_one_line_with_its_place(
     assert path.stem not in sys.modules
 
 
+def test_the_fix_of_an_error_with_one_is_what_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "wrong_plugin_of_a_test.py"
+    path.write_text("from kueuelib.jobs import Integration\nintegration = Integration.of({})\n")
+    with pytest.raises(ConfigError) as caught:
+        plugins.load(str(path))
+    assert str(caught.value).startswith(
+        f"{path}: cannot be imported: {path}, line 2: Integration.of"
+    )
+    assert str(caught.value).endswith("dict is not a class; write Integration.of(dict)")
+
+
 def test_an_installed_package_that_raises_is_told_with_its_place(package: Path) -> None:
     source = package / "plugin_of_a_test.py"
     source.write_text("\n1 / 0\n")
