@@ -84,7 +84,7 @@ class Together:
         names = ", ".join(str(key) for key in self.named)
         if len(self.named) < self.candidates:
             names += f" and {self.candidates - len(self.named)} more"
-        gone = f"With {names} gone" if self.candidates else "Nobody may be preempted for it, and"
+        gone = f"With {names} gone" if self.candidates else "no Workload may be preempted, and"
         limit = "" if self.borrowing else " within nominal quota"
         spared = f"; fair sharing protects {self.spared} more" if self.spared else ""
         return f"{gone} it would still lack {missing}{limit}{spared}"

@@ -522,7 +522,7 @@ async def test_a_job_without_a_queue_is_nobodys(capsys: pytest.CaptureFixture[st
     answers = await sent(without_queue(job(cpu="9")))
     show(answers)
     assert capsys.readouterr().out == (
-        "Job train names no queue, so the queueing does not manage it: it gets no Workload, and "
+        "Job train names no queue, so no manager queues it: it gets no Workload, and "
         "nothing holds it\n"
         f"To have it queued, set the label {LABEL} to one of lq\n"
         "Note: a manager whose configuration sets manageJobsWithoutQueueName queues it all the "

@@ -43,7 +43,7 @@ def unmanaged(
         why = f"names no queue, and {left_out}"
     else:
         why = "names no queue"
-    problem = f"{why}, so the queueing does not manage it: it gets no Workload, and {_held(obj)}"
+    problem = f"{why}, so no manager queues it: it gets no Workload, and {_held(obj)}"
     return Problem(title, problem, _fix(obj, world, submitted=submitted))
 
 

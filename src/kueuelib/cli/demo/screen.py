@@ -6,6 +6,7 @@ import io
 import re
 from typing import Self
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -20,8 +21,9 @@ COLOURS = {
     "Finished": "green",
     "Failed": "red",
 }
-NOTE_WIDTH = 72
-PICTURE_WIDTH = 118
+WIDE = 114
+"""Columns of a terminal in which all causes of a wait fit on one line."""
+PICTURE_WIDTH = 85
 
 
 class Screen:
@@ -54,10 +56,10 @@ class Screen:
 
     def show(self, board: Board, seconds: float) -> None:
         """The present state; `seconds` since the first Job."""
-        table = draw(board, f"{seconds:4.1f} s")
-        self._best = max(self._best, (_variety(board), table), key=lambda one: one[0])
+        narrow = draw(board, seconds, PICTURE_WIDTH)
+        self._best = max(self._best, (_variety(board), narrow), key=lambda one: one[0])
         if self._live:
-            self._live.update(table)
+            self._live.update(draw(board, seconds, self._console.width))
             return
         for line in board.lines[self._shown :]:
             self._console.print(f"{seconds:5.1f} s  {line}", highlight=False, soft_wrap=True)
@@ -83,27 +85,30 @@ def picture_of(table: RenderableType) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip())
 
 
-def draw(board: Board, title: str) -> RenderableType:
-    """The live view: one row per Job, and the use of each flavor."""
-    table = Table(title=f"kueuelib demo, {title}", title_justify="left", expand=False)
+def draw(board: Board, seconds: float, width: int) -> RenderableType:
+    """The live view: one row per Job, and the use of each flavor; narrow if it has to be."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("Job", "Queue", "Request", "State", "Flavor", "Why it waits"):
-        table.add_column(column, no_wrap=True, max_width=NOTE_WIDTH)
+        table.add_column(column, no_wrap=True)
     for name in sorted(board.rows):
         row = board.rows[name]
         state = Text(row.state, style=COLOURS.get(row.state, ""))
-        table.add_row(row.name, row.queue, row.request, state, row.flavors, row.note)
-    return Group(table, Text(_usage(board)))
+        note = row.note if width >= WIDE else row.note.replace("; ", "\n")
+        table.add_row(row.name, row.queue, row.request, state, row.flavors, note)
+    return Group(table, Text(_usage(board, seconds)))
 
 
-def _usage(board: Board) -> str:
-    parts = []
+def _usage(board: Board, seconds: float) -> str:
+    flavors = []
     for flavor in next(iter(QUOTA.values())):
-        limit = sum(flavors[flavor] for flavors in QUOTA.values())
+        limit = sum(each[flavor] for each in QUOTA.values())
         used = sum(found.get(flavor, 0) for found in board.usage.values()) / 1000
-        parts.append(f"{flavor}: {used:g} of {limit} CPUs in use")
-    for name, (pending, admitted) in sorted(board.queue_counts.items()):
-        parts.append(f"{name}: {pending} pending, {admitted} admitted")
-    return "   ".join(parts)
+        flavors.append(f"{flavor}: {used:g} of {limit} CPUs in use")
+    queues = [
+        f"{name}: {pending} pending, {admitted} admitted"
+        for name, (pending, admitted) in sorted(board.queue_counts.items())
+    ]
+    return "\n".join(("", "   ".join([*flavors, f"{seconds:.1f} s"]), "   ".join(queues)))
 
 
 def summary(board: Board, seconds: float) -> RenderableType:

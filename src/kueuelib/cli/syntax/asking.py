@@ -61,7 +61,8 @@ def explain(
 ) -> int:
     """Say why a Job, Pod or Workload waits, and the smallest change that would admit it.
 
-    It only reads, on any cluster that has the objects. KIND is job, pod or workload.
+    It only reads, on any cluster that has the objects. KIND is job, pod,
+    workload, or any other kind whose objects have Workloads.
     """
     if when:
         from kueuelib.cli.explain.when import run as run_when
@@ -160,7 +161,7 @@ def report(
 @click.option(
     "--before-migration",
     is_flag=True,
-    help="Report what would change if this program took over from the Go manager.",
+    help="Report what would change if kueuelib took over from the Go manager.",
 )
 @kubeconfig
 @answer_timeout

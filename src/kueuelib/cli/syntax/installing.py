@@ -24,13 +24,13 @@ _namespace = setting("--namespace", str, "kueue-system", "The manager's namespac
     "--replicas",
     click.IntRange(min=1),
     2,
-    "Pods of the manager: one decides, the others wait warm.",
+    "Pods of the manager: one decides, the others stand by.",
 )
 @click.option("--config", type=FILE, help="The manager's configuration.")
 @click.option("--service-monitor", is_flag=True, help="Write a ServiceMonitor for Prometheus.")
 @click.option("--print", "print_only", is_flag=True, help="Print the manifests, change nothing.")
 @click.option("--chart", type=FILE, help="Write a Helm chart into this folder, change nothing.")
-@click.option("--kustomize", type=FILE, help="Write a kustomize base into this folder.")
+@click.option("--kustomize", type=FILE, help="Write a kustomize base, change nothing.")
 @server_timeout
 def install(
     kubeconfig: Path | None,
@@ -63,7 +63,7 @@ def install(
 @click.command()
 @kubeconfig
 @_namespace
-@click.option("--force", is_flag=True, help="Also while Workloads hold quota.")
+@click.option("--force", is_flag=True, help="Uninstall even while Workloads hold quota.")
 @click.option("--keep-crds", is_flag=True, help="Keep the CRDs with all queues and Workloads.")
 @server_timeout
 def uninstall(

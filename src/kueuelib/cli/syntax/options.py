@@ -65,7 +65,7 @@ def logging(command: F) -> F:
         "--log-level",
         click.Choice(["debug", "info", "warning", "error"]),
         "info",
-        "What is worth a line.",
+        "The lowest level that is logged.",
     )
     form = setting(
         "--log-format",
@@ -82,7 +82,7 @@ def recorded(command: F) -> F:
         "--record-size",
         Number(min=0, min_open=True),
         64.0,
-        "MiB after which another file of the recording is begun.",
+        "Size in MiB at which the next file of the recording begins.",
     )
     files = setting(
         "--record-files", click.IntRange(1), 8, "How many files are kept; the oldest are removed."

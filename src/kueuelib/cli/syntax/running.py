@@ -43,7 +43,7 @@ def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
     "--authorization",
     click.Choice(["always", "rbac"]),
     "always",
-    "Who may do what: everybody with credentials everything, or what roles say.",
+    "Allow everything to every client with credentials, or what roles grant.",
 )
 @click.option(
     "--service",

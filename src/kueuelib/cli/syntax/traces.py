@@ -131,7 +131,7 @@ def replay(
 )
 @click.option("--strict", is_flag=True, help="Refuse a trace with a bad line.")
 @setting(
-    "--scale", Number(min=0, min_open=True), 1.0, "How many times the jobs of a synthetic load."
+    "--scale", Number(min=0, min_open=True), 1.0, "Multiply the number of jobs of a synthetic load."
 )
 @click.option(
     "--check",
@@ -156,7 +156,7 @@ def replay(
     "--sample-seconds",
     Number(min=0, min_open=True),
     60.0,
-    "At most one row per ClusterQueue in this time in queues.csv.",
+    "Seconds: at most one row per ClusterQueue and interval in queues.csv.",
 )
 @click.option(
     "--explain",

@@ -106,8 +106,8 @@ def promised(snapshot: Snapshot) -> Iterator[Finding]:
         ]
         if lacks:
             unusable = sum(1 for one in snapshot.all(NODE) if not _is_usable(one))
-            out = f"; {unusable} nodes are cordoned or not ready" if unusable else ""
-            problem = f"quota promises {'; '.join(lacks)} ({len(nodes)} nodes{out})"
+            out = f", {unusable} cordoned or not ready" if unusable else ""
+            problem = f"quota promises {'; '.join(lacks)} (nodes: {len(nodes)} usable{out})"
             selector = ",".join(f"{key}={value}" for key, value in flavor.spec.node_labels.items())
             labels = f" -l {selector}" if selector else ""
             fix = f"kubectl get nodes{labels}  # add nodes, or lower nominalQuota"

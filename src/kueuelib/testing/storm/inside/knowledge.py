@@ -75,7 +75,7 @@ def caches_are_fresh(parts: Sequence[Found], objects: Objects) -> Iterator[Findi
 
 
 def nothing_is_assumed(parts: Sequence[Found], _objects: Objects) -> Iterator[Finding]:
-    """At rest nothing is assumed, nobody counts as leaving, and no order waits."""
+    """At rest nothing is assumed, nothing counts as leaving, and no order waits."""
     for engine in _of(parts, Engine):
         for holder in engine.cache.assumed:
             yield f"{WORKLOADS} {holder.key}", "the engine assumes an admission of it"

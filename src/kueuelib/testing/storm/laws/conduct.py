@@ -39,7 +39,9 @@ MOST = 60
 """Calls of one kind about one object within the window."""
 
 RELEASED = Law(
-    "no-write-after-release", CALL, "Who gave the Lease up sends no more writes as the leader."
+    "no-write-after-release",
+    CALL,
+    "A process that gave the Lease up sends no more writes as the leader.",
 )
 LEASED = Law(
     "writes-within-the-lease",

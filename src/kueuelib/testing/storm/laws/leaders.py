@@ -36,7 +36,7 @@ def only_the_leader_writes(memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def lease_is_taken_when_free(memory: Memory, commit: Commit) -> Iterator[str]:
-    """Nobody takes a Lease that another one holds and renewed a moment ago."""
+    """No process takes a Lease that another one holds and renewed a moment ago."""
     old, new = spec(commit.old or {}), spec(commit.new or {})
     before, after = old.get("holderIdentity"), new.get("holderIdentity")
     renewed = memory.renewed.get((commit.namespace, commit.name))
