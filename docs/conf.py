@@ -29,6 +29,7 @@ autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "kueuelib"
 html_show_sphinx = False
 html_copy_source = False
