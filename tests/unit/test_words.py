@@ -42,6 +42,12 @@ FORMS = {
     r"\bin vain\b": "without success",
     r"\bcomes? round\b": "starts over",
     r"\banew\b": "again",
+    r"\bgo(?:es)? on\b|\bwent on\b": "continue, resume",
+    (
+        r"\b(?:no|any|some)body (?:else )?"
+        r"(?:waits\b(?! for)|preempts|suffices|(?:is|may be) (?:preempted|evicted|chosen|admitted))"
+    ): "nothing, no Workload",
+    r"\bthe queueing(?= (?:leaves|does|manages|is|has)\b|[,.:;])": "the manager",
     r"\bmend(?:s|ed)?\b": "fix, repair, correct",
     rf"{_BEGIN}(?-i:Of) (?!course)": "begin with the subject",
     rf"{_BEGIN}(?:Counted|Checked|Deleted|Named|Not known) (?:is|are)\b": "begin with the subject",
@@ -126,6 +132,10 @@ def test_a_module_reads_well(module: str) -> None:
         "what lets a Job be admitted",
         "it was let go",
         "tried in vain",
+        "the watch goes on",
+        "in which nobody else waits",
+        "before anybody is preempted",
+        "why the queueing leaves it alone",
         "Nothing else. Of these parts none is missing",
         "Counted are the storms",
     ],
@@ -142,6 +152,8 @@ def test_a_form_is_found(text: str) -> None:
         "a user who has no rights",
         "let the manager run",
         "the owner of these parts",
+        "nobody waits for it",
+        "the queueing controllers",
     ],
 )
 def test_plain_english_is_not_found(text: str) -> None:

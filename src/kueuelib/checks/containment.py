@@ -33,8 +33,8 @@ class Call:
     """One call to code that is not ours.
 
     Attributes:
-        given_up: whether nobody waits for it any more. It is cancelled once more then; if it goes
-            on all the same, it is dropped where it stands.
+        given_up: whether it was abandoned. It is cancelled once more then; if it
+            continues all the same, it is dropped where it stands.
     """
 
     given_up: bool = False
@@ -86,14 +86,14 @@ class _Contained(Coroutine[Any, Any, T]):
         self._told = False
 
     def send(self, value: Any, /) -> Any:
-        """Goes on until the next thing to wait for."""
+        """Continues until the next thing to wait for."""
         try:
             return self._started().send(value)
         except (SystemExit, KeyboardInterrupt) as end:
             raise CheckFailed(describe(end)) from end
 
     def throw(self, kind: Any, value: Any = None, _: Any = None, /) -> Any:
-        """Goes on with an exception until the next thing to wait for."""
+        """Continues with an exception until the next thing to wait for."""
         error = kind if isinstance(kind, BaseException) else value or kind()
         if self._call.given_up and isinstance(error, asyncio.CancelledError):
             if self._told:
@@ -198,7 +198,7 @@ class Threads:
                 value = context.run(function)
             except BaseException as raised:  # noqa: BLE001 - is passed to the waiter
                 error = raised
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
                 loop.call_soon_threadsafe(tell, value, error)
 
         threading.Thread(target=work, name=self._name, daemon=True).start()

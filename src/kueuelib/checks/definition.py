@@ -43,7 +43,7 @@ class Check:
         concurrency: how many workloads are looked at at a time.
         serialize: workloads with an equal result are decided one after the other.
         evict_on_failure: whether a failing call takes back an earlier Ready. By default what was
-            admitted goes on, and the check is asked again with growing pauses.
+            admitted continues, and the check is asked again with growing pauses.
         owned: objects that the check makes for workloads; a change of one asks again.
         release: called when a Workload that the function was called about lost its quota, finished
             or is being deleted, at least once.

@@ -30,7 +30,7 @@ from kueuelib.workload.served import queueing_version
 LEASE_DURATION = 15.0
 """Seconds after which another replica takes over from one that died."""
 RENEW_SHARE = 2 / 3
-"""Part of the lease duration for which a leader that cannot renew goes on."""
+"""Part of the lease duration for which a leader that cannot renew continues."""
 RETRY_SHARE = 2 / 15
 """Part of the lease duration between two renewals."""
 

@@ -28,8 +28,8 @@ class Group:
 class Turns:
     """Sets keys of a busy group aside, and calls them when it is their turn.
 
-    Nobody waits: a key that does not get its turn is looked at again when it is called. A key that
-    is called and does not take its turn in that look has to `pass_on`.
+    No caller waits: a key that does not get its turn is looked at again when it is called. A key
+    that is called and does not take its turn in that look has to `pass_on`.
 
     Args:
         call: asks for another look at a key.

@@ -81,7 +81,7 @@ def _added(name: str) -> str:
 
 
 def _plain(message: str) -> str:
-    """A message of the parser as the start of a sentence that goes on."""
+    """A message of the parser as the start of a sentence that continues."""
     text = " ".join(message.split()).rstrip(".")
     return text[:1].lower() + text[1:]
 

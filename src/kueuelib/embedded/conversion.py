@@ -6,7 +6,7 @@ the new version prunes and defaults (spec/api 7.3). What a state looks like at a
 kept beside it.
 
 A Kubernetes API server keeps a watch cache for each version of a kind, with objects that were
-converted when they were written. So lists and watches go on while a conversion webhook is away.
+converted when they were written. So lists and watches continue while a conversion webhook is away.
 Here it is the same for every version that somebody lists or watches: its form of a new state is
 made just before the state is stored.
 """

@@ -30,7 +30,7 @@ CRD_TABLE = f"{CRDS.plural}.{CRDS.group}"
 def restore(service: ApiService, folder: DataFolder) -> None:
     """Fills an empty service with the stored state, and saves its changes from now on.
 
-    After a clean end the history is there too: watches go on where they were. After a crash they
+    After a clean end the history is there too: watches continue where they were. After a crash they
     get a 410 and list again.
 
     Raises:

@@ -145,7 +145,7 @@ class ObjectList:
 
     Attributes:
         items: the objects, with apiVersion and kind.
-        resource_version: from which a watch may go on.
+        resource_version: from which a watch may continue.
         continue_token: for the next page; empty on the last one.
         remaining: how many more there are; None when not known.
     """

@@ -44,7 +44,7 @@ class ElectionOptions:
         lease: namespace and name of the Lease.
         identity: who we are; of one election at a time.
         lease_duration: how long others leave a Lease alone that is not renewed.
-        renew_deadline: how long a leader that cannot renew its Lease goes on.
+        renew_deadline: how long a leader that cannot renew its Lease continues.
         retry_period: how often a leader renews it.
         release_on_cancel: whether a leader that ends frees its Lease.
         labels: that the Lease gets besides those it has.

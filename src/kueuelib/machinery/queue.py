@@ -91,7 +91,7 @@ class QueueCore(Generic[K]):
         self.retries = 0
 
     def __len__(self) -> int:
-        """How many keys are ready, those included whose earlier run still goes on."""
+        """How many keys are ready, those included whose earlier run still continues."""
         return sum(self._depth.values())
 
     @property

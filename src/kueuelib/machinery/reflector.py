@@ -74,7 +74,7 @@ class ReflectorCore:
         commands = core.step(input, now, chance)
     ```
 
-    A step without an activity means: go on with the present one. While a stream is open and
+    A step without an activity means: continue with the present one. While a stream is open and
     `deadline` is not None, feed `Tick()` when that time comes. `now` is monotonic, in seconds;
     `chance` a random number in [0, 1). To stop, cancel the shell; the core needs no farewell.
 

@@ -248,7 +248,7 @@ class Controller:
                 try:
                     async with asyncio.timeout(self._timeout) as limit:
                         result = checked(await self._reconciler.reconcile(key))
-                except Exception as error:  # noqa: BLE001 - the one place: whatever it is, go on
+                except Exception as error:  # noqa: BLE001 - the one place: whatever it is, continue
                     self._failed(item, error, timed_out=limit.expired())
                 else:
                     self._succeeded(item, result)

@@ -49,7 +49,7 @@ class Informer:
         - An answer passed to `learn` is dispatched in one order with the events of the watch. An
           older state never replaces a newer one.
         - A watch that breaks is resumed, a version that is too old leads to a new list; objects
-          that vanished meanwhile are reported as deleted. This goes on until `run` is cancelled.
+          that vanished meanwhile are reported as deleted. This continues until `run` is cancelled.
 
     Caveats: objects are shared; a receiver must not change one. A handler must be quick and must
     not raise: what it raises ends `run`, and with it the manager.

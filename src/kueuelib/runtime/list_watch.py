@@ -151,7 +151,7 @@ class ListWatch:
 
     async def go_on(self, deadline: float | None) -> Input:
         """Wait for what the open stream brings, or for a deadline of the core."""
-        assert self._stream is not None, "the core asks for a stream before it goes on"
+        assert self._stream is not None, "the core asks for a stream before it continues"
         seconds = None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)
         try:
             async with asyncio.timeout(seconds) as limit:

@@ -156,7 +156,7 @@ class _Run:
         return {name: str(_shown(share)) for name, share in shares.items()}
 
     def _resuming(self, head: Head) -> Head:
-        """A head that goes on with the flavors where the scenario says that it stopped."""
+        """A head that continues with the flavors where the scenario says that it stopped."""
         progress = self._last.pop(head.info.key, head.progress)
         return Head(
             head.info,

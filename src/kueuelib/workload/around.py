@@ -88,7 +88,7 @@ def _void(
 
 
 def _late(required: Collection[str], objects: Objects) -> frozenset[str]:
-    """Those of the checks before which nobody is preempted."""
+    """Those of the checks before which nothing is preempted."""
     return frozenset(
         name
         for name in required

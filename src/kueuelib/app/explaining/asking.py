@@ -62,7 +62,7 @@ class Answer:
         explanation: the answer of the decision engine; None when the question did not get there.
         told: what the Workload's own condition says.
         problems: what keeps the object from having a Workload.
-        unmanaged: why the queueing leaves the object alone, and how to have it queued; None when it
+        unmanaged: why no manager queues the object, and how to have it queued; None when it
             does not.
         notes: what else to know.
         ignored: labels and annotations of the object that have no effect.

@@ -1,4 +1,4 @@
-"""Which Jobs and Pods the queueing leaves alone, since they name no queue (spec/jobs 1.5, 4)."""
+"""Which Jobs and Pods no manager queues, since they name no queue (spec/jobs 1.5, 4)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _held(obj: Obj) -> str:
     if owner is not None:
         return f"nothing holds it, unless {owner['kind']} {owner['name']}, which owns it, is queued"
     if obj["kind"] == JOBS.kind and obj["spec"].get("suspend"):
-        return "nothing but its own spec.suspend: true holds it, which the queueing leaves as it is"
+        return "nothing but its own spec.suspend: true holds it, which no manager changes"
     return "nothing holds it"
 
 

@@ -35,7 +35,7 @@ class Options:
         file: the recording.
         until: when to stop; None: at the end.
         explain: `JOB@TIME`.
-        policies: files of objects to go on with as a simulation.
+        policies: files of objects to continue with as a simulation.
         output: the folder for the results of the simulation.
         scenario: whether to print a scenario.
     """

@@ -38,7 +38,7 @@ def simulate(
     policies: Sequence[Path],
     output: Path,
 ) -> int:
-    """Goes on from a time with simulations, once as it was and once with every policy.
+    """Continues from a time with simulations, once as it was and once with every policy.
 
     Args:
         world: the objects at that time.

@@ -228,7 +228,7 @@ async def _in_thread(work: Callable[[], T]) -> tuple[T, float]:
             found = value, time.thread_time() - began
         except Exception as error:  # noqa: BLE001 - it is raised again where it is awaited
             problem = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
             loop.call_soon_threadsafe(give, found, problem)
 
     threading.Thread(target=run, name="report", daemon=True).start()

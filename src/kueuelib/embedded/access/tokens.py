@@ -78,7 +78,7 @@ class Tokens:
         return pem_of(self._key)
 
     def adopt(self, pem: bytes) -> None:
-        """Goes on with the key of an earlier life, so that its tokens stay good.
+        """Continues with the key of an earlier life, so that its tokens stay good.
 
         Raises:
             ValueError: it is not such a key.

@@ -111,7 +111,7 @@ def containers_of(spec: Mapping[str, Any]) -> Iterator[Obj]:
 
 
 def is_sidecar(init_container: Mapping[str, Any]) -> bool:
-    """Whether an init container goes on running beside the others."""
+    """Whether an init container continues running beside the others."""
     return init_container.get("restartPolicy") == "Always"
 
 

@@ -45,7 +45,7 @@ class Loop(Generic[K]):
         self._wake = asyncio.Event()
 
     def hold(self, held: bool) -> None:
-        """Begins no call from now on, or goes on with all that waits."""
+        """Begins no call from now on, or continues with all that waits."""
         self._held = held
         self._wake.set()
 

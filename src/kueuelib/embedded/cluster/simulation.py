@@ -124,7 +124,7 @@ class SimulatedCluster:
             self._jobs.close()
 
     def hold_jobs(self, held: bool) -> None:
-        """Lets the Job controller stand still, or go on."""
+        """Lets the Job controller stand still, or continue."""
         self._jobs.loop.hold(held)
 
     @property

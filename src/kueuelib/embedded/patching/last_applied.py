@@ -1,8 +1,8 @@
 """From client-side to server-side apply.
 
-`kubectl apply` without `--server-side` keeps what it applied last in an annotation. Who goes on
-with `--server-side` keeps his fields without conflicts, and the annotation stays true for those who
-go back.
+`kubectl apply` without `--server-side` keeps what it applied last in an annotation. A client that
+continues with `--server-side` keeps its fields without conflicts, and the annotation stays true for
+clients that go back.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def capped(entries: Entries) -> Entries:
 
 
 def _ends_first(path: Path) -> tuple[tuple[bool, Any], ...]:
-    """In the order of Kubernetes: of each object what ends there, then what goes on below."""
+    """In the order of Kubernetes: of each object what ends there, then what continues below."""
     last = len(path) - 1
     return tuple((i < last, element) for i, element in enumerate(path))
 

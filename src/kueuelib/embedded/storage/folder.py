@@ -274,7 +274,7 @@ class DataFolder:
 
         Args:
             revision: up to this one.
-            ended: tells that there is no time to go on.
+            ended: tells that there is no time to continue.
 
         Raises:
             sqlite3.Error: the disk refuses it, or writers are in the way.

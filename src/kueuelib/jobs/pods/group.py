@@ -136,7 +136,7 @@ class PodGroup(
         return False
 
     def finished(self) -> JobEnd | None:
-        """Whether all succeeded, or nobody will go on.
+        """Whether all succeeded, or nothing will continue.
 
         A declared group is also over when the pods that were there from the start have succeeded:
         only they could still make others. Without a Workload it is over when all its pods are. A

@@ -227,7 +227,7 @@ class Executor:
         run.wait = REFUSED_RETRY
 
     async def _do(self, command: Command, run: _Run) -> bool:
-        """Do one command; whether to go on."""
+        """Do one command; whether to continue."""
         match command:
             case Create(resource, obj):
                 wire = spoken(resource, self._version)

@@ -156,7 +156,7 @@ class Plan:
         waits: the workloads that don't, those without a nomination last.
         order: the nominated heads in the order in which they were decided.
         preemptions: the waiting workloads for which others have to leave, in the order of the
-            decisions; nobody is a victim twice.
+            decisions; no Workload is a victim twice.
         faults: where the preemption policy failed.
         skipped_preemptions: by ClusterQueue, how many heads lost what they wanted to preempt for to
             heads before them.

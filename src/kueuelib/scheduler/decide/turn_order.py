@@ -1,7 +1,7 @@
 """In which order the heads of a cycle are decided, one at a time.
 
 Without fair sharing all of them are sorted once. With it every decision changes the next head, so
-the order is a tournament that goes on while heads are decided (KEP-1714, "Admission order";
+the order is a tournament that continues while heads are decided (KEP-1714, "Admission order";
 spec/cohorts-and-fair-sharing 3.2).
 """
 

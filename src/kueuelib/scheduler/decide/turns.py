@@ -3,7 +3,7 @@
 The snapshot follows the decisions: what a head gets is charged, and its victims are gone for those
 who come later, so several heads of a cohort may preempt in one cycle as long as they choose
 different victims. A head whose victims are taken already looks again, with these gone: it chooses
-others, or it fits when the others have left and waits for that. Nobody is admitted into room that
+others, or it fits when the others have left and waits for that. Nothing is admitted into room that
 victims have not left yet, unless the administrator allows quota to be exceeded until then.
 """
 

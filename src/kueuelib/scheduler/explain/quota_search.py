@@ -41,7 +41,7 @@ class QuotaSearch:
         key: the workload.
         queue: its ClusterQueue.
         trials: in the whole world.
-        alone: where nobody else waits.
+        alone: where nothing else waits.
         goals: what is good enough; the next one only if nothing is good enough for the first.
     """
 

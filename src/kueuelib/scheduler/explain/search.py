@@ -1,6 +1,6 @@
 """The search for single changes that would give a workload quota now.
 
-Where many wait, changes are tried first where nobody else waits, which is fast, and then in the
+Where many wait, changes are tried first where nothing else waits, which is fast, and then in the
 whole world; what is reported was admitted there, and one unit less was not. Where less is enough if
 others leave for it, that is reported as well. What is left out is said: each kind of change may use
 a share of the budget of heads that are tried.
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 MOST_TRIED = 20
 """How many workloads, queues and priorities are tried in the whole world. Where more than that wait
-as well, a change is tried first where nobody else waits."""
+as well, a change is tried first where nothing else waits."""
 SET_UP = "the set-up"
 ITSELF = "the Workload itself"
 POLICIES = "policies of its ClusterQueue"

@@ -290,7 +290,7 @@ def usage_of(engine: Engine, later: Sequence[Admit]) -> Usage:
 
 
 class Probe:
-    """One engine in which nobody else waits, for many questions.
+    """One engine in which nothing else waits, for many questions.
 
     Args:
         world: the facts.

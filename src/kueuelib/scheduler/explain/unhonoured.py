@@ -56,7 +56,7 @@ _KEYS: Final = {
     "priority-boost": "a priority that others adjust",
     "multikueue-origin": _MULTI,
 }
-"""Labels and annotations of the queueing, without their domain."""
+"""Queueing labels and annotations, without their domain."""
 
 _RECORDS: Final = frozenset(
     {"cluster-queue-name", "local-queue-name", "podset", "workload", "workload-uid"}

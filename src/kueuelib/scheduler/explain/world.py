@@ -246,7 +246,7 @@ class World:
         )
 
     def alone(self, key: ObjectKey) -> World:
-        """The same world in which nobody else waits."""
+        """The same world in which nothing else waits."""
         kept = {
             each: found
             for each, found in self.workloads.items()

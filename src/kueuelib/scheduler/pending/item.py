@@ -165,7 +165,7 @@ class Pending:
     def begin_try(self, *, is_next: bool) -> None:
         """It is a head of the cycle that begins.
 
-        Its pass over the flavors goes on, unless something happened since its last try that may
+        Its pass over the flavors continues, unless something happened since its last try that may
         help, and another Workload of its ClusterQueue had the slot meanwhile.
 
         Args:

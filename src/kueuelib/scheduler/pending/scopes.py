@@ -35,7 +35,7 @@ class Scope:
         queues: all that waits, and which scopes are due.
         news: what happened in it.
         members: its ClusterQueues.
-        waiting: those of them in which anybody waits.
+        waiting: those of them in which a Workload waits.
         touched: the instant of the last event of any kind.
         turns_owed: whether parked shapes have yet to get the turn that follows a change.
         doubtful_head: whether a head went back to its heap with a doubtful verdict.

@@ -1,7 +1,7 @@
 """Workloads to report without a cycle of their own, and when.
 
 A workload behind a blocked head is never a head itself, so no cycle says why it waits; and when a
-stopped ClusterQueue goes on, its workloads still say that it is stopped. After a while at rest they
+stopped ClusterQueue resumes, its workloads still say that it is stopped. After a while at rest they
 are reported anyway. This is paced and happens only when no cycle is due, so that the writes never
 delay an admission. A workload that joins others that were refused is reported at once.
 """

@@ -170,7 +170,7 @@ class Cache:
         Args:
             name: the check.
             active: whether its controller is alive.
-            late: whether it has to pass, or to ask, before anybody is preempted (KEP-993).
+            late: whether it has to pass, or to ask, before a preemption (KEP-993).
         """
         if self._checks.get(name) is active and (name in self._late_checks) is late:
             return ()

@@ -2,7 +2,7 @@
 
 A name that is used as a cohort without an object is a root without quota. A cohort whose parents
 never end is cut off from its parent, so that every walk up ends: it is a root of its own, and what
-is below it is inactive. What runs there goes on, and as soon as the parents end again the sums
+is below it is inactive. What runs there continues, and as soon as the parents end again the sums
 above are those of a tree that was never broken.
 
 A change of usage costs the depth of the tree.

@@ -72,7 +72,7 @@ class Frozen:
         queues: the ClusterQueues, by name.
         trees: the trees of cohorts, by the name of each of their cohorts.
         flavors: the ResourceFlavors that exist, by name.
-        late_checks: the AdmissionChecks before which nobody is preempted (KEP-993).
+        late_checks: the AdmissionChecks before which nothing is preempted (KEP-993).
         past_usage: that of LocalQueues, where it counts (KEP-4136).
     """
 
@@ -184,7 +184,7 @@ class Snapshot:
 
     @property
     def late_checks(self) -> frozenset[str]:
-        """The AdmissionChecks that have to pass, or to ask, before anybody is preempted."""
+        """The AdmissionChecks that have to pass, or to ask, before a preemption."""
         return self._frozen.late_checks
 
     def past_usage(self, local_queue: ObjectKey) -> Value:

@@ -84,7 +84,7 @@ class Stage(Protocol):
         ...
 
     def hold_jobs(self, *, held: bool) -> None:
-        """Let the Job controller stand still, or go on."""
+        """Let the Job controller stand still, or continue."""
         ...
 
     async def next_write(self, name: str, limit: float) -> None:

@@ -28,7 +28,7 @@ _CANCELLED_KEPT = 512
 
 
 class Stuck(KueuelibError):
-    """The simulation cannot go on: nothing will ever happen again, or far too much happens."""
+    """The simulation cannot continue: nothing will ever happen again, or far too much happens."""
 
 
 class _Handle(asyncio.Handle):

@@ -103,7 +103,7 @@ class Witness(Protocol):
         ...
 
     def woken(self, owner: str, now: float) -> None:
-        """A process goes on that was held."""
+        """A process that was held continues."""
         ...
 
 

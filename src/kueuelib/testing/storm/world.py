@@ -217,8 +217,8 @@ class World:
         self.owner(name).paused = True
 
     def resume(self, name: str) -> None:
-        """Let a paused process go on."""
-        self.tell(f"{name} goes on")
+        """Let a paused process continue."""
+        self.tell(f"{name} continues")
         if self.wire.witness is not None:
             self.wire.witness.woken(name, self.now)
         self.loop.resume(self.owner(name))
@@ -288,12 +288,12 @@ class World:
         self.tell("the server is back")
 
     def hold_jobs(self, *, held: bool) -> None:
-        """Let the Job controller stand still, or go on."""
-        self.tell(f"the Job controller {'stands still' if held else 'goes on'}")
+        """Let the Job controller stand still, or continue."""
+        self.tell(f"the Job controller {'stands still' if held else 'continues'}")
         self.server.cluster.hold_jobs(held)
 
     def compact(self) -> None:
-        """Forget all old resource versions, as etcd does; open watches go on where they can."""
+        """Forget all old resource versions, as etcd does; open watches continue where they can."""
         self.server.service.storage.compact()
 
     def set_witness(self, witness: Witness | None) -> None:

@@ -225,7 +225,7 @@ def _room_by_preemption(rest: Rest, workload: Obj, raw: Obj) -> Room:
 
 
 def _alone(rest: Rest, queue: Node) -> bool:
-    """Whether nobody waits in another queue of the tree and holds quota back."""
+    """Whether nothing waits in another queue of the tree and holds quota back."""
     members = {one.name for one in rest.ledger.members(queue)} - {queue.name}
     waiting = [rest.queue(other) for other in rest.pending()]
     return not any(found is not None and name(found) in members for found in waiting)

@@ -234,7 +234,7 @@ class Conduct:
         self._processes[owner] = Process(-math.inf, self._written)
 
     def woken(self, owner: str, now: float) -> None:
-        """A process goes on that was held: what came meanwhile comes now."""
+        """A process that was held continues: what came meanwhile comes now."""
         process = self._of(owner)
         process.known = {key: (version, now) for key, (version, _) in process.known.items()}
         process.told.clear()
