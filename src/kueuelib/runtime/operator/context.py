@@ -162,8 +162,9 @@ class Context:
         """Make an object exist with these fields, by server-side apply.
 
         A field that somebody else changed is taken back, a field that is not named any more is
-        removed, and what others added stays. Nothing is sent if this process applied the same
-        before and the object has not changed outside its status since.
+        removed, and what others added stays. Nothing is sent for a kind in `owns=` if this process
+        applied the same before and the object has not changed outside its status since. A kind in
+        `writes=` is not cached, so that every call sends a patch.
 
         A child of a kind in `owns=` gets the owner reference and the operator's label, and is
         refused if it exists and does not belong to the object.
