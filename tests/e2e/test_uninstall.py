@@ -97,6 +97,11 @@ def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -
         assert len(rest.items(CRDS)) == 8
         assert rest.items(HOOKS)
 
+        elsewhere = uninstall(cluster, "--namespace", "typo")
+        assert elsewhere.returncode == 2
+        assert "'typo': does not exist; give the namespace" in elsewhere.stderr
+        assert rest.items(HOOKS)
+
         kept = uninstall(cluster, "--force", "--keep-crds")
         assert kept.returncode == 0, kept.stderr
         assert "1 Pods released" in kept.stdout
@@ -106,6 +111,8 @@ def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -
         done = uninstall(cluster, "--force")
         assert done.returncode == 0, done.stderr
         assert rest.items(CRDS) == []
+        assert "1 clusterqueues deleted" in done.stdout
+        assert "workloads deleted" in done.stdout
         assert not rest.get(f"{JOBS}/runs")["spec"]["suspend"]
         assert rest.items("/api/v1/namespaces/kueue-system/secrets") == []
         rest.delete(f"{PODS}/gated?gracePeriodSeconds=0")
@@ -126,6 +133,10 @@ def test_the_managers_pods_are_installed_and_removed(cluster: LocalCluster) -> N
         assert rest.items(SYSTEM) == []
         done = kueuelib("install", "--kubeconfig", cluster.kubeconfig, "--image", "k:1")
         assert done.returncode == 0, done.stderr
+        elsewhere = uninstall(cluster, "--namespace", "default")
+        assert elsewhere.returncode == 2
+        assert "is not where kueuelib is installed" in elsewhere.stderr
+        assert "give --namespace kueue-system" in elsewhere.stderr
         assert "poddisruptionbudget/kueue-controller-manager left out" in done.stdout
         (deployment,) = rest.items(SYSTEM)
         (one,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -138,6 +149,17 @@ def test_the_managers_pods_are_installed_and_removed(cluster: LocalCluster) -> N
         assert "deployment/kueue-controller-manager deleted" in removed.stdout
         with pytest.raises(httpx.HTTPStatusError, match="404"):
             rest.get(f"{SYSTEM}/kueue-controller-manager")
+
+
+def test_a_manager_whose_kinds_are_gone_is_not_ready(cluster: LocalCluster) -> None:
+    url = f"http://127.0.0.1:{cluster.health_port}/readyz"
+    assert httpx.get(url).status_code == 200
+    with Rest(cluster.kubeconfig) as rest:
+        rest.delete(f"{CRDS}/localqueues.kueue.x-k8s.io")
+        eventually(lambda: httpx.get(url).status_code == 500)
+        assert "not served: localqueues.kueue.x-k8s.io" in httpx.get(f"{url}/kinds").text
+        cluster.install()
+        eventually(lambda: httpx.get(url).status_code == 200)
 
 
 @pytest.mark.slow

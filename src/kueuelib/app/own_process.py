@@ -109,7 +109,7 @@ def assembler(integration: Integration) -> Assemble:
         entries = sparing(webhook_entries([integration], settings), user)
         keeper = EntryKeeper(client, name, name, entries, _paths(server.paths))
         manager.add(Group.WEBHOOKS, keeper, "webhook entries")
-        add_servers(manager, configuration, client, telemetry, server, source)
+        add_servers(manager, configuration, client, telemetry, server, cache, source)
 
     return assemble
 

@@ -15,6 +15,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.controllers.manifests import server_names
 from kueuelib.controllers.visibility.server import VisibilityServer
 from kueuelib.runtime.access_reviews import PathReaders
+from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.contact import ServerContact
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
@@ -34,6 +35,7 @@ def add_servers(
     client: Client,
     telemetry: Telemetry,
     webhooks: WebhookServer,
+    cache: Cache,
     source: str,
     metrics_tls: ssl.SSLContext | None = None,
 ) -> None:
@@ -45,6 +47,7 @@ def add_servers(
         client: reaches the API server.
         telemetry: what is served.
         webhooks: must serve before the program is ready.
+        cache: the program is not ready while a kind of it is not served.
         source: what to call the configuration in errors.
         metrics_tls: the context for metrics over HTTPS, for those who may get `/metrics`; None:
             over plain HTTP, for anybody.
@@ -53,6 +56,7 @@ def add_servers(
     if probes:
         contact = ServerContact(client)
         probes.add_ready_check("apiserver", contact.problem, shown=True)
+        probes.add_ready_check("kinds", cache.unserved, shown=True)
         probes.add_ready_check("webhook", lambda: "" if webhooks.serving else "not serving yet")
         probes.add_ready_check("manager", lambda: "" if manager.ready else "not all parts run")
         manager.add(Group.SERVERS, contact, "contact with the API server")

@@ -20,6 +20,7 @@ from kueuelib.api.kinds import (
     CRDS,
     KUEUE,
     LOCAL_QUEUES,
+    NAMESPACES,
     PODS,
     RESOURCE_FLAVORS,
     SECRETS,
@@ -42,6 +43,7 @@ from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.reading import read
 
 ATTEMPTS = 5
 """How often a finalizer is taken off an object that others change meanwhile."""
@@ -77,9 +79,12 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
 
     Raises:
         ApiError: the server refused something.
-        ConfigError: Workloads hold quota, or the kinds did not go in time.
+        ConfigError: Workloads hold quota, the installation is in another namespace, or the kinds
+            did not go in time.
     """
     installation = removal.installation
+    if not removal.force:
+        await _check_place(client, installation)
     served = V1BETA2 in await client.served_versions(KUEUE)
     if served and not removal.force:
         await _check_quota(client)
@@ -91,6 +96,8 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     if served and not removal.keep_kinds:
         for resource in _GUARDED:
             await _release(client, resource, IN_USE_FINALIZER)
+            if count := sum([1 async for _ in client.list_all(resource)]):
+                told.append(f"{count} {resource.plural} deleted")
         told += [await _delete(client, obj) for obj in installation.definitions()]
         fix = f"look for finalizers of others on objects of the kinds of {KUEUE}"
         await _until_none(lambda: _kinds(client), fix, deadline)
@@ -101,6 +108,25 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
     told.append(await _delete_key(client, SECRETS, secret))
     return [line for line in told if line] + [f"namespace/{installation.namespace} kept"]
+
+
+async def _check_place(client: Client, installation: Installation) -> None:
+    """Refuses a namespace that does not hold what the cluster uses.
+
+    Raises:
+        ConfigError: the webhooks are elsewhere, or there is no such namespace.
+    """
+    space = installation.namespace
+    for wanted in installation.webhooks():
+        found = await read(client, resource_of(wanted), key_of(wanted))
+        for hook in (found or {}).get("webhooks", ()):
+            place = hook["clientConfig"].get("service", {}).get("namespace", space)
+            if place != space:
+                problem = f"is not where kueuelib is installed: its webhooks are in {place!r}"
+                raise ConfigError(f"namespace {space!r}", problem, f"give --namespace {place}")
+    if await read(client, NAMESPACES, ObjectKey("", space)) is None:
+        fix = "give the namespace of the installation, or --force if that is gone"
+        raise ConfigError(f"namespace {space!r}", "does not exist", fix)
 
 
 async def _check_quota(client: Client) -> None:

@@ -230,7 +230,7 @@ async def assemble_manager(
     entries = sparing(of_jobs, manager_user(namespace))
     keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
-    add_servers(manager, configuration, client, telemetry, webhooks, source, metrics)
+    add_servers(manager, configuration, client, telemetry, webhooks, cache, source, metrics)
     add_visibility(manager, configuration, client, engine, visibility, source)
     if file is not None:
 

@@ -5,7 +5,11 @@ Nothing heavy is imported before it is needed.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
@@ -28,6 +32,7 @@ def _main() -> None:
 
     try:
         code = app(prog_name="kueuelib", standalone_mode=False)
+        sys.stdout.flush()
     except NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
@@ -48,6 +53,12 @@ def _main() -> None:
         prefix = "" if said.startswith("kueuelib ") else "kueuelib: "
         print(f"{prefix}{said}", file=sys.stderr)  # noqa: T201 - the command line's voice
         sys.exit(2 if isinstance(found, ConfigError) else 1)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        print(f"kueuelib: the output cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201 - the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is buffered has no place either
+        sys.exit(1)
     sys.exit(code)
 
 

@@ -296,6 +296,18 @@ class Cache:
         """The informers without a first list."""
         return tuple(each for each, _ in self._informers.values() if not each.synced)
 
+    def unserved(self) -> str:
+        """Which kinds the API server does not serve any more, for a probe; empty: none.
+
+        Kinds that may be missing, with an informer of their own, do not count.
+        """
+        gone = [
+            f"{one.resource.plural}.{one.resource.group}"
+            for one, _ in self._informers.values()
+            if isinstance(one.failing, NotFound)
+        ]
+        return f"not served: {', '.join(sorted(gone))}; install what defines them" if gone else ""
+
     @property
     def synced(self) -> bool:
         """Whether every informer is synced."""

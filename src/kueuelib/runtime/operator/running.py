@@ -149,7 +149,7 @@ def assemble(
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
     if operator.needs_webhooks:
         _add_webhooks(operator, manager, client, options, telemetry)
-    _add_servers(manager, client, options, telemetry, others)
+    _add_servers(manager, client, options, telemetry, cache, others)
 
 
 def _other_clusters(
@@ -204,12 +204,14 @@ def _add_servers(
     client: Client,
     options: ServeOptions,
     telemetry: Telemetry,
+    cache: Cache,
     clusters: Mapping[str, Cluster],
 ) -> None:
     if address := parse_address(options.health_address, "health address"):
         contact = ServerContact(client)
         probes = ProbeServer(*address, subject="health address")
         probes.add_ready_check("apiserver", contact.problem, shown=True)
+        probes.add_ready_check("kinds", cache.unserved, shown=True)
         probes.add_ready_check("manager", lambda: "" if manager.ready else "not all parts run")
         for name, cluster in clusters.items():
             probes.add_ready_check(f"cluster-{name}", cluster.problem, shown=True, required=False)
