@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ async def silent_crowd(port: int, asked: bytes, count: int) -> AsyncIterator[Non
         asked: a request with a long or endless answer.
         count: of clients.
     """
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # connections that were cut off
     context = ssl._create_unverified_context()
     gate, writers, slow = asyncio.Semaphore(20), [], []
 
