@@ -534,7 +534,8 @@ def test_a_broken_cluster_has_exactly_that_finding(ward: Ward, before: Found, ca
 
 def test_every_check_is_seen_to_find_something(before: Found) -> None:
     seen = {name for _, expected in CASES.values() for name, _ in expected}
-    assert seen | {name for name, _ in before} == {one.name for one in all_checks()}
+    late = {"check-pending"}  # it finds something after five minutes: the unit tests have it
+    assert seen | {name for name, _ in before} | late == {one.name for one in all_checks()}
 
 
 def test_the_command_says_it_and_ends_with_the_code_of_the_worst(
@@ -549,7 +550,7 @@ def test_the_command_says_it_and_ends_with_the_code_of_the_worst(
     assert lines[0].startswith("error: Service kueue-system/kueue-webhook-service (webhook-unr")
     assert "the API server does not reach the conversion webhook" in lines[1]
     assert lines[2].startswith("  -> kueuelib install --webhook-url https://127.0.0.1:")
-    assert lines[-1] == "1 error, 2 hints in 31 of 31 checks."
+    assert lines[-1] == "1 error, 2 hints in 32 of 32 checks."
     own = doctor(cluster.kubeconfig, "--config", config, "--self", "-o", "json")
     assert (own.returncode, json.loads(own.stdout)["notChecked"]) == (4, [])
 
