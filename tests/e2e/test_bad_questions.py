@@ -290,6 +290,7 @@ def test_half_an_installation_is_named_with_the_fix(
         kubeconfig = found.write_kubeconfig(tmp_path / "kc")
         with Rest(kubeconfig) as rest:
             define(rest, missing)
+            rest.create("/api/v1/namespaces", {"metadata": {"name": "ns"}})
         plural = f"{missing.lower()}s.{GROUP}"
         for command, code in answers.items():
             words = f"the cluster does not serve {plural}; run kueuelib install"

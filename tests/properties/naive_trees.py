@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from quota_model import Node
 
-from kueuelib.api.kueue import ClusterQueue, Cohort, FlavorGroup
+from kueuelib.api.kueue import ClusterQueue, Cohort, ResourceGroup
 from kueuelib.scheduler.quota.amounts import FlavorResource
 
 MILLI = 1000
@@ -48,7 +48,7 @@ def naive_trees(
     return leaves
 
 
-def _node(name: str, groups: tuple[FlavorGroup, ...]) -> Node:
+def _node(name: str, groups: tuple[ResourceGroup, ...]) -> Node:
     node = Node(name, is_queue=False)
     for group in groups:
         for flavor in group.flavors:

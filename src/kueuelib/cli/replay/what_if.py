@@ -130,7 +130,11 @@ def _withdrawn(past: Past) -> bool:
 
 
 def _fresh(workload: Workload) -> Workload:
-    return attrs.evolve(workload, status=WorkloadStatus())
+    """As it came: without its status, and without the job that a recording does not hold."""
+    meta = workload.metadata
+    labels = {name: value for name, value in meta.labels.items() if name != names.JOB_UID_LABEL}
+    meta = attrs.evolve(meta, labels=labels)
+    return attrs.evolve(workload, metadata=meta, status=WorkloadStatus())
 
 
 def _timed(raw: Obj, arrival: float, seconds: float) -> Obj:
