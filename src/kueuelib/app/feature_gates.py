@@ -26,6 +26,7 @@ ON: Final = frozenset(
     {
         "FairSharingPreemptWithinNominal",
         "FairSharingPrioritizeNonBorrowing",
+        "FinishOrphanedWorkloads",
         "FlavorFungibilityPreserveScanProgress",
         "LendingLimit",
         "MetricsForCohorts",
@@ -137,7 +138,6 @@ NO_SWITCH: Final = frozenset(
         "CleanupProvisioningRequestsOnEviction",
         "DeferRayServiceFinalizationForRedisCleanup",
         "FastQuotaReleaseInPodIntegration",
-        "FinishOrphanedWorkloads",
         "LWSImmutableGroupSize",
         "ManagedJobsNamespaceSelectorAlwaysRespected",
         "MetricForWorkloadCreationLatency",
