@@ -84,3 +84,10 @@ async def test_a_scale_is_not_negative(api, path):
 async def test_a_patch_of_a_scale_has_a_known_type(api, path):
     found = await api.call("PATCH", path, "{}", headers={"Content-Type": "text/plain"})
     assert (found.status, found.body["message"]) == (415, "415: Unsupported Media Type")
+
+
+@pytest.mark.parametrize("type_", ["application/merge-patch+json", STRATEGIC])
+async def test_a_scale_stores_32_bits(api, path, type_):
+    """This server refuses more; kube-apiserver drops the upper bits in a strategic merge."""
+    await api.patch(path, {"spec": {"replicas": 99999999999}}, type_)
+    assert "99999999999" not in str((await api.get(path)).body)

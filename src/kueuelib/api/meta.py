@@ -107,9 +107,13 @@ def key_of(obj: Mapping[str, Any]) -> ObjectKey:
     return ObjectKey(meta.get("namespace") or "", meta["name"])
 
 
+LATEST = 253_402_300_799
+"""The last second that RFC 3339 can write, in the year 9999; what is later counts as it."""
+
+
 def format_time(now: float) -> str:
     """RFC 3339 with whole seconds, as `metav1.Time`; `now` in seconds since the epoch."""
-    return _format_second(int(now))
+    return _format_second(min(int(now), LATEST))
 
 
 @lru_cache(maxsize=64)  # one step of a Workload writes the same time several times
@@ -119,7 +123,7 @@ def _format_second(now: int) -> str:
 
 def format_micro_time(now: float) -> str:
     """RFC 3339 with exactly six digits, as `metav1.MicroTime`."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(min(now, LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @lru_cache(maxsize=64)

@@ -173,12 +173,14 @@ def scaled(version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
     """An object with the wanted number of replicas of a `Scale`.
 
     Raises:
-        BadRequest: the number is none.
+        BadRequest: it is not a number of 32 bits.
         Invalid: it is negative.
     """
     wanted = section(scale, "spec").get("replicas") or 0
     if not isinstance(wanted, int) or isinstance(wanted, bool):
         raise failures.bad_request("spec.replicas: a whole number is expected")
+    if not -(2**31) <= wanted < 2**31:
+        raise failures.bad_request(f"spec.replicas: {wanted} does not fit into 32 bits")
     if wanted < 0:
         errors = [invalid("spec.replicas", wanted, "must be greater than or equal to 0")]
         raise failures.invalid_named("Scale", "autoscaling", obj["metadata"]["name"], errors)

@@ -106,6 +106,16 @@ async def test_a_deleted_pod_runs_until_its_grace_period_is_over(sandbox) -> Non
     assert not await sandbox.exists(PODS, "pod")
 
 
+@pytest.mark.parametrize("seconds", [2**40, 2**63 - 1])
+async def test_a_grace_period_beyond_all_times_stops_nothing(sandbox, seconds) -> None:
+    await sandbox.pod(terminationGracePeriodSeconds=seconds)
+    await sandbox.delete(PODS, "pod")
+    found = await sandbox.get(PODS, "pod")
+    assert found["metadata"]["deletionTimestamp"] == "9999-12-31T23:59:59Z"
+    await sandbox.pod("other")
+    assert (await sandbox.get(PODS, "other"))["status"]["phase"] == "Running"
+
+
 async def test_a_pod_that_ends_within_its_grace_period_keeps_its_result(sandbox) -> None:
     await sandbox.pod(
         annotations={"kueuelib.dev/run-seconds": "5"}, finalizers=["example.com/keep"]
