@@ -92,12 +92,12 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     told += [await _delete(client, obj) for obj in installation.webhooks()]
     told += [await _delete(client, obj) for obj in reversed(installation.pods())]
     await _until_none(lambda: _pods(client, installation.namespace), "look at these pods", deadline)
-    told.append(f"{await _release(client, PODS, POD_FINALIZER, MANAGED_LABEL)} Pods released")
+    released, _ = await _release(client, PODS, POD_FINALIZER, MANAGED_LABEL)
+    told.append(f"{released} Pods released")
     if served and not removal.keep_kinds:
         for resource in _GUARDED:
-            await _release(client, resource, IN_USE_FINALIZER)
-            if count := sum([1 async for _ in client.list_all(resource)]):
-                told.append(f"{count} {resource.plural} deleted")
+            _, count = await _release(client, resource, IN_USE_FINALIZER)
+            told.append(f"{count} {resource.plural} deleted" if count else "")
         told += [await _delete(client, obj) for obj in installation.definitions()]
         fix = f"look for finalizers of others on objects of the kinds of {KUEUE}"
         await _until_none(lambda: _kinds(client), fix, deadline)
@@ -150,13 +150,18 @@ async def _check_quota(client: Client) -> None:
         )
 
 
-async def _release(client: Client, resource: Resource, finalizer: str, label: str = "") -> int:
-    """Takes a finalizer off all objects of a kind; off how many."""
-    found = client.list_all(resource, label_selector=label)
-    held = [key_of(one) async for one in found if finalizer in _finalizers(one)]
+async def _release(
+    client: Client, resource: Resource, finalizer: str, label: str = ""
+) -> tuple[int, int]:
+    """Takes a finalizer off all objects of a kind; off how many, and how many there are."""
+    count, held = 0, []
+    async for one in client.list_all(resource, label_selector=label):
+        count += 1
+        if finalizer in _finalizers(one):
+            held.append(key_of(one))
     for key in held:
         await _take_off(client, resource, key, finalizer)
-    return len(held)
+    return len(held), count
 
 
 async def _take_off(client: Client, resource: Resource, key: ObjectKey, finalizer: str) -> None:
