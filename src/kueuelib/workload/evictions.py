@@ -23,6 +23,10 @@ DUE_TO: Final = f"{DEACTIVATED}DueTo"
 """Followed by the cause, if it was us who deactivated the Workload."""
 
 REACTIVATED: Final = "Reactivated"
+WAIT_FOR_START: Final = "WaitForStart"
+"""The reason of PodsReady=False until all pods are ready; the cause of an eviction for it."""
+WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
+"""The same once pods were ready and are not any more."""
 
 
 @attrs.frozen

@@ -21,9 +21,6 @@ from kueuelib.api.names import (
 )
 from kueuelib.workload import evictions, states
 
-WAIT_FOR_RECOVERY = "WaitForRecovery"
-"""The reason of PodsReady=False once pods were ready and are not any more."""
-
 
 @attrs.frozen
 class PodsReadyPolicy:
@@ -142,7 +139,7 @@ def _pods_deadline(wl: Mapping[str, Any], policy: PodsReadyPolicy) -> float | No
     admitted = states.admitted_since(wl)
     found = states.condition(wl, PODS_READY)
     since = parse_time(found["lastTransitionTime"]) if found.get("status") == "False" else 0.0
-    if found.get("reason") == WAIT_FOR_RECOVERY and since >= admitted:
+    if found.get("reason") == evictions.WAIT_FOR_RECOVERY and since >= admitted:
         return None if policy.recovery_timeout is None else since + policy.recovery_timeout
     return max(admitted, since) + policy.timeout
 

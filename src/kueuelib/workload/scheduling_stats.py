@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import EVICTED, PODS_READY
 from kueuelib.workload.editing import with_status
-from kueuelib.workload.evictions import DEACTIVATED, DUE_TO, PODS_READY_TIMEOUT
+from kueuelib.workload.evictions import (
+    DEACTIVATED,
+    DUE_TO,
+    PODS_READY_TIMEOUT,
+    WAIT_FOR_RECOVERY,
+    WAIT_FOR_START,
+)
 from kueuelib.workload.phases import condition, status_of
-
-WAIT_FOR_START: Final = "WaitForStart"
-WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
 
 
 def eviction_cause(wl: Mapping[str, Any]) -> tuple[str, str]:

@@ -18,10 +18,9 @@ from kueuelib.jobs.contract.commands import Command, PatchStatus
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
-from kueuelib.workload.life import WAIT_FOR_RECOVERY
+from kueuelib.workload.evictions import WAIT_FOR_RECOVERY, WAIT_FOR_START
 from kueuelib.workload.patches import status_writes
 
-WAIT_FOR_START = "WaitForStart"
 READY_STARTED = "Started"
 READY_RECOVERED = "Recovered"
 _CAME_BACK = (WAIT_FOR_RECOVERY, READY_RECOVERED)
