@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,19 @@ def test_no_acknowledged_write_is_lost_when_the_server_is_killed(processes: Proc
     with Rest(kubeconfig) as rest:
         found = {each["metadata"]["name"]: each["metadata"]["uid"] for each in rest.items(MAPS)}
     assert told.items() <= found.items()
+
+
+def test_a_server_with_a_folder_ends_quietly(processes: Processes) -> None:
+    data = processes.folder / "data"
+    path = processes.folder / "kubeconfig"
+    server = processes.start(
+        "first", "apiserver", "--kubeconfig", str(path), "--data-dir", str(data)
+    )
+    processes.wait_for_file(path, "first", 60)
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(60) == 0
+    (line,) = (processes.folder / "first.log").read_text().splitlines()
+    assert line.startswith("serving ")
 
 
 def test_a_folder_in_use_is_refused(processes: Processes) -> None:

@@ -103,7 +103,8 @@ class DataFolder:
                 self.mark = self._read_mark()
                 self._check_head()
                 self.file.touch(mode=0o600)
-                self._mark = os.open(path / MARK, os.O_WRONLY | os.O_CREAT, 0o600)
+                (path / MARK).touch(mode=0o600)
+                self._mark = (path / MARK).open("r+b", buffering=0)
                 self.database = sqlite3.connect(
                     self.file, isolation_level=None, check_same_thread=False
                 )
@@ -120,7 +121,7 @@ class DataFolder:
     def close(self) -> None:
         """Lets others have it."""
         self.database.close()
-        os.close(self._mark)
+        self._mark.close()
         self._lock.close()
 
     def _read_mark(self) -> int:
@@ -265,7 +266,7 @@ class DataFolder:
             _LOG.warning("%s: %s", self.path / MARK, error.strerror)
 
     def _write_mark(self, revision: int) -> None:
-        os.pwrite(self._mark, b"%020d" % revision, 0)
+        os.pwrite(self._mark.fileno(), b"%020d" % revision, 0)
 
     def tidy(self, revision: int, ended: Callable[[], bool]) -> None:
         """Removes states that were replaced at or before a resource version, and empties the log.
