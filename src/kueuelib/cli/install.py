@@ -19,7 +19,7 @@ from kueuelib.runtime.connection import connect, wait_for_server
 
 
 @attrs.frozen
-class Options:
+class InstallOptions:
     """What the command line says about the manager's pods.
 
     Attributes:
@@ -41,7 +41,7 @@ class Options:
             ConfigError: the configuration cannot work, or there are to be no pods.
         """
         if webhook_url is not None:
-            if self != Options(config=self.config):
+            if self != InstallOptions(config=self.config):
                 raise ConfigError(
                     "--webhook-url",
                     "the manager runs outside of the cluster, without a Deployment",
@@ -74,7 +74,9 @@ class Options:
         return load_configuration(self.config).internal_cert_management.enable
 
 
-def write_packages(options: Options, namespace: str, chart: Path | None, base: Path | None) -> None:
+def write_packages(
+    options: InstallOptions, namespace: str, chart: Path | None, base: Path | None
+) -> None:
     """Writes a Helm chart, a kustomize base, or both, and says which files.
 
     Raises:
@@ -101,7 +103,7 @@ def run(
     webhook_url: str | None,
     namespace: str,
     server_timeout: float,
-    options: Options,
+    options: InstallOptions,
     *,
     print_only: bool,
 ) -> None:

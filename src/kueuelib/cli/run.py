@@ -25,7 +25,7 @@ from kueuelib.runtime.operator.running import serve as serve_operator
 
 
 @attrs.frozen
-class Options:
+class RunOptions:
     """What the command line says beyond the configuration; None: the configuration decides."""
 
     namespace: str | None = None
@@ -40,7 +40,7 @@ def run(
     reference: str,
     kubeconfig: Path | None,
     config: Path | None,
-    options: Options,
+    options: RunOptions,
     log_format: str,
     log_level: str,
     server_timeout: float,
@@ -81,7 +81,7 @@ def run(
 
 
 def _serve_options(
-    options: Options, kubeconfig: Path | None, server_timeout: float
+    options: RunOptions, kubeconfig: Path | None, server_timeout: float
 ) -> ServeOptions:
     addresses = {
         "webhook_address": options.webhook_address,
@@ -98,7 +98,7 @@ def _serve_options(
     )
 
 
-def with_options(base: Configuration, options: Options) -> Configuration:
+def with_options(base: Configuration, options: RunOptions) -> Configuration:
     """The configuration with what the command line says.
 
     Raises:

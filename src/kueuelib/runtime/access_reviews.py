@@ -38,7 +38,7 @@ class Caller:
 
 
 @attrs.frozen
-class Answer:
+class AccessAnswer:
     """Whether somebody may do something, and why; often there is no reason."""
 
     allowed: bool
@@ -75,7 +75,7 @@ async def caller_by_token(client: Client, token: str) -> Caller:
     return Caller(user.get("username") or "", groups, user.get("uid") or "", extra)
 
 
-async def review(client: Client, caller: Caller, **attributes: Mapping[str, str]) -> Answer:
+async def review(client: Client, caller: Caller, **attributes: Mapping[str, str]) -> AccessAnswer:
     """Whether somebody may do something.
 
     Args:
@@ -95,7 +95,7 @@ async def review(client: Client, caller: Caller, **attributes: Mapping[str, str]
     body = {"apiVersion": "authorization.k8s.io/v1", "spec": spec}
     answer = await client.request("POST", _REVIEWS, body=body, verb="create")
     status = answer.get("status") or {}
-    return Answer(bool(status.get("allowed")), status.get("reason") or "")
+    return AccessAnswer(bool(status.get("allowed")), status.get("reason") or "")
 
 
 class PathReaders:

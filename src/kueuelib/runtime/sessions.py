@@ -13,7 +13,7 @@ CALL_CONNECTIONS = 64
 """Connections for calls; watches have as many as they need."""
 
 
-class Answer(aiohttp.ClientResponse):
+class AbortingResponse(aiohttp.ClientResponse):
     """An answer that drops its connection at once if it is closed before its end.
 
     aiohttp does not wait for the TLS goodbye of such a connection. That could take longer than the
@@ -70,7 +70,7 @@ def _session(endpoint: Endpoint, connections: int) -> aiohttp.ClientSession:
     )
     return aiohttp.ClientSession(
         connector=connector,
-        response_class=Answer,
+        response_class=AbortingResponse,
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=2**18,

@@ -19,7 +19,7 @@ from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.scheduler.settings import Settings
-from kueuelib.testing.preemption_worlds import START, Objects, World, random_world
+from kueuelib.testing.preemption_worlds import START, Objects, PreemptionWorld, random_world
 
 MOST_CYCLES = 300
 """Cycles after which preemptions count as endless, when nothing happens from outside."""
@@ -98,7 +98,7 @@ class _Twice(PreemptionPolicy):
 class _Play:
     """One world, played until everything that runs has ended."""
 
-    def __init__(self, world: World, policy: PreemptionPolicy, seed: int) -> None:
+    def __init__(self, world: PreemptionWorld, policy: PreemptionPolicy, seed: int) -> None:
         self._world = world
         self._policy = _Twice(policy)
         self._seed = seed

@@ -40,7 +40,7 @@ _SHARING = (None, None, FairSharing(BOTH_STRATEGIES), FairSharing((FINAL_SHARE,)
 
 
 @attrs.frozen
-class World:
+class PreemptionWorld:
     """The first facts of an engine.
 
     Attributes:
@@ -54,7 +54,7 @@ class World:
     fair_sharing: FairSharing | None
 
 
-def random_world(seed: int) -> World:
+def random_world(seed: int) -> PreemptionWorld:
     """One to three ClusterQueues with two LocalQueues each; equal seeds give equal worlds."""
     random = Random(seed)
     queues = [f"queue-{number}" for number in range(random.randint(1, 3))]
@@ -73,7 +73,7 @@ def random_world(seed: int) -> World:
     workloads += [
         _workload(random, f"waits-{number}", queues) for number in range(random.randint(1, 6))
     ]
-    return World(tuple(facts), tuple(workloads), random.choice(_SHARING))
+    return PreemptionWorld(tuple(facts), tuple(workloads), random.choice(_SHARING))
 
 
 def _local_queues(name: str) -> tuple[str, str]:

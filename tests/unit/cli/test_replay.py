@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kueuelib.cli.replay.command import Options, run
+from kueuelib.cli.replay.command import ReplayOptions, run
 from kueuelib.errors import ConfigError
 from kueuelib.recording.tape import RecordedEngine
 from kueuelib.scheduler import events
@@ -64,7 +64,7 @@ def recording(tmp_path: Path) -> Path:
     return path
 
 
-def options(path: Path, **chosen: Any) -> Options:
+def options(path: Path, **chosen: Any) -> ReplayOptions:
     default: dict[str, Any] = {
         "until": None,
         "explain": (),
@@ -72,7 +72,7 @@ def options(path: Path, **chosen: Any) -> Options:
         "output": None,
         "scenario": False,
     }
-    return Options(path, **{**default, **chosen})
+    return ReplayOptions(path, **{**default, **chosen})
 
 
 def test_a_question_finds_the_workload_of_a_job(

@@ -28,7 +28,7 @@ from kueuelib.simulator.values import moment
 
 
 @attrs.frozen
-class Options:
+class ReplayOptions:
     """What was asked for on the command line.
 
     Attributes:
@@ -48,7 +48,7 @@ class Options:
     scenario: bool
 
 
-def run(options: Options) -> int:
+def run(options: ReplayOptions) -> int:
     """Replays a recording and prints what came of it.
 
     Returns:
@@ -86,7 +86,7 @@ def run(options: Options) -> int:
 class _Replay:
     """Reads a recording up to a time, and what is asked about on the way."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReplayOptions) -> None:
         self._questions = sorted(map(question, options.explain), key=lambda each: each.at)
         self._until = None if options.until is None else _until(options.until)
         self._notes = Notes()

@@ -18,7 +18,7 @@ from kueuelib.api import conditions, names
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload, WorkloadStatus
 from kueuelib.api.meta import Obj
-from kueuelib.cli.simulate.command import Options, run
+from kueuelib.cli.simulate.command import SimulateOptions, run
 from kueuelib.errors import ConfigError
 from kueuelib.recording.history import Lives, Past
 from kueuelib.scheduler.explain.world import World
@@ -84,7 +84,7 @@ def simulate(
     if guess.guessed:
         sys.stderr.write(f"Run times assumed: {guess.guessed} of jobs that did not end\n")
     return run(
-        Options(
+        SimulateOptions(
             traces=files,
             format="yaml",
             cluster=None,

@@ -41,7 +41,7 @@ GC_THRESHOLDS = (50_000, 20, 100)
 
 
 @attrs.frozen
-class Options:
+class SimulateOptions:
     """What was asked for on the command line.
 
     Attributes:
@@ -81,7 +81,7 @@ class Options:
     explain: Sequence[str]
 
 
-def run(options: Options) -> int:
+def run(options: SimulateOptions) -> int:
     """Simulates, writes the files and prints the tables.
 
     Returns:
@@ -127,7 +127,7 @@ def run(options: Options) -> int:
     return 130 if interrupted else 0
 
 
-def _around(options: Options) -> tuple[Given | None, list[str]]:
+def _around(options: SimulateOptions) -> tuple[Given | None, list[str]]:
     """The objects around the jobs, if there are any, and what is missing among them."""
     if options.kubeconfig is not None:
         if options.cluster is not None:
@@ -140,7 +140,7 @@ def _around(options: Options) -> tuple[Given | None, list[str]]:
     return None, []
 
 
-def _jobs(options: Options, faults: Faults, source: Source) -> Iterator[Job]:
+def _jobs(options: SimulateOptions, faults: Faults, source: Source) -> Iterator[Job]:
     found = _read(options, faults, source)
     by = options.queue_by
     if by is None:
@@ -150,7 +150,7 @@ def _jobs(options: Options, faults: Faults, source: Source) -> Iterator[Job]:
             yield attrs.evolve(job, queue=named(getattr(job, by), "default"))
 
 
-def _read(options: Options, faults: Faults, source: Source) -> Iterator[Job]:
+def _read(options: SimulateOptions, faults: Faults, source: Source) -> Iterator[Job]:
     readers = [
         (path, reader(options.format or format_of(path), options.scale)) for path in options.traces
     ]
@@ -166,7 +166,7 @@ def _read(options: Options, faults: Faults, source: Source) -> Iterator[Job]:
 def _play(
     trace: Trace,
     policy: Policy,
-    options: Options,
+    options: SimulateOptions,
     timing: Timing,
     questions: Sequence[Question],
 ) -> Played:
@@ -212,7 +212,7 @@ def _on_interrupt(stop: Callable[[], None]) -> None:
     signal.signal(signal.SIGINT, interrupted)
 
 
-def _about(options: Options, trace: Trace, faults: Faults) -> Obj:
+def _about(options: SimulateOptions, trace: Trace, faults: Faults) -> Obj:
     return {
         "files": [str(path) for path in options.traces],
         "jobs": trace.count,
@@ -224,13 +224,13 @@ def _about(options: Options, trace: Trace, faults: Faults) -> Obj:
     }
 
 
-def _given(options: Options) -> list[Path]:
+def _given(options: SimulateOptions) -> list[Path]:
     """The files that were named on the command line."""
     single = (options.cluster, options.config)
     return [*options.traces, *options.policies, *(path for path in single if path is not None)]
 
 
-def _names(options: Options) -> str:
+def _names(options: SimulateOptions) -> str:
     return ", ".join(map(str, options.traces))
 
 
@@ -268,7 +268,7 @@ def _check_names(
             raise ConfigError(f"--explain {question.job}", "is not a job of the trace", fix)
 
 
-def _notes(options: Options, chosen: Sequence[Policy]) -> list[str]:
+def _notes(options: SimulateOptions, chosen: Sequence[Policy]) -> list[str]:
     """What a policy does that is perhaps not meant."""
     overlaid = zip(options.policies, chosen[1:], strict=True)
     return [f"{path} adds {what}" for path, policy in overlaid for what in policy.adds]

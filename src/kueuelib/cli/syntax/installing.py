@@ -46,9 +46,9 @@ def install(
     server_timeout: float,
 ) -> int:
     """Create or update the manager and everything that it needs; safe to repeat."""
-    from kueuelib.cli.install import Options, run, write_packages
+    from kueuelib.cli.install import InstallOptions, run, write_packages
 
-    options = Options(image, replicas, config, service_monitor)
+    options = InstallOptions(image, replicas, config, service_monitor)
     if (chart or kustomize) and print_only:
         raise ConfigError(
             "kueuelib install", "--print contradicts --chart and --kustomize", "give one of them"

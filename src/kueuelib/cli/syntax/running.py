@@ -187,12 +187,12 @@ def run(
     all run; they take --kubeconfig, --namespace, --leader-elect, --server-timeout and the options
     of the log. An operator takes all options but --config.
     """
-    from kueuelib.cli.run import Options, run
+    from kueuelib.cli.run import RunOptions, run
 
     where = {name: Path(file) for name, file in map(_pair, clusters) if file}
     if len(where) < len(clusters):
         raise click.BadParameter("write NAME=KUBECONFIG, each name once", param_hint="--cluster")
-    options = Options(
+    options = RunOptions(
         namespace, webhook_address, health_address, metrics_address, leader_elect, where
     )
     return run(reference, kubeconfig, config, options, log_format, log_level, server_timeout)

@@ -98,9 +98,9 @@ def replay(
     to_scenario: bool,
 ) -> int:
     """Repeat the recorded decisions, and compare every plan with the recorded one."""
-    from kueuelib.cli.replay.command import Options, run
+    from kueuelib.cli.replay.command import ReplayOptions, run
 
-    return run(Options(file, until, explained, policies, output, to_scenario))
+    return run(ReplayOptions(file, until, explained, policies, output, to_scenario))
 
 
 @click.command()
@@ -184,9 +184,9 @@ def simulate(
     explained: tuple[str, ...],
 ) -> int:
     """Run a trace of jobs through the scheduler in virtual time, under any number of policies."""
-    from kueuelib.cli.simulate.command import Options, run
+    from kueuelib.cli.simulate.command import SimulateOptions, run
 
-    options = Options(
+    options = SimulateOptions(
         traces=traces,
         format=format,
         cluster=cluster,

@@ -58,7 +58,7 @@ class Decision:
 
 
 @attrs.frozen
-class Rule:
+class AccessRule:
     """A granted set of wishes: those of resources, or those of paths."""
 
     verbs: tuple[str, ...]
@@ -74,7 +74,7 @@ class Authorizer(Protocol):
     def authorize(self, caller: Caller, wish: Attributes) -> Decision:
         """Whether a caller may do something."""
 
-    def rules(self, caller: Caller, namespace: str) -> tuple[Rule, ...]:
+    def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
         """Everything that a caller may do in a namespace, cluster-wide grants included."""
 
 
@@ -86,10 +86,10 @@ class AlwaysAllow:
         del caller, wish
         return Decision(allowed=True)
 
-    def rules(self, caller: Caller, namespace: str) -> tuple[Rule, ...]:
+    def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
         """Everything."""
         del caller, namespace
-        return (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
+        return (AccessRule(("*",), ("*",), ("*",)), AccessRule(("*",), paths=("*",)))
 
 
 def refusal(caller: Caller, wish: Attributes, reason: str = "") -> Forbidden:

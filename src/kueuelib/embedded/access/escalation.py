@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kueuelib.embedded.access.attributes import MASTERS, Attributes, Rule
+from kueuelib.embedded.access.attributes import MASTERS, AccessRule, Attributes
 from kueuelib.embedded.access.rbac import RBAC, Rbac, grants, rules_in
 from kueuelib.embedded.admission.plugin import (
     AdmissionPlugin,
@@ -80,12 +80,12 @@ def _about(verb: str, ref: Mapping[str, Any], namespace: str) -> Attributes:
     return Attributes(verb, RBAC, plural, namespace=namespace, name=ref.get("name") or "")
 
 
-def _missing(rule: Rule, held: tuple[Rule, ...]) -> Iterator[Rule]:
+def _missing(rule: AccessRule, held: tuple[AccessRule, ...]) -> Iterator[AccessRule]:
     """The smallest parts of a rule that nothing held covers."""
     for verb in rule.verbs:
         for path in rule.paths:
             if not any(grants(each, Attributes(verb, path=path)) for each in held):
-                yield Rule((verb,), paths=(path,))
+                yield AccessRule((verb,), paths=(path,))
         for group in rule.groups:
             for resource in rule.resources:
                 for name in rule.names or ("",):
@@ -93,10 +93,10 @@ def _missing(rule: Rule, held: tuple[Rule, ...]) -> Iterator[Rule]:
                     wish = Attributes(verb, group, plural, subresource, name=name)
                     if not any(grants(each, wish) for each in held):
                         names = (name,) if name else ()
-                        yield Rule((verb,), (group,), (resource,), names)
+                        yield AccessRule((verb,), (group,), (resource,), names)
 
 
-def _shown(rule: Rule) -> str:
+def _shown(rule: AccessRule) -> str:
     def texts(values: tuple[str, ...]) -> str:
         return "[" + " ".join(f'"{each}"' for each in values) + "]"
 

@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.kinds import SERVICE_ACCOUNTS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.access.attributes import MASTERS, Attributes, Decision, Rule
+from kueuelib.embedded.access.attributes import MASTERS, AccessRule, Attributes, Decision
 from kueuelib.embedded.admission.plugin import Caller, Reader
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.registry.kind import Kind
@@ -23,7 +23,7 @@ CLUSTER_ROLE_BINDINGS = Resource(
 ROLES = Resource(RBAC, "v1", "roles", "Role", namespaced=True)
 ROLE_BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
 ACCOUNT_PREFIX = "system:serviceaccount:"
-EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
+EVERYTHING = (AccessRule(("*",), ("*",), ("*",)), AccessRule(("*",), paths=("*",)))
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class Rbac:
     def __init__(self, reader: Reader, commits: Commits) -> None:
         self._reader = reader
         self._bindings: dict[str, list[_Binding]] = {}
-        self._rules: dict[ObjectKey, tuple[Rule, ...]] = {}
+        self._rules: dict[ObjectKey, tuple[AccessRule, ...]] = {}
         commits.listen(self._notice)
 
     def _notice(self, kind: Kind, _: Change) -> None:
@@ -67,7 +67,7 @@ class Rbac:
                     return Decision(allowed=True, reason=text)
         return Decision(allowed=False)
 
-    def rules(self, caller: Caller, namespace: str) -> tuple[Rule, ...]:
+    def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
         """Everything that a caller may do in a namespace, cluster-wide grants included."""
         if MASTERS in caller.groups:
             return EVERYTHING
@@ -76,7 +76,7 @@ class Rbac:
         ]
         return tuple(dict.fromkeys(found))
 
-    def rules_of(self, ref: Mapping[str, Any], namespace: str) -> tuple[Rule, ...]:
+    def rules_of(self, ref: Mapping[str, Any], namespace: str) -> tuple[AccessRule, ...]:
         """The rules of the role that a binding refers to."""
         space = namespace if ref.get("kind") == "Role" else ""
         return self._role(ObjectKey(space, ref.get("name") or ""))
@@ -100,7 +100,7 @@ class Rbac:
             ]
         return found
 
-    def _role(self, key: ObjectKey) -> tuple[Rule, ...]:
+    def _role(self, key: ObjectKey) -> tuple[AccessRule, ...]:
         found = self._rules.get(key)
         if found is None:
             obj = self._reader.get(ROLES if key.namespace else CLUSTER_ROLES, key)
@@ -138,10 +138,10 @@ def _binding(obj: Obj, namespace: str) -> _Binding:
     )
 
 
-def rules_in(role: Mapping[str, Any]) -> tuple[Rule, ...]:
+def rules_in(role: Mapping[str, Any]) -> tuple[AccessRule, ...]:
     """The rules of a Role or ClusterRole."""
     return tuple(
-        Rule(
+        AccessRule(
             tuple(rule.get("verbs") or ()),
             tuple(rule.get("apiGroups") or ()),
             tuple(rule.get("resources") or ()),
@@ -152,7 +152,7 @@ def rules_in(role: Mapping[str, Any]) -> tuple[Rule, ...]:
     )
 
 
-def grants(rule: Rule, wish: Attributes) -> bool:
+def grants(rule: AccessRule, wish: Attributes) -> bool:
     """Whether one rule grants a wish."""
     if "*" not in rule.verbs and wish.verb not in rule.verbs:
         return False

@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
-from kueuelib.embedded.access.attributes import Attributes, Authorizer, Rule
+from kueuelib.embedded.access.attributes import AccessRule, Attributes, Authorizer
 from kueuelib.embedded.access.tokens import ISSUER, Verified
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.errors import FieldError
@@ -118,7 +118,7 @@ class Reviews:
         return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
 
 
-def _told(rule: Rule) -> Obj:
+def _told(rule: AccessRule) -> Obj:
     if rule.paths:
         return {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)}
     found: Obj = {

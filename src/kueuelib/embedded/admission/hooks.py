@@ -16,7 +16,7 @@ DEFAULT_TIMEOUT = 10
 
 
 @attrs.frozen
-class Rule:
+class HookRule:
     """One entry of `rules`; `*` stands for anything."""
 
     operations: frozenset[str]
@@ -69,7 +69,7 @@ class Hook:
 
     name: str
     client: Mapping[str, Any]
-    rules: tuple[Rule, ...]
+    rules: tuple[HookRule, ...]
     namespaces: Selector
     objects: Selector
     ignore: bool
@@ -130,7 +130,7 @@ def compile_hooks(configurations: Iterator[Obj], *, mutating: bool) -> list[Hook
 
 def _compile(hook: Mapping[str, Any], *, mutating: bool) -> Hook:
     rules = tuple(
-        Rule(
+        HookRule(
             frozenset(rule.get("operations") or ()),
             frozenset(rule.get("apiGroups") or ()),
             frozenset(rule.get("apiVersions") or ()),

@@ -46,7 +46,7 @@ from kueuelib.embedded.builtins.quota_rules import (
     check_runtime_class,
 )
 from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
-from kueuelib.embedded.builtins.table import Found, Place, check
+from kueuelib.embedded.builtins.table import Found, ValuePlace, check
 from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
@@ -159,7 +159,7 @@ def _check_cron_job(obj: Obj) -> list[FieldError]:
     return errors + check("CronJobLimits", obj["spec"], "spec")
 
 
-def _schedule(at: Place, _: str) -> Found:
+def _schedule(at: ValuePlace, _: str) -> Found:
     parts = at.value.split()
     if len(parts) == 5 or at.value.startswith("@"):
         return []

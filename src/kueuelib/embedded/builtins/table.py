@@ -36,7 +36,7 @@ _LAST_PORT: Final = 65535
 
 
 @attrs.frozen
-class Place:
+class ValuePlace:
     """A value that is looked at.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place:
 
 Found = list[FieldError] | None
 """Broken rules; None: the rest of the line does not matter here."""
-Check = Callable[[Place, str], Found]
+Check = Callable[[ValuePlace, str], Found]
 
 
 @cache
@@ -86,10 +86,10 @@ def check(type_: str, value: Any, path: str, **known: Any) -> list[FieldError]:
         path: where it is.
         known: functions that the rules name, and names that may be used, by kind.
     """
-    return _check(type_, Place(value, path, {}, known, {}))
+    return _check(type_, ValuePlace(value, path, {}, known, {}))
 
 
-def _check(type_: str, place: Place) -> list[FieldError]:
+def _check(type_: str, place: ValuePlace) -> list[FieldError]:
     if isinstance(place.value, list | tuple):
         return [
             error
@@ -105,7 +105,7 @@ def _check(type_: str, place: Place) -> list[FieldError]:
             if not found and name == field:
                 continue
             path = f"{place.path}.{name}" if place.path else name
-            at = Place(found, path, place.value, place.known, place.seen)
+            at = ValuePlace(found, path, place.value, place.known, place.seen)
         for what, argument in checks:
             if what.startswith("@"):
                 seen = place.seen if name == "." else inner
@@ -124,7 +124,7 @@ def _check(type_: str, place: Place) -> list[FieldError]:
 def _is(rule: Callable[[str], Iterable[str]]) -> Check:
     """A text, or each of a list, obeys a rule of names."""
 
-    def ask(at: Place, _: str) -> Found:
+    def ask(at: ValuePlace, _: str) -> Found:
         texts = [(at.path, at.value or "")]
         if isinstance(at.value, list):
             texts = [(f"{at.path}[{i}]", each) for i, each in enumerate(at.value)]
@@ -133,11 +133,11 @@ def _is(rule: Callable[[str], Iterable[str]]) -> Check:
     return ask
 
 
-def _required(at: Place, text: str) -> Found:
+def _required(at: ValuePlace, text: str) -> Found:
     return [] if at.value else [required(at.path, text)]
 
 
-def _one_of(at: Place, known: str, *, ordered: bool) -> Found:
+def _one_of(at: ValuePlace, known: str, *, ordered: bool) -> Found:
     names = known.split(",")
     values = [(at.path, at.value)]
     if isinstance(at.value, list):
@@ -149,12 +149,12 @@ def _one_of(at: Place, known: str, *, ordered: bool) -> Found:
     ]
 
 
-def _among(at: Place, known: str) -> Found:
+def _among(at: ValuePlace, known: str) -> Found:
     names, _, text = known.partition(";")
     return [] if at.value in names.split(",") else [invalid(at.path, at.value or "", text)]
 
 
-def _between(at: Place, limits: str) -> Found:
+def _between(at: ValuePlace, limits: str) -> Found:
     numbers, _, text = limits.partition(";")
     low, high = map(int, numbers.split(","))
     if (at.value is None and not text) or low <= (at.value or 0) <= high:
@@ -162,23 +162,23 @@ def _between(at: Place, limits: str) -> Found:
     return [invalid(at.path, at.value or 0, text or f"must be between {low} and {high}, inclusive")]
 
 
-def _port(at: Place, _: str) -> Found:
+def _port(at: ValuePlace, _: str) -> Found:
     if isinstance(at.value, str) or 0 < (at.value or 0) <= _LAST_PORT:
         return []
     return [invalid(at.path, at.value or 0, f"must be between 1 and {_LAST_PORT}, inclusive")]
 
 
-def _above_zero(at: Place, text: str) -> list[FieldError]:
+def _above_zero(at: ValuePlace, text: str) -> list[FieldError]:
     return [] if (at.value or 0) > 0 else [invalid(at.path, at.value or 0, text)]
 
 
-def _if(at: Place, condition: str) -> Found:
+def _if(at: ValuePlace, condition: str) -> Found:
     name, _, values = condition.partition("=")
     found = at.outer.get(name)
     return [] if (found in values.split(",") if values else found) else None
 
 
-def _unique(at: Place, kind: str) -> Found:
+def _unique(at: ValuePlace, kind: str) -> Found:
     seen = at.seen.setdefault(kind or at.path.rpartition(".")[2], set())
     if at.value in seen:
         return [duplicate(at.path, at.value)]
@@ -186,13 +186,13 @@ def _unique(at: Place, kind: str) -> Found:
     return []
 
 
-def _known(at: Place, kind: str) -> Found:
+def _known(at: ValuePlace, kind: str) -> Found:
     if (at.value or "") in at.known[kind]:
         return []
     return [FieldError(at.path, "FieldValueNotFound", f'Not found: "{at.value or ""}"')]
 
 
-def _distinct(at: Place, struct: str) -> Found:
+def _distinct(at: ValuePlace, struct: str) -> Found:
     shown = [internal(struct, each) for each in at.value]
     return [duplicate(f"{at.path}[{i}]", each) for i, each in enumerate(shown) if each in shown[:i]]
 

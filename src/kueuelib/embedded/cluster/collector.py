@@ -14,7 +14,7 @@ from kueuelib.embedded.cluster.garbage import (
     ORPHAN,
     PROTECTIONS,
     Graph,
-    Node,
+    OwnerNode,
     node_of,
     without_finalizer,
     without_owners,
@@ -83,7 +83,7 @@ class Collector(Controller[str]):
         if node is not None:
             self._wake_doomed_owners(node)
 
-    def _wake_doomed_owners(self, node: Node) -> None:
+    def _wake_doomed_owners(self, node: OwnerNode) -> None:
         for ref in node.owners:
             owner = self.graph.get(ref["uid"])
             if owner is not None and owner.deleted and FOREGROUND in owner.finalizers:
@@ -103,7 +103,7 @@ class Collector(Controller[str]):
             await self._collect(node)
         return None
 
-    async def _collect(self, node: Node) -> None:
+    async def _collect(self, node: OwnerNode) -> None:
         """Deletes an object without living owners; takes dead owners off one that has others."""
         found = await asyncio.gather(*(self._lives(node, ref) for ref in node.owners))
         gone = frozenset(
@@ -116,7 +116,7 @@ class Collector(Controller[str]):
             return
         await self.delete(node, Propagation.BACKGROUND)
 
-    async def _lives(self, node: Node, ref: Mapping[str, Any]) -> bool:
+    async def _lives(self, node: OwnerNode, ref: Mapping[str, Any]) -> bool:
         """Whether an owner exists; one of an unknown kind counts as living."""
         if self.graph.get(ref["uid"]) is not None:
             return True
@@ -135,13 +135,13 @@ class Collector(Controller[str]):
             return False
         return bool(owner["metadata"]["uid"] == ref["uid"])
 
-    async def _orphan(self, node: Node) -> None:
+    async def _orphan(self, node: OwnerNode) -> None:
         gone = frozenset((node.uid,))
         for found in self.graph.dependents(node.uid):
             await self._patch(found, without_owners(found, gone))
         await self._patch(node, without_finalizer(node, ORPHAN))
 
-    async def _delete_dependents(self, node: Node) -> None:
+    async def _delete_dependents(self, node: OwnerNode) -> None:
         """Deletes what blocks the owner; everything else follows when the owner is gone."""
         blocking = [found for found in self.graph.dependents(node.uid) if found.blocks(node.uid)]
         for found in blocking:
@@ -152,12 +152,12 @@ class Collector(Controller[str]):
         if not blocking:
             await self._patch(node, without_finalizer(node, FOREGROUND))
 
-    async def delete(self, node: Node, propagation: Propagation) -> None:
+    async def delete(self, node: OwnerNode, propagation: Propagation) -> None:
         """Deletes an object, unless it is gone or another one has its name: the watch tells."""
         options = DeleteOptions(uid=node.uid, propagation=propagation)
         with contextlib.suppress(NotFound, Conflict):
             await self._service.delete(node.resource, node.key, options)
 
-    async def _patch(self, node: Node, body: Obj) -> None:
+    async def _patch(self, node: OwnerNode, body: Obj) -> None:
         with contextlib.suppress(NotFound):
             await self._service.patch(node.resource, node.key, body)

@@ -12,7 +12,7 @@ from kueuelib.api.kinds import NAMESPACES, NODES, PODS
 from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.kinds import Kinds
-from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.cluster.loop import ControlLoop
 from kueuelib.embedded.service import ApiService
 
 K = TypeVar("K", bound=Hashable)
@@ -48,7 +48,9 @@ class Controller(ABC, Generic[K]):
         self._pods = parts.kinds.of(PODS)
         self._nodes = parts.kinds.of(NODES)
         self._namespaces = parts.kinds.of(NAMESPACES)
-        self.loop: Loop[K] = Loop(self.name, self._reconcile, parts.clock, self.workers)
+        self.loop: ControlLoop[K] = ControlLoop(
+            self.name, self._reconcile, parts.clock, self.workers
+        )
 
     @abstractmethod
     async def _reconcile(self, key: K) -> float | None:

@@ -15,7 +15,7 @@ PROTECTIONS = frozenset(("kubernetes.io/pv-protection", "kubernetes.io/pvc-prote
 
 
 @attrs.frozen
-class Node:
+class OwnerNode:
     """One object in the graph.
 
     Attributes:
@@ -39,10 +39,10 @@ class Node:
         return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in self.owners)
 
 
-def node_of(resource: Resource, key: ObjectKey, obj: Obj) -> Node:
+def node_of(resource: Resource, key: ObjectKey, obj: Obj) -> OwnerNode:
     """The node of an object."""
     meta = obj["metadata"]
-    return Node(
+    return OwnerNode(
         resource,
         key,
         meta["uid"],
@@ -56,18 +56,18 @@ class Graph:
     """All objects by UID, with the way from owner to dependents, and by namespace."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, OwnerNode] = {}
         self._dependents: dict[str, dict[str, None]] = {}
         self._namespaces: dict[str, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def get(self, uid: str) -> Node | None:
+    def get(self, uid: str) -> OwnerNode | None:
         """The object with the UID."""
         return self._nodes.get(uid)
 
-    def put(self, node: Node) -> None:
+    def put(self, node: OwnerNode) -> None:
         """Adds or replaces an object."""
         self.remove(node.uid)
         self._nodes[node.uid] = node
@@ -76,7 +76,7 @@ class Graph:
         if node.key.namespace:
             self._namespaces.setdefault(node.key.namespace, {})[node.uid] = None
 
-    def remove(self, uid: str) -> Node | None:
+    def remove(self, uid: str) -> OwnerNode | None:
         """Drops an object; gives what it was."""
         node = self._nodes.pop(uid, None)
         if node is None:
@@ -95,7 +95,7 @@ class Graph:
             if not found:
                 del index[key]
 
-    def dependents(self, uid: str) -> Iterator[Node]:
+    def dependents(self, uid: str) -> Iterator[OwnerNode]:
         """The objects that name the UID as their owner."""
         for found in tuple(self._dependents.get(uid, ())):
             yield self._nodes[found]
@@ -104,7 +104,7 @@ class Graph:
         """Whether anything names the UID as its owner."""
         return uid in self._dependents
 
-    def content(self, namespace: str) -> Iterator[Node]:
+    def content(self, namespace: str) -> Iterator[OwnerNode]:
         """The objects in a namespace."""
         for found in tuple(self._namespaces.get(namespace, ())):
             yield self._nodes[found]
@@ -114,13 +114,13 @@ class Graph:
         return namespace not in self._namespaces
 
 
-def without_owners(node: Node, gone: frozenset[str]) -> Obj:
+def without_owners(node: OwnerNode, gone: frozenset[str]) -> Obj:
     """The merge patch that takes owners off an object."""
     kept = [dict(ref) for ref in node.owners if ref["uid"] not in gone]
     return {"metadata": {"uid": node.uid, "ownerReferences": kept or None}}
 
 
-def without_finalizer(node: Node, name: str) -> Obj:
+def without_finalizer(node: OwnerNode, name: str) -> Obj:
     """The merge patch that takes a finalizer off an object."""
     kept = [found for found in node.finalizers if found != name]
     return {"metadata": {"uid": node.uid, "finalizers": kept or None}}

@@ -10,7 +10,7 @@ from kueuelib.embedded.cluster.contract import KILLED, problems
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import gone
 from kueuelib.embedded.cluster.nodes import is_simulated
-from kueuelib.embedded.cluster.pod_life import Action, Memory, Step, next_step, remember
+from kueuelib.embedded.cluster.pod_life import Action, Memory, PodStep, next_step, remember
 from kueuelib.embedded.cluster.pod_status import (
     finished_status,
     is_terminal,
@@ -74,7 +74,7 @@ class Kubelet(Controller[ObjectKey]):
             self._events.warning(pod, "kubelet", "InvalidAnnotation", text)
 
     async def _act(
-        self, pod: Mapping[str, Any], node: Mapping[str, Any], step: Step, now: float
+        self, pod: Mapping[str, Any], node: Mapping[str, Any], step: PodStep, now: float
     ) -> None:
         match step.action:
             case Action.NOTHING:

@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False, slots=False)
-class Loop(Generic[K]):
+class ControlLoop(Generic[K]):
     """Calls a level-based `reconcile` for every key that was added, one call per key at a time.
 
     What the API refuses is tried again with growing delays; an object that is gone is dropped.

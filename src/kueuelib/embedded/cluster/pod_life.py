@@ -25,7 +25,7 @@ class Action(Enum):
 
 
 @attrs.frozen
-class Step:
+class PodStep:
     """What is done, and at which instant; None: nothing will happen without an event."""
 
     action: Action
@@ -68,7 +68,7 @@ def remember(pod: Mapping[str, Any], memory: Memory | None, now: float) -> Memor
     return memory
 
 
-def next_step(pod: Mapping[str, Any], memory: Memory) -> Step:
+def next_step(pod: Mapping[str, Any], memory: Memory) -> PodStep:
     """What a kubelet does with a pod that is bound to its node.
 
     A pod that is deleted runs on until its grace period is over. One that has to end by itself
@@ -77,36 +77,36 @@ def next_step(pod: Mapping[str, Any], memory: Memory) -> Step:
     if pod["metadata"].get("deletionTimestamp"):
         return _step_of_doomed(pod, memory)
     if is_terminal(pod):
-        return Step(Action.NOTHING)
+        return PodStep(Action.NOTHING)
     if phase(pod) != "Running":
-        return Step(Action.START, memory.started)
+        return PodStep(Action.START, memory.started)
     return _earliest_end(pod, memory)
 
 
-def _step_of_doomed(pod: Mapping[str, Any], memory: Memory) -> Step:
+def _step_of_doomed(pod: Mapping[str, Any], memory: Memory) -> PodStep:
     meta = pod["metadata"]
     grace = meta.get("deletionGracePeriodSeconds") or 0
     if is_terminal(pod):
         # With a grace period of 0 the server removes it as soon as the finalizers are gone.
-        return Step(Action.REMOVE, memory.doomed) if grace else Step(Action.NOTHING)
+        return PodStep(Action.REMOVE, memory.doomed) if grace else PodStep(Action.NOTHING)
     doomed = memory.doomed if memory.doomed is not None else memory.started
     if phase(pod) != "Running":
-        return Step(Action.KILL, doomed)
+        return PodStep(Action.KILL, doomed)
     end = doomed + grace
     own = _earliest_end(pod, memory)
     if own.due is not None and own.due < end:
         return own
-    return Step(Action.KILL, end)
+    return PodStep(Action.KILL, end)
 
 
-def _earliest_end(pod: Mapping[str, Any], memory: Memory) -> Step:
-    found = Step(Action.NOTHING)
+def _earliest_end(pod: Mapping[str, Any], memory: Memory) -> PodStep:
+    found = PodStep(Action.NOTHING)
     if memory.run is not None:
         code = exit_code(annotations_of(pod))
-        found = Step(Action.FINISH, memory.told + max(memory.run, 0.0), code)
+        found = PodStep(Action.FINISH, memory.told + max(memory.run, 0.0), code)
     limit = pod["spec"].get("activeDeadlineSeconds")
     if limit is not None:
         due = memory.started + limit
         if found.due is None or due < found.due:
-            found = Step(Action.EXPIRE, due)
+            found = PodStep(Action.EXPIRE, due)
     return found

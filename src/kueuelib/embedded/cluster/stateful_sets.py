@@ -27,7 +27,7 @@ _DIGITS = 10
 
 
 @attrs.frozen
-class Step:
+class SetStep:
     """What to do next.
 
     Attributes:
@@ -77,7 +77,7 @@ class StatefulSetController(Controller[ObjectKey]):
         return None
 
 
-def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Step:
+def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> SetStep:
     """What to do about a raw StatefulSet with these raw pods, by number.
 
     With the policy OrderedReady, one pod is made or deleted at a time, once all before are ready.
@@ -96,18 +96,18 @@ def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Step:
         elif _is_healthy(pod):
             continue
         if ordered:
-            return Step(tuple(create), tuple(delete))
+            return SetStep(tuple(create), tuple(delete))
     surplus = sorted((each for each in pods if each not in ordinals), reverse=True)
     condemned = [pods[each] for each in surplus][: 1 if ordered else None]
     delete += [pod for pod in condemned if not _is_deleted(pod)]
     if create or delete or condemned:
-        return Step(tuple(create), tuple(delete))
+        return SetStep(tuple(create), tuple(delete))
     for _, pod in sorted(pods.items(), reverse=True):
         if labels_of(pod).get(REVISION) != revision_of(found):
-            return Step((), () if _is_deleted(pod) else (pod,))
+            return SetStep((), () if _is_deleted(pod) else (pod,))
         if not _is_healthy(pod):
             break
-    return Step()
+    return SetStep()
 
 
 def status_of(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Obj:

@@ -30,7 +30,7 @@ from kueuelib.embedded.patching.managers import (
     UNOWNED,
     UPDATE,
     Entries,
-    Entry,
+    ManagerEntry,
     apply_conflict,
     capped,
     entries_of,
@@ -113,7 +113,7 @@ def track_steps(
         return []
     before, after = _bare(old or zero or {"metadata": {}}), _bare(new)
     version = new["apiVersion"]
-    mine = Entry(write.manager, UPDATE, version, NO_FIELDS, write.subresource, write.time)
+    mine = ManagerEntry(write.manager, UPDATE, version, NO_FIELDS, write.subresource, write.time)
     views = _Views(nodes, version, before, after, write.ignored)
     entries, _ = yield from _settle(views, entries, mine.identity)
     change = (yield from views.difference(version)) or _NOTHING
@@ -169,11 +169,11 @@ def apply_steps(
     before = _bare(live or {})
     entries = entries_of((live or {}).get("metadata", {}).get("managedFields"))
     if live is not None and not entries:
-        first = Entry(BEFORE_FIRST_APPLY, UPDATE, version, owned(fields_of(node, before)))
+        first = ManagerEntry(BEFORE_FIRST_APPLY, UPDATE, version, owned(fields_of(node, before)))
         entries[first.identity] = first
     merged = merge(node, before, config) if live is not None else whole
     applied = fields_of(node, config)
-    mine = Entry(write.manager, APPLY, version, applied, write.subresource, write.time)
+    mine = ManagerEntry(write.manager, APPLY, version, applied, write.subresource, write.time)
     last = entries.get(mine.identity)
     entries[mine.identity] = mine
     after = merged
@@ -212,7 +212,9 @@ def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
     return found
 
 
-def _pruned(nodes: Nodes, merged: Obj, version: str, entries: Entries, last: Entry) -> Steps[Obj]:
+def _pruned(
+    nodes: Nodes, merged: Obj, version: str, entries: Entries, last: ManagerEntry
+) -> Steps[Obj]:
     """The merged object without what the manager owned before and nobody owns now."""
     if all(each.api_version == version for each in (last, *entries.values())) and (
         last.fields <= entries[last.identity].fields
@@ -285,10 +287,10 @@ class _Views:
 
 def _settle(
     views: _Views, entries: Entries, writer: tuple[str, str, str, str]
-) -> Steps[tuple[Entries, dict[Entry, FieldSet]]]:
+) -> Steps[tuple[Entries, dict[ManagerEntry, FieldSet]]]:
     """What others own after the change, and what they lose to the writer."""
     left: Entries = {}
-    conflicts: dict[Entry, FieldSet] = {}
+    conflicts: dict[ManagerEntry, FieldSet] = {}
     for identity, entry in entries.items():
         if identity == writer:
             left[identity] = entry

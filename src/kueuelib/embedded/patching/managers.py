@@ -49,7 +49,7 @@ UNOWNED: Final[tuple[Path, ...]] = (
 
 
 @attrs.frozen
-class Entry:
+class ManagerEntry:
     """What one manager owns.
 
     Attributes:
@@ -83,7 +83,7 @@ class Entry:
         return text
 
 
-Entries = dict[tuple[str, str, str, str], Entry]
+Entries = dict[tuple[str, str, str, str], ManagerEntry]
 
 
 def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
@@ -97,7 +97,7 @@ def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
         operation, version = each.get("operation"), each.get("apiVersion")
         if operation not in (APPLY, UPDATE) or not version or each.get("fieldsType") != FIELDS_V1:
             return {}
-        entry = Entry(
+        entry = ManagerEntry(
             each.get("manager") or "",
             operation,
             version,
@@ -114,7 +114,7 @@ def is_reset(raw: Any) -> bool:
     return isinstance(raw, list) and raw in ([], [{}])
 
 
-def raw_entries(entries: Iterable[Entry]) -> list[Obj]:
+def raw_entries(entries: Iterable[ManagerEntry]) -> list[Obj]:
     """The raw `managedFields`, appliers first, then by time and name."""
     ordered = sorted(
         entries, key=lambda e: (e.operation, e.time, e.manager, e.api_version, e.subresource)
@@ -122,7 +122,7 @@ def raw_entries(entries: Iterable[Entry]) -> list[Obj]:
     return [_raw(entry) for entry in ordered]
 
 
-def _raw(entry: Entry) -> Obj:
+def _raw(entry: ManagerEntry) -> Obj:
     raw: Obj = {"manager": entry.manager} if entry.manager else {}
     raw |= {
         "operation": entry.operation,
@@ -167,7 +167,7 @@ def _ends_first(path: Path) -> tuple[tuple[bool, Any], ...]:
     return tuple((i < last, element) for i, element in enumerate(path))
 
 
-def apply_conflict(conflicts: Mapping[Entry, FieldSet]) -> Conflict:
+def apply_conflict(conflicts: Mapping[ManagerEntry, FieldSet]) -> Conflict:
     """The answer to an apply that would take fields from others without force."""
     pairs = [
         (str(entry), show(path))

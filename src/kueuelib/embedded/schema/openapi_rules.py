@@ -35,7 +35,7 @@ _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 @attrs.frozen
-class Place:
+class SchemaPlace:
     """A schema, and where it stands.
 
     Attributes:
@@ -57,7 +57,7 @@ class Place:
         return found if isinstance(found, Mapping) else None
 
 
-Rule = Callable[[Raw, str, Place], Errors]
+Rule = Callable[[Raw, str, SchemaPlace], Errors]
 """From a schema, its path and all that is known of its place to what is wrong with it."""
 
 
@@ -68,7 +68,7 @@ def openapi_problems(schema: Raw, path: str) -> list[FieldError]:
         schema: the whole schema of one version.
         path: of the schema in the definition.
     """
-    return list(_problems(Place(schema, path), root=True))
+    return list(_problems(SchemaPlace(schema, path), root=True))
 
 
 def has_unsupported(schema: Any) -> bool:
@@ -84,7 +84,7 @@ def has_unsupported(schema: Any) -> bool:
     return any(has_unsupported(part) for part in parts)
 
 
-def _problems(place: Place, *, root: bool = False) -> Errors:
+def _problems(place: SchemaPlace, *, root: bool = False) -> Errors:
     for rule in RULES:
         yield from rule(place.schema, place.path, place)
     schema, path = place.schema, place.path
@@ -94,7 +94,7 @@ def _problems(place: Place, *, root: bool = False) -> Errors:
         if place.metadata:
             reason = " inside additionalProperties applying to object metadata"
         where = f"{path}.additionalProperties"
-        yield from _problems(Place(additional, where, reason, place.metadata))
+        yield from _problems(SchemaPlace(additional, where, reason, place.metadata))
     for name, sub in properties_of(schema):
         inner = attrs.evolve(place, schema=sub, path=f"{path}.properties[{name}]")
         if name in _HEAD and (root or schema.get(EMBEDDED)):
@@ -110,7 +110,7 @@ def _problems(place: Place, *, root: bool = False) -> Errors:
 # ---- keywords ------------------------------------------------------------------------------------
 
 
-def types_are_known(schema: Raw, path: str, _: Place) -> Errors:
+def types_are_known(schema: Raw, path: str, _: SchemaPlace) -> Errors:
     """The type is one of OpenAPI's."""
     type_ = schema.get("type")
     if type_ and type_ not in TYPES:
@@ -120,40 +120,40 @@ def types_are_known(schema: Raw, path: str, _: Place) -> Errors:
         yield forbidden(f"{path}.type", text)
 
 
-def defaults_are_allowed(schema: Raw, path: str, place: Place) -> Errors:
+def defaults_are_allowed(schema: Raw, path: str, place: SchemaPlace) -> Errors:
     """There are no defaults in the metadata of the object."""
     if schema.get("default") is not None and place.undefaulted is not None:
         yield forbidden(f"{path}.default", f"must not be set{place.undefaulted}")
 
 
-def keywords_are_supported(schema: Raw, path: str, _: Place) -> Errors:
+def keywords_are_supported(schema: Raw, path: str, _: SchemaPlace) -> Errors:
     """What JSON schema has and custom resources do not."""
     for name in UNSUPPORTED:
         if schema.get(name) is not None:
             yield forbidden(f"{path}.{name}", f"{name} is not supported")
 
 
-def items_are_all_alike(schema: Raw, path: str, _: Place) -> Errors:
+def items_are_all_alike(schema: Raw, path: str, _: SchemaPlace) -> Errors:
     """The items of a list have one schema."""
     if isinstance(schema.get("items"), list):
         text = "items must be a schema object and not an array"
         yield forbidden(f"{path}.items", text)
 
 
-def embedded_objects_are_no_metadata(schema: Raw, path: str, place: Place) -> Errors:
+def embedded_objects_are_no_metadata(schema: Raw, path: str, place: SchemaPlace) -> Errors:
     """In the metadata of an object no other object is embedded."""
     if place.metadata and schema.get(EMBEDDED):
         yield forbidden(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
 
 
-def items_may_be_equal(schema: Raw, path: str, _: Place) -> Errors:
+def items_may_be_equal(schema: Raw, path: str, _: SchemaPlace) -> Errors:
     """Whether all items differ is not checked."""
     if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield forbidden(f"{path}.uniqueItems", text)
 
 
-def objects_are_maps_or_structs(schema: Raw, path: str, _: Place) -> Errors:
+def objects_are_maps_or_structs(schema: Raw, path: str, _: SchemaPlace) -> Errors:
     """An object has named fields, or fields of any name."""
     additional = schema.get("additionalProperties")
     if schema.get("properties") and additional is not None and additional is not True:
@@ -161,7 +161,7 @@ def objects_are_maps_or_structs(schema: Raw, path: str, _: Place) -> Errors:
         yield forbidden(f"{path}.additionalProperties", text)
 
 
-def unknown_fields_are_kept_or_not_spoken_of(schema: Raw, path: str, _: Place) -> Errors:
+def unknown_fields_are_kept_or_not_spoken_of(schema: Raw, path: str, _: SchemaPlace) -> Errors:
     """`x-kubernetes-preserve-unknown-fields` is true or absent."""
     if schema.get(PRESERVE) is False:
         yield invalid(f"{path}.{PRESERVE}", value=False, detail="must be true or undefined")
@@ -173,7 +173,7 @@ def unknown_fields_are_kept_or_not_spoken_of(schema: Raw, path: str, _: Place) -
 def _of_type(keyword: str, wanted: str, *known: str) -> Rule:
     """A keyword has one of these values, and stands at a type."""
 
-    def rule(schema: Raw, path: str, _: Place) -> Errors:
+    def rule(schema: Raw, path: str, _: SchemaPlace) -> Errors:
         found = schema.get(keyword)
         if found is None:
             return
@@ -192,7 +192,7 @@ def _typed(schema: Raw, path: str, wanted: str, keyword: str) -> Errors:
         yield invalid(where, type_, text) if type_ else required(where, text)
 
 
-def items_of_sets_are_atomic(schema: Raw, path: str, place: Place) -> Errors:
+def items_of_sets_are_atomic(schema: Raw, path: str, place: SchemaPlace) -> Errors:
     """An item of a set is compared as a whole."""
     items = place.items
     if schema.get("type") != "array" or schema.get(LIST_TYPE) != "set" or items is None:
@@ -205,7 +205,7 @@ def items_of_sets_are_atomic(schema: Raw, path: str, place: Place) -> Errors:
         yield invalid(f"{path}.items.{MAP_TYPE}", own, text)
 
 
-def keys_are_of_map_lists(schema: Raw, path: str, _: Place) -> Errors:
+def keys_are_of_map_lists(schema: Raw, path: str, _: SchemaPlace) -> Errors:
     """`x-kubernetes-list-map-keys` stands where the list type is `map`, and there only."""
     keys, type_ = schema.get(LIST_KEYS), schema.get(LIST_TYPE)
     if keys and type_ != "map":
@@ -217,7 +217,7 @@ def keys_are_of_map_lists(schema: Raw, path: str, _: Place) -> Errors:
         yield required(f"{path}.{LIST_KEYS}", text)
 
 
-def keys_are_scalars_of_items(schema: Raw, path: str, _: Place) -> Errors:
+def keys_are_scalars_of_items(schema: Raw, path: str, _: SchemaPlace) -> Errors:
     """The items of a map list are objects, and its keys are different scalars in them."""
     if schema.get(LIST_TYPE) != "map":
         return
@@ -243,7 +243,7 @@ def keys_are_scalars_of_items(schema: Raw, path: str, _: Place) -> Errors:
             yield invalid(where, keys, "must not contain duplicate entries")
 
 
-def keys_are_always_there(schema: Raw, path: str, place: Place) -> Errors:
+def keys_are_always_there(schema: Raw, path: str, place: SchemaPlace) -> Errors:
     """An item of a set or a map list is not null, and no key of it is missing."""
     items, type_ = place.items, schema.get(LIST_TYPE)
     if items is None or type_ not in ("set", "map"):

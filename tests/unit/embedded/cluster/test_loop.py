@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from kueuelib.embedded.cluster.clock import ManualClock, SystemClock
-from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.cluster.loop import ControlLoop
 from kueuelib.errors import Conflict, NotFound
 
 
@@ -55,7 +55,7 @@ async def test_a_key_comes_again_at_the_instant_it_asks_for() -> None:
         seen.append((key, clock.now()))
         return clock.now() + 5 if len(seen) < 3 else None
 
-    loop = Loop("test", reconcile, clock)
+    loop = ControlLoop("test", reconcile, clock)
     async with running(loop):
         loop.add("a")
         await rest()
@@ -84,7 +84,7 @@ async def test_refusals_are_tried_again_and_absence_is_not() -> None:
         if seen.count(key) < 3:
             raise Conflict("busy")
 
-    loop = Loop("test", reconcile, clock)
+    loop = ControlLoop("test", reconcile, clock)
     async with running(loop):
         loop.add("gone", "busy")
         for _ in range(5):
@@ -107,7 +107,7 @@ async def test_one_key_is_never_worked_on_twice_at_the_same_time() -> None:
         await release.wait()
         inside -= 1
 
-    loop = Loop("test", reconcile, clock, workers=4)
+    loop = ControlLoop("test", reconcile, clock, workers=4)
     async with running(loop):
         loop.add("a")
         await rest()
@@ -123,7 +123,7 @@ async def test_a_bug_in_a_controller_ends_its_loop_loudly() -> None:
     async def reconcile(_):
         raise ZeroDivisionError
 
-    loop = Loop("test", reconcile, ManualClock(0.0))
+    loop = ControlLoop("test", reconcile, ManualClock(0.0))
     loop.add("a")
     with pytest.raises(ExceptionGroup) as caught:
         await asyncio.wait_for(loop.run(), 5)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.embedded.cluster.stateful_sets import (
-    Step,
+    SetStep,
     new_pod,
     next_step,
     ordinal_of,
@@ -39,7 +39,7 @@ def numbered(*pods: Obj) -> dict[int, Obj]:
     return {number: pod for number, pod in found.items() if number is not None}
 
 
-def did(step: Step) -> tuple[list[int], list[str]]:
+def did(step: SetStep) -> tuple[list[int], list[str]]:
     return [*step.create], [each["metadata"]["name"] for each in step.delete]
 
 

@@ -153,7 +153,7 @@ class Call(Protocol):
 
 
 @attrs.define
-class Process:
+class ProcessConduct:
     """What one process has sent and heard.
 
     Attributes:
@@ -208,7 +208,7 @@ class Conduct:
         self._lease = lease
         self._start = start
         self._accuse = accuse
-        self._processes: dict[str, Process] = {}
+        self._processes: dict[str, ProcessConduct] = {}
         self._running = Running()
         self._charged = Charged(mind)
         self._written = 0
@@ -231,7 +231,7 @@ class Conduct:
 
     def reborn(self, owner: str) -> None:
         """A process of that name starts: it knows nothing and leads nobody."""
-        self._processes[owner] = Process(-math.inf, self._written)
+        self._processes[owner] = ProcessConduct(-math.inf, self._written)
 
     def woken(self, owner: str, now: float) -> None:
         """A process that was held continues: what came meanwhile comes now."""
@@ -290,7 +290,7 @@ class Conduct:
             if version > before[0]:
                 process.known[key] = (version, now)
 
-    def _judge(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+    def _judge(self, process: ProcessConduct, call: Call, now: float) -> Iterator[tuple[Law, str]]:
         if call.verb != "watch":
             yield from self._count(process, call, now)
         if call.verb not in WRITES or call.resource not in LED:
@@ -318,7 +318,7 @@ class Conduct:
             yield CONDITIONAL, "names no version in a change that must not overwrite another one"
         yield from self._keep(process, call, now)
 
-    def _keep(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+    def _keep(self, process: ProcessConduct, call: Call, now: float) -> Iterator[tuple[Law, str]]:
         """All states of a Job since a version ran, and the process knows one of them.
 
         What was made from a state of the Workload was made after that state was stored.
@@ -334,7 +334,7 @@ class Conduct:
         if revision < _version(_parsed(call.body)) or now - at > self._tolerance.patience:
             yield KEPT, f"released it, but has known for {now - at:g} s that its Job runs"
 
-    def _count(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+    def _count(self, process: ProcessConduct, call: Call, now: float) -> Iterator[tuple[Law, str]]:
         name = call.name
         if call.verb == "create":
             name = str((_parsed(call.body).get("metadata") or {}).get("name") or "")
@@ -346,8 +346,8 @@ class Conduct:
             times.clear()
             yield BOUNDED, f"sent it more than {MOST} times within {WINDOW:g} s"
 
-    def _of(self, owner: str) -> Process:
-        return self._processes.setdefault(owner, Process(self._start))
+    def _of(self, owner: str) -> ProcessConduct:
+        return self._processes.setdefault(owner, ProcessConduct(self._start))
 
 
 def _key(call: Call) -> Key:

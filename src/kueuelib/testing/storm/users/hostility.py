@@ -15,7 +15,7 @@ from kueuelib.testing.storm.users.queues import (
     FLAVORS,
     LOCAL_QUEUES,
     NAMESPACE,
-    Cluster,
+    InitialCluster,
     activate,
 )
 from kueuelib.testing.storm.users.tree_tricks import TREE_TRICKS
@@ -28,7 +28,7 @@ from kueuelib.testing.storm.users.work import (
     Work,
 )
 
-Trick = Callable[[Draws, str, float, Work, Cluster], list[Act]]
+Trick = Callable[[Draws, str, float, Work, InitialCluster], list[Act]]
 """Makes acts out of decisions, a label, a time, something submitted and the queues."""
 
 SOON = 8.0
@@ -43,7 +43,7 @@ def _later(draws: Draws, label: str, at: float, longest: float = SOON) -> float:
     return at + draws.uniform(f"{label}/later", 0.0, longest)
 
 
-def _delete(draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) -> list[Act]:
+def _delete(draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster) -> list[Act]:
     count = 1 if draws.chance(f"{label}/one", 0.5) else len(work.objects)
     return [
         Act(
@@ -58,39 +58,47 @@ def _delete(draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) 
     ]
 
 
-def _recreate(draws: Draws, label: str, at: float, work: Work, cluster: Cluster) -> list[Act]:
+def _recreate(
+    draws: Draws, label: str, at: float, work: Work, cluster: InitialCluster
+) -> list[Act]:
     gone = _delete(draws, label, at, work, cluster)
     again = work.submit(_later(draws, label, at, 4.0), f"{label}/again")
     return [*gone, *again]
 
 
-def _move(draws: Draws, label: str, at: float, work: Work, cluster: Cluster) -> list[Act]:
+def _move(draws: Draws, label: str, at: float, work: Work, cluster: InitialCluster) -> list[Act]:
     queue = draws.choice(f"{label}/queue", cluster.local_queues)["metadata"]["name"]
     body = {"metadata": {"labels": {QUEUE: queue}}}
     return [_do(at, f"{label}/move", acts.PATCH, work, body)]
 
 
-def _prioritise(draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) -> list[Act]:
+def _prioritise(
+    draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+) -> list[Act]:
     level = draws.choice(f"{label}/level", ("low", "high"))
     body = {"metadata": {"labels": {PRIORITY: level}}}
     return [_do(at, f"{label}/prioritise", acts.PATCH, work, body)]
 
 
-def _suspend(draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) -> list[Act]:
+def _suspend(
+    draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+) -> list[Act]:
     value = draws.chance(f"{label}/value", 0.5)
     if work.kind != JOB:
         return []
     return [_do(at, f"{label}/suspend", acts.PATCH, work, {"spec": {"suspend": value}})]
 
 
-def _resize(draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) -> list[Act]:
+def _resize(draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster) -> list[Act]:
     size = draws.integer(f"{label}/size", 1, 4)
     if work.kind != JOB:
         return []
     return [_do(at, f"{label}/resize", acts.PATCH, work, {"spec": {"parallelism": size}})]
 
 
-def _deactivate(draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) -> list[Act]:
+def _deactivate(
+    draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+) -> list[Act]:
     off, on = ({"spec": {"active": value}} for value in (False, True))
     found = [_do(at, f"{label}/deactivate", acts.PATCH_WORKLOAD, work, off)]
     if draws.chance(f"{label}/back", 0.7):
@@ -100,13 +108,13 @@ def _deactivate(draws: Draws, label: str, at: float, work: Work, _cluster: Clust
 
 
 def _lose_workload(
-    _draws: Draws, label: str, at: float, work: Work, _cluster: Cluster
+    _draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     return [_do(at, f"{label}/delete-workload", acts.DELETE_WORKLOAD, work)]
 
 
 def _strip_workload(
-    draws: Draws, label: str, at: float, work: Work, _cluster: Cluster
+    draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     body = {"metadata": {"finalizers": None}}
     found = [_do(at, f"{label}/strip-workload", acts.PATCH_WORKLOAD, work, body)]
@@ -116,13 +124,17 @@ def _strip_workload(
     return found
 
 
-def _delete_pods(_draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) -> list[Act]:
+def _delete_pods(
+    _draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+) -> list[Act]:
     if work.kind == JOB:
         return [_do(at, f"{label}/delete-pods", acts.DELETE_PODS, work)]
     return [_do(at, f"{label}/delete-pod", acts.DELETE, work)]
 
 
-def _one_too_many(_draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) -> list[Act]:
+def _one_too_many(
+    _draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+) -> list[Act]:
     if work.kind != GROUP:
         return []
     extra = copy.deepcopy(work.objects[0])
@@ -131,12 +143,16 @@ def _one_too_many(_draws: Draws, label: str, at: float, work: Work, _cluster: Cl
     return [Act(at, f"{label}/extra", acts.CREATE, PODS, NAMESPACE, name, extra)]
 
 
-def _annotate(_draws: Draws, label: str, at: float, work: Work, _cluster: Cluster) -> list[Act]:
+def _annotate(
+    _draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+) -> list[Act]:
     body = {"metadata": {"annotations": {"storm.example/note": label}}}
     return [_do(at, f"{label}/annotate", acts.PATCH, work, body)]
 
 
-def _stop_queue(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def _stop_queue(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     policy = draws.choice(f"{label}/policy", ("Hold", "HoldAndDrain"))
     local = draws.chance(f"{label}/local", 0.3)
     resource = LOCAL_QUEUES if local else CLUSTER_QUEUES
@@ -151,7 +167,9 @@ def _stop_queue(draws: Draws, label: str, at: float, _work: Work, cluster: Clust
     ]
 
 
-def _change_quota(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def _change_quota(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     queue = draws.choice(f"{label}/queue", cluster.queues)
     groups = copy.deepcopy(queue["spec"]["resourceGroups"])
     for flavor in groups[0]["flavors"]:
@@ -167,7 +185,9 @@ def _change_quota(draws: Draws, label: str, at: float, _work: Work, cluster: Clu
     ]
 
 
-def _replace(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def _replace(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     """Deletes a queue, flavor or check, and creates it again."""
     kinds = [(CLUSTER_QUEUES, cluster.queues), (LOCAL_QUEUES, cluster.local_queues)]
     kinds.append((FLAVORS, cluster.flavors))
@@ -187,7 +207,9 @@ def _replace(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster)
     return found
 
 
-def _check_away(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def _check_away(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     if cluster.check is None:
         return []
     back = _later(draws, label, at, 30.0)
@@ -197,7 +219,7 @@ def _check_away(draws: Draws, label: str, at: float, _work: Work, cluster: Clust
     ]
 
 
-def _refuse(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def _refuse(draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster) -> list[Act]:
     if cluster.check is None:
         return []
     body = {"state": draws.choice(f"{label}/state", ("Retry", "Retry", "Rejected"))}
@@ -231,7 +253,7 @@ TRICKS: tuple[Trick, ...] = (
 
 
 def draw_hostility(
-    draws: Draws, works: list[Work], cluster: Cluster, count: int, seconds: float
+    draws: Draws, works: list[Work], cluster: InitialCluster, count: int, seconds: float
 ) -> list[Act]:
     """Draws `count` tricks within some seconds, each played on something that was submitted."""
     found: list[Act] = []

@@ -46,7 +46,7 @@ ACTIVE = {
 
 
 @attrs.frozen
-class Cluster:
+class InitialCluster:
     """What a scenario starts with.
 
     Attributes:
@@ -124,7 +124,7 @@ def activate(check: str, when: str = "setup", *, at: float = 0.0, active: bool =
     return Act(at, label, acts.PATCH_STATUS, CHECKS, "", check, body)
 
 
-def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
+def draw_cluster(draws: Draws, *, crowded: bool = False) -> InitialCluster:
     """Draws 1 to 4 ClusterQueues with what they need: a quarter of them below trees of Cohorts.
 
     Args:
@@ -162,7 +162,7 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
         if letter == "team" or draws.chance(f"side-{number}", 0.3)
     ]
     named = tuple(one["spec"]["cohortName"] for one in queues) if treed else ()
-    return Cluster(
+    return InitialCluster(
         flavors,
         tuple(queues),
         tuple(local),

@@ -7,7 +7,7 @@ import copy
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws
-from kueuelib.testing.storm.users.queues import CLUSTER_QUEUES, Cluster
+from kueuelib.testing.storm.users.queues import CLUSTER_QUEUES, InitialCluster
 from kueuelib.testing.storm.users.trees import COHORTS, WEIGHTS
 from kueuelib.testing.storm.users.work import Work
 
@@ -34,7 +34,9 @@ def _change(
     return found
 
 
-def move_cohort(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def move_cohort(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     """Puts a Cohort below any other one, or itself, which may close a cycle."""
     if not cluster.cohorts:
         return []
@@ -43,7 +45,9 @@ def move_cohort(draws: Draws, label: str, at: float, _work: Work, cluster: Clust
     return _change(draws, label, at, COHORTS, victim, "parentName", above)
 
 
-def close_cycle(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def close_cycle(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     """Puts the top of a tree below what a ClusterQueue names, which closes a cycle."""
     if not cluster.cohorts:
         return []
@@ -57,7 +61,9 @@ def close_cycle(draws: Draws, label: str, at: float, _work: Work, cluster: Clust
     return _change(draws, label, at, COHORTS, cohorts[top], "parentName", below)
 
 
-def resize_cohort(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def resize_cohort(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     """Changes what a Cohort owns; without quota it has no limits."""
     if not cluster.cohorts:
         return []
@@ -71,7 +77,9 @@ def resize_cohort(draws: Draws, label: str, at: float, _work: Work, cluster: Clu
     return _change(draws, label, at, COHORTS, victim, "resourceGroups", groups)
 
 
-def replace_cohort(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def replace_cohort(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     """Deletes a Cohort, and creates it again at once or later."""
     if not cluster.cohorts:
         return []
@@ -84,7 +92,9 @@ def replace_cohort(draws: Draws, label: str, at: float, _work: Work, cluster: Cl
     ]
 
 
-def move_queue(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def move_queue(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     """Puts a ClusterQueue below another Cohort."""
     if not cluster.cohorts:
         return []
@@ -93,7 +103,7 @@ def move_queue(draws: Draws, label: str, at: float, _work: Work, cluster: Cluste
     return _change(draws, label, at, CLUSTER_QUEUES, victim, "cohortName", above)
 
 
-def weigh(draws: Draws, label: str, at: float, _work: Work, cluster: Cluster) -> list[Act]:
+def weigh(draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster) -> list[Act]:
     """Changes the weight of a Cohort or ClusterQueue."""
     if not cluster.strategies:
         return []
