@@ -238,7 +238,7 @@ def places(server: tuple[BackgroundServer, Path]) -> Iterator[dict[str, tuple[Pa
         yield {
             name: (written(folder / name, *where), code, words)
             for name, (where, code, words) in {
-                "nobody listens": ((f"https://127.0.0.1:{free_port()}",), 2, late),
+                "nobody listens": ((f"https://127.0.0.1:{free_port()}",), 2, "server listens there"),
                 "no such host": (("https://nowhere.invalid",), 2, late),
                 "accepts and is silent": ((f"https://127.0.0.1:{quiet}",), 2, late),
                 "silent without TLS": ((f"http://127.0.0.1:{quiet}",), 2, late),
@@ -266,6 +266,17 @@ def test_a_server_that_cannot_answer_is_one_line_in_time(
 ) -> None:
     kubeconfig, code, words = places[place]
     refused(code, words, kubeconfig, *COMMANDS[command])
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "uninstall"])
+def test_a_port_where_nobody_listens_is_told_at_once(command: str, tmp_path: Path) -> None:
+    url = f"https://127.0.0.1:{free_port()}"
+    args = [*COMMANDS.get(command, (command,)), "--kubeconfig", written(tmp_path / "kc", url)]
+    done = kueuelib(*args, "--server-timeout", "600", seconds=SLACK)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"kueuelib: {url} (from {tmp_path}/kc): no API server listens there")
+    assert line.endswith("; start it, or correct the cluster's server")
 
 
 @pytest.mark.parametrize("command", ["doctor", "explain", "pending", "report"])

@@ -34,7 +34,7 @@ def run(kubeconfig: Path | None, server_timeout: float) -> None:
 
 async def _dump(kubeconfig: Path | None, server_timeout: float) -> None:
     async with await connect(kubeconfig, user_agent="kueuelib-dump") as client:
-        await wait_for_server(client, server_timeout)
+        await wait_for_server(client, server_timeout, starting=False)
         async for resource in resources(client):
             async for obj in client.list_all(resource):
                 obj["metadata"].pop("resourceVersion", None)

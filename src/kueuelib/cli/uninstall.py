@@ -35,5 +35,5 @@ def run(
 
 async def _uninstall(kubeconfig: Path | None, removal: Removal, patience: float) -> list[str]:
     async with await connect(kubeconfig, user_agent="kueuelib-uninstall") as client:
-        await wait_for_server(client, patience)
+        await wait_for_server(client, patience, starting=False)
         return await uninstall(client, removal, patience)

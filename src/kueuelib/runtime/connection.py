@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import AsyncIterator
@@ -32,6 +33,7 @@ ATTEMPT_TIMEOUT = 10.0
 LAST_ATTEMPT = 1.0
 """Seconds that even an attempt at the end of the deadline has."""
 _CHECK_SERVER = "check the cluster's server"
+_START_SERVER = "start it, or correct the cluster's server"
 
 
 async def connect(
@@ -83,6 +85,8 @@ async def reached(
 ) -> AsyncIterator[Client]:
     """A client whose server answers, for a command that somebody waits for.
 
+    A server that refuses connections is not waited for.
+
     Args:
         kubeconfig: a file, found by kubectl's rules when None.
         seconds: how long to wait for a server that does not answer; later no call takes longer,
@@ -94,7 +98,7 @@ async def reached(
     """
     patience = max(seconds, ATTEMPT_TIMEOUT)
     async with await connect(kubeconfig, user_agent=user_agent, timeout=patience) as client:
-        await wait_for_server(client, seconds)
+        await wait_for_server(client, seconds, starting=False)
         yield client
 
 
@@ -102,6 +106,7 @@ async def wait_for_server(
     client: Client,
     deadline: float = WAIT_FOR_SERVER,
     *,
+    starting: bool = True,
     clock: Clock = SYSTEM_CLOCK,
     backoff: Backoff | None = None,
 ) -> None:
@@ -110,11 +115,14 @@ async def wait_for_server(
     Args:
         client: whose server.
         deadline: seconds until it is given up.
+        starting: whether the server may be about to start, so that a refused connection is tried
+            again.
         clock: time.
         backoff: the pauses between attempts.
 
     Raises:
-        ConfigError: it did not answer in time, is not trusted, or refuses the credentials.
+        ConfigError: it did not answer in time, is not trusted, or refuses the credentials or, if
+            it is not `starting`, the connection.
     """
     log = get_logger("connect")
     endpoint = await client.transport.endpoint()
@@ -142,6 +150,10 @@ async def wait_for_server(
                 raise ConfigError(
                     subject, error.problem, "check the cluster's server and certificate-authority"
                 ) from error
+            if not starting and _nobody_listens(error):
+                raise ConfigError(
+                    subject, f"no API server listens there ({error.problem})", _START_SERVER
+                ) from error
             problem = error.problem
             ended = isinstance(error.__cause__, aiohttp.ServerDisconnectedError)
             if ended and endpoint.url.startswith("http://"):
@@ -160,7 +172,7 @@ async def wait_for_server(
             raise ConfigError(
                 subject,
                 f"the API server did not answer within {deadline:.0f} s ({problem})",
-                "start it, or correct the cluster's server",
+                _START_SERVER,
             )
         log.info(
             "waiting for the API server",
@@ -170,6 +182,12 @@ async def wait_for_server(
             gives_up_in=f"{deadline - waited:.0f} s",
         )
         await clock.sleep(pause)
+
+
+def _nobody_listens(error: TransportError) -> bool:
+    """Whether the connection was refused: by the host, as nobody listens at that port."""
+    cause = error.__cause__
+    return isinstance(cause, aiohttp.ClientConnectorError) and cause.errno == errno.ECONNREFUSED
 
 
 def _is_version(body: bytes) -> bool:

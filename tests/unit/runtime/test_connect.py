@@ -51,6 +51,30 @@ async def test_an_unreachable_server_is_given_up_in_time(clock):
     assert sum(clock.slept) == pytest.approx(60)
 
 
+async def test_who_only_asks_does_not_wait_for_a_port_where_nobody_listens(clock):
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{found.getsockname()[1]}"
+        async with client_for(url) as client:
+            with pytest.raises(ConfigError) as caught:
+                await wait_for_server(client, 60, starting=False, clock=clock)
+    text = str(caught.value)
+    assert text.startswith(f"{url} (from the.kubeconfig): no API server listens there")
+    assert text.endswith("; start it, or correct the cluster's server")
+    assert clock.slept == []
+
+
+async def test_who_only_asks_waits_for_a_server_that_may_recover(serve, clock):
+    answers = iter([503, 429, 200])
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({}, status=next(answers))
+
+    async with client_for(await serve(handler)) as client:
+        await wait_for_server(client, starting=False, clock=clock)
+    assert len(clock.slept) == 2
+
+
 async def test_refused_credentials_are_told_at_once(serve, clock):
     async def handler(_: web.Request) -> web.Response:
         return web.json_response({"kind": "Status", "message": "who?"}, status=401)

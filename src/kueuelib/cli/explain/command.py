@@ -90,7 +90,7 @@ async def _ask(
         if text is not None:
             source = "standard input" if file == "-" else str(file)
             documents = parse_manifests(text, source, namespace, default)
-        await wait_for_server(client, server_timeout)
+        await wait_for_server(client, server_timeout, starting=False)
         if reference is None:
             return await ask_about(client, documents, SYSTEM_CLOCK.now(), settings, jobs)
         where = namespace or default
