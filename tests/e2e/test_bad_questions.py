@@ -238,7 +238,11 @@ def places(server: tuple[BackgroundServer, Path]) -> Iterator[dict[str, tuple[Pa
         yield {
             name: (written(folder / name, *where), code, words)
             for name, (where, code, words) in {
-                "nobody listens": ((f"https://127.0.0.1:{free_port()}",), 2, "server listens there"),
+                "nobody listens": (
+                    (f"https://127.0.0.1:{free_port()}",),
+                    2,
+                    "server listens there",
+                ),
                 "no such host": (("https://nowhere.invalid",), 2, late),
                 "accepts and is silent": ((f"https://127.0.0.1:{quiet}",), 2, late),
                 "silent without TLS": ((f"http://127.0.0.1:{quiet}",), 2, late),

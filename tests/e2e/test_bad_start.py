@@ -111,6 +111,68 @@ def test_a_port_in_use_stops_the_manager(cluster: LocalCluster, tmp_path: Path) 
     cluster.wait_for_manager()
 
 
+@pytest.mark.parametrize(
+    ("key", "content"),
+    [
+        ("health.healthProbeBindAddress", "health: {{healthProbeBindAddress: 127.0.0.1:{port}}}"),
+        ("metrics.bindAddress", "metrics: {{bindAddress: 127.0.0.1:{port}}}"),
+        ("webhook.port", "webhook: {{host: 127.0.0.1, port: {port}}}"),
+        (
+            "visibilityServer.bindPort",
+            "visibilityServer: {{bindAddress: 127.0.0.1, bindPort: {port}}}",
+        ),
+    ],
+)
+def test_a_port_in_use_is_one_line_with_port_key_and_fix(
+    server: LocalCluster, tmp_path: Path, key: str, content: str
+) -> None:
+    """Also before the API server is waited for, and with everything else free."""
+    config = tmp_path / "config.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        texts = {
+            "health": "health: {healthProbeBindAddress: '0'}",
+            "metrics": "metrics: {bindAddress: '0'}",
+            "webhook": f"webhook: {{host: 127.0.0.1, port: {free_port()}}}",
+        } | {key.partition(".")[0]: content.format(port=port)}
+        lines = ["apiVersion: config.kueue.x-k8s.io/v1beta2", "kind: Configuration"]
+        config.write_text("\n".join([*lines, *texts.values()]))
+        done = kueuelib("manager", "--kubeconfig", server.kubeconfig, "--config", config)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"kueuelib: {config}: {key}: 127.0.0.1:{port}: the address is in use; "
+        "end the program that uses it, or choose another address\n"
+    )
+
+
+def test_one_port_for_two_servers(server: LocalCluster, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+        "metrics: {bindAddress: ':19443'}\nwebhook: {host: 127.0.0.1, port: 19443}\n"
+    )
+    done = kueuelib("manager", "--kubeconfig", server.kubeconfig, "--config", config)
+    refused(done, "webhook.port", "port 19443 is that of metrics.bindAddress, too")
+
+
+def test_a_port_in_use_stops_an_operator(server: LocalCluster, tmp_path: Path) -> None:
+    path = tmp_path / "notes.py"
+    path.write_text(
+        "from kueuelib.api.kinds import JOBS\n"
+        "from kueuelib.runtime import Operator\n"
+        "operator = Operator('notes')\n"
+        "@operator.reconciles(JOBS)\n"
+        "async def look(job, ctx):\n"
+        "    pass\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        args = ["--kubeconfig", server.kubeconfig, "--metrics-address", where]
+        done = kueuelib("run", path, *args)
+    refused(done, f"metrics address: {where}: the address is in use")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_kubeconfig_that_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "absent" / "kubeconfig"
     refused(kueuelib("apiserver", "--kubeconfig", path), str(path))

@@ -60,6 +60,7 @@ def own_configuration(base: Configuration, integration: Integration) -> Configur
     return attrs.evolve(
         base,
         leader_election=lease,
+        visibility_server=None,
         internal_cert_management=certificates,
         integrations=Integrations(
             frameworks=(integration.name,),
@@ -102,7 +103,7 @@ def assembler(integration: Integration) -> Assemble:
         manager.add(Group.CACHES, cache, "caches")
         manager.add(Group.OTHERS, SettledMemory(), "memory")
         name = process_name(integration)
-        server = add_webhooks(manager, configuration, client, telemetry, (name, name))
+        server = add_webhooks(manager, configuration, client, telemetry, (name, name), source)
         for webhook in wired.webhooks:
             webhook.register(server)
         user = manager_user(configuration.manager_namespace, name)

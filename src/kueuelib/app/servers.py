@@ -76,6 +76,7 @@ def add_webhooks(
     client: Client,
     telemetry: Telemetry,
     names: tuple[str, str],
+    source: str,
     trusting: Iterable[Trusting] = (),
     contexts: Iterable[ssl.SSLContext] = (),
 ) -> WebhookServer:
@@ -87,6 +88,7 @@ def add_webhooks(
         client: reads and writes the certificate.
         telemetry: where the server reports.
         names: of the mutating and of the validating webhook configuration.
+        source: what to call the configuration in errors.
         trusting: what else carries the certificate of our authority.
         contexts: of further servers that show the same certificate.
     """
@@ -110,7 +112,11 @@ def add_webhooks(
         folder = configuration.webhook.certificate_folder
         keeper = CertificateFiles([context, *contexts], folder, telemetry=telemetry)
     server = WebhookServer(
-        host, configuration.webhook.port, context, telemetry=telemetry, subject="webhook.port"
+        host,
+        configuration.webhook.port,
+        context,
+        telemetry=telemetry,
+        subject=f"{source}: webhook.port",
     )
     manager.add(Group.WEBHOOKS, keeper, "certificates")
     manager.add(Group.WEBHOOKS, server, "webhook server")
@@ -132,7 +138,7 @@ def add_visibility(
     wanted = configuration.visibility_server
     if wanted is None:
         return
-    key = f"{source}: visibilityServer"
+    key = f"{source}: visibilityServer.bindPort"
     server = VisibilityServer(
         wanted.bind_address, wanted.bind_port, context, client, engine, subject=key
     )

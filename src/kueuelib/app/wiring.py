@@ -13,8 +13,9 @@ import attrs
 from kueuelib import __version__
 from kueuelib.api.kinds import API_SERVICES, CRDS
 from kueuelib.api.meta import ObjectKey
+from kueuelib.app.addresses import check_addresses
 from kueuelib.app.checks import add_checks
-from kueuelib.app.configuration import OFF, Configuration
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
@@ -41,7 +42,6 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.http import parse_address
 from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.lives import Life, live
 from kueuelib.runtime.manager import Group, Manager
@@ -78,6 +78,8 @@ async def run_manager(
     kubeconfig: Path | None,
     server_timeout: float,
     assemble: Assemble | None = None,
+    *,
+    serves: bool = True,
 ) -> None:
     """Runs the manager, or another program of the same form, until SIGTERM or SIGINT.
 
@@ -87,12 +89,14 @@ async def run_manager(
         kubeconfig: where the cluster is; found by kubectl's rules when None.
         server_timeout: seconds to wait for the API server at the start.
         assemble: adds the parts; by default those of the bundled manager.
+        serves: whether the parts listen at the addresses of the configuration.
 
     Raises:
         ConfigError: something given cannot work: kubeconfig, server, missing CRDs, taken ports.
     """
     gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
-    _check_addresses(configuration, source)
+    if serves:
+        await check_addresses(configuration, source)
     await live(lives_of(configuration, source, kubeconfig, assemble), server_timeout)
 
 
@@ -223,7 +227,7 @@ async def assemble_manager(
     visibility = configuration.tls.context()  # of its own: it asks for client certificates
     metrics = configuration.tls.context()
     webhooks = add_webhooks(
-        manager, configuration, client, telemetry, names, trusting, [visibility, metrics]
+        manager, configuration, client, telemetry, names, source, trusting, [visibility, metrics]
     )
     register(webhooks, wired.webhooks)
     of_jobs = webhook_entries(registry.enabled(settings.frameworks), settings)
@@ -267,21 +271,6 @@ class SettledMemory:
         gc.freeze()
         ready()
         await anyio.sleep_forever()
-
-
-def _check_addresses(configuration: Configuration, source: str) -> None:
-    """Refuses malformed addresses before anything is waited for."""
-    for key, text in (
-        ("health.healthProbeBindAddress", configuration.health.health_probe_bind_address),
-        ("metrics.bindAddress", configuration.metrics.bind_address),
-    ):
-        if text != OFF:
-            parse_address(text, f"{source}: {key}")
-    port = configuration.webhook.port
-    if not 0 < port < 65536:
-        raise ConfigError(
-            f"{source}: webhook.port", f"{port} is not a port", "give one from 1 to 65535"
-        )
 
 
 @attrs.frozen

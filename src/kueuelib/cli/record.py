@@ -33,5 +33,6 @@ def run(
     source = str(config) if config else "default configuration"
     chosen = attrs.evolve(recording, configuration=recorded_configuration(config))
     assemble = partial(assemble_recorder, recording=chosen)
-    run_program(run_manager, configuration, source, kubeconfig, server_timeout, assemble)
+    record = partial(run_manager, assemble=assemble, serves=False)
+    run_program(record, configuration, source, kubeconfig, server_timeout)
     return 0

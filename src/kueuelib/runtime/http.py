@@ -78,12 +78,30 @@ async def serving(
         try:
             await site.start()
         except OSError as error:
-            address = f"{host or '*'}:{port}"
-            named = f"{subject}: {address}" if subject else address
-            raise ConfigError(named, _why_unbound(error), "choose another address") from error
+            raise _unbound(host, port, subject, error) from error
         yield runner.addresses[0][1]
     finally:
         await hang_up(runner)
+
+
+async def check_servable(host: str, port: int, *, subject: str = "") -> None:
+    """Refuses an address that `serving` could not bind now; nothing is served.
+
+    Args:
+        host: the address to bind; all of them when empty.
+        port: 0 for any free one.
+        subject: what to name in errors besides the address.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(asyncio.Protocol, host or None, port)
+    except OSError as error:
+        raise _unbound(host, port, subject, error) from error
+    server.close()
+    await server.wait_closed()
 
 
 async def hang_up(runner: web.BaseRunner) -> None:
@@ -98,11 +116,14 @@ async def hang_up(runner: web.BaseRunner) -> None:
     await asyncio.sleep(0)
 
 
-def _why_unbound(error: OSError) -> str:
+def _unbound(host: str, port: int, subject: str, error: OSError) -> ConfigError:
+    address = f"{host or '*'}:{port}"
+    named = f"{subject}: {address}" if subject else address
     if error.errno == errno.EADDRINUSE:
-        return "the address is in use"
+        fix = "end the program that uses it, or choose another address"
+        return ConfigError(named, "the address is in use", fix)
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    return f"the address cannot be served ({reason})"
+    return ConfigError(named, f"the address cannot be served ({reason})", "choose another address")
 
 
 class ProbeServer:

@@ -109,7 +109,8 @@ async def test_an_address_in_use_is_one_clear_line():
         with pytest.raises(ConfigError) as caught:
             await ProbeServer("127.0.0.1", first.port).run(lambda: None)
     assert str(caught.value) == (
-        f"127.0.0.1:{first.port}: the address is in use; choose another address"
+        f"127.0.0.1:{first.port}: the address is in use; "
+        "end the program that uses it, or choose another address"
     )
 
 

@@ -20,7 +20,7 @@ from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect, wait_for_serve
 from kueuelib.runtime.contact import ServerContact
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.http import MetricsServer, ProbeServer, check_servable, parse_address
 from kueuelib.runtime.lag import LoopLag
 from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.lives import Life, live
@@ -35,6 +35,8 @@ from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper
 
 OFF = "0"
+WEBHOOK, HEALTH, METRICS = "webhook address", "health address", "metrics address"
+"""What addresses are called in errors."""
 Place = str | os.PathLike[str] | Endpoint
 """A kubeconfig, or where a server is."""
 
@@ -76,6 +78,14 @@ async def serve(operator: Operator, options: ServeOptions) -> None:
     lease = ObjectKey(options.namespace or own_namespace("default"), operator.name)
     election = ElectionOptions(lease=lease, identity=default_identity(), release_on_cancel=True)
     once = partial(_serve_once, operator, options, election)
+    listening = [
+        (options.health_address, HEALTH),
+        (options.metrics_address, METRICS),
+        *([(options.webhook_address, WEBHOOK)] if operator.needs_webhooks else ()),
+    ]
+    for text, subject in listening:
+        if address := parse_address(text, subject):
+            await check_servable(*address, subject=subject)
     await live(once, options.server_timeout)
 
 
@@ -180,9 +190,9 @@ def _add_webhooks(
     options: ServeOptions,
     telemetry: Telemetry,
 ) -> None:
-    address = parse_address(options.webhook_address, "webhook address")
+    address = parse_address(options.webhook_address, WEBHOOK)
     if address is None:
-        raise ConfigError("webhook address", "webhooks are needed", "write HOST:PORT")
+        raise ConfigError(WEBHOOK, "webhooks are needed", "write HOST:PORT")
     host, port = address
     namespace = options.namespace or own_namespace("default")
     names = service_names(operator.name, namespace)
@@ -193,7 +203,7 @@ def _add_webhooks(
     keeper = CertificateKeeper(
         client, [tls], secret, names, trusting(operator), organisation=operator.name
     )
-    server = WebhookServer(host, port, tls, telemetry=telemetry, subject="webhook address")
+    server = WebhookServer(host, port, tls, telemetry=telemetry, subject=WEBHOOK)
     serve_hooks(operator, server)
     manager.add(Group.WEBHOOKS, keeper, "certificates")
     manager.add(Group.WEBHOOKS, server, "webhook server")
@@ -207,9 +217,9 @@ def _add_servers(
     cache: Cache,
     clusters: Mapping[str, Cluster],
 ) -> None:
-    if address := parse_address(options.health_address, "health address"):
+    if address := parse_address(options.health_address, HEALTH):
         contact = ServerContact(client)
-        probes = ProbeServer(*address, subject="health address")
+        probes = ProbeServer(*address, subject=HEALTH)
         probes.add_ready_check("apiserver", contact.problem, shown=True)
         probes.add_ready_check("kinds", cache.unserved, shown=True)
         probes.add_ready_check("manager", lambda: "" if manager.ready else "not all parts run")
@@ -217,8 +227,8 @@ def _add_servers(
             probes.add_ready_check(f"cluster-{name}", cluster.problem, shown=True, required=False)
         manager.add(Group.SERVERS, contact, "contact with the API server")
         manager.add(Group.SERVERS, probes, "probes")
-    if address := parse_address(options.metrics_address, "metrics address"):
-        server = MetricsServer(*address, telemetry, subject="metrics address")
+    if address := parse_address(options.metrics_address, METRICS):
+        server = MetricsServer(*address, telemetry, subject=METRICS)
         manager.add(Group.SERVERS, LoopLag(telemetry), "loop lag")
         manager.add(Group.SERVERS, server, "metrics")
 
