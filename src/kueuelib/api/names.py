@@ -37,6 +37,8 @@ COMPONENT_INDEX: Final = f"{KUEUE}/component-workload-index"
 ROLE_HASH: Final = f"{KUEUE}/role-hash"
 RETRIABLE_IN_GROUP: Final = f"{KUEUE}/retriable-in-group"
 IS_GROUP_WORKLOAD: Final = f"{KUEUE}/is-group-workload"
+PARAMETER_PREFIX: Final = f"provreq.{KUEUE}/"
+"""Annotations of a Workload with this prefix become parameters of its ProvisioningRequests."""
 
 # ---- finalizers, gates, field managers
 MANAGED: Final = MANAGED_LABEL

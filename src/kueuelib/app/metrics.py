@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from kueuelib.api.names import is_qualified_name
-from kueuelib.controllers.series_labels import CLUSTER_QUEUE, KINDS, CustomLabel
+from kueuelib.controllers.series_labels import (
+    CLUSTER_QUEUE,
+    COHORT,
+    LOCAL_QUEUE,
+    WORKLOAD,
+    CustomLabel,
+)
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.selectors import EVERYTHING, NOTHING, Selector, from_label_selector
 
@@ -36,14 +42,14 @@ class LocalQueueMetrics:
 
 
 MAX_LABELS: Final = 20
-MAX_LABELS_OF_KIND: Final = 6
-MAX_TRACKED: Final = 16
+MAX_LABELS_OF_KIND: Final = {COHORT: 6, CLUSTER_QUEUE: 6, LOCAL_QUEUE: 6, WORKLOAD: 2}
+MAX_TRACKED: Final = {COHORT: 16, CLUSTER_QUEUE: 16, LOCAL_QUEUE: 16, WORKLOAD: 12}
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*", re.ASCII)
 
 
 @attrs.frozen
 class CustomMetricLabel:
-    """A label or an annotation of a queue object that its metrics get as `custom_<name>`."""
+    """A label or an annotation of an object that its metrics get as `custom_<name>`."""
 
     name: str = ""
     source_label_key: str = ""
@@ -55,6 +61,13 @@ class CustomMetricLabel:
     def key(self) -> str:
         """The key of the label or annotation."""
         return self.source_annotation_key or self.source_label_key or self.name
+
+    @property
+    def key_field(self) -> str:
+        """The field that names the key."""
+        if self.source_annotation_key:
+            return "sourceAnnotationKey"
+        return "sourceLabelKey" if self.source_label_key else "name"
 
     @property
     def label(self) -> CustomLabel:
@@ -69,7 +82,7 @@ class CustomMetricLabel:
 
 
 def check_custom_labels(labels: tuple[CustomMetricLabel, ...], source: str) -> None:
-    """Refuses what Kueue refuses, and labels of Workloads, which have no series of their own.
+    """Refuses what Kueue refuses.
 
     Raises:
         ConfigError: the key is named.
@@ -77,7 +90,7 @@ def check_custom_labels(labels: tuple[CustomMetricLabel, ...], source: str) -> N
     where = "metrics.customLabels"
     if len(labels) > MAX_LABELS:
         raise ConfigError(source, f"{where} has {len(labels)}", f"name at most {MAX_LABELS}")
-    uses = Counter(one.name for one in labels)
+    names: set[str] = set()
     kinds = Counter(one.source_kind for one in labels)
     for index, one in enumerate(labels):
         here = f"{where}[{index}]"
@@ -85,22 +98,43 @@ def check_custom_labels(labels: tuple[CustomMetricLabel, ...], source: str) -> N
             raise ConfigError(
                 source, f"{here}.name: {one.name!r}", "use a-z, A-Z, 0-9 and '_', a letter first"
             )
-        if uses[one.name] > 1:
+        if one.name in names:
             raise ConfigError(source, f"{here}.name: {one.name} is used twice", "rename one")
+        names.add(one.name)
         if one.source_label_key and one.source_annotation_key:
             raise ConfigError(
                 source, f"{here} has sourceLabelKey and sourceAnnotationKey", "remove one of them"
             )
         if not is_qualified_name(one.key):
-            raise ConfigError(source, f"{here}: {one.key!r} is not a label key", "correct it")
-        if one.source_kind not in KINDS:
-            problem = f"{here}.sourceKind is {one.source_kind!r}"
-            raise ConfigError(source, problem, f"write one of {', '.join(KINDS)}")
-        if kinds[one.source_kind] > MAX_LABELS_OF_KIND:
-            problem = f"{where} has {kinds[one.source_kind]} of a {one.source_kind}"
-            raise ConfigError(source, problem, f"name at most {MAX_LABELS_OF_KIND} per kind")
-        if len(one.tracked_values) > MAX_TRACKED:
+            problem = f"{here}.{one.key_field}: {one.key!r} is not a label key"
+            raise ConfigError(source, problem, "correct it")
+        kind, most = one.source_kind, MAX_LABELS_OF_KIND.get(one.source_kind)
+        if most is None:
+            problem = f"{here}.sourceKind is {kind!r}"
+            raise ConfigError(source, problem, f"write one of {', '.join(MAX_LABELS_OF_KIND)}")
+        if kinds[kind] > most:
+            problem = f"{where} has {kinds[kind]} of a {kind}"
+            raise ConfigError(source, problem, f"name at most {most} of this kind")
+        if kind == WORKLOAD and not one.tracked_values:
+            problem = f"{here}.trackedValues is empty, but Workloads may have any value"
+            raise ConfigError(source, problem, "name the values that matter")
+        if len(one.tracked_values) > MAX_TRACKED[kind]:
             problem = f"{here}.trackedValues has {len(one.tracked_values)}"
-            raise ConfigError(source, problem, f"name at most {MAX_TRACKED}")
+            raise ConfigError(source, problem, f"name at most {MAX_TRACKED[kind]}")
         if len(set(one.tracked_values)) < len(one.tracked_values):
             raise ConfigError(source, f"{here}.trackedValues repeats a value", "name each once")
+
+
+def taken_over(
+    labels: Sequence[CustomMetricLabel], label_keys: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys of labels and of annotations that a Workload takes over from its job.
+
+    Args:
+        labels: those of metrics; Workloads need what they are read from.
+        label_keys: labels that are wanted anyway.
+    """
+    of_workloads = [each for each in labels if each.source_kind == WORKLOAD]
+    own = [each.key for each in of_workloads if not each.source_annotation_key]
+    annotations = [each.key for each in of_workloads if each.source_annotation_key]
+    return tuple(dict.fromkeys([*label_keys, *own])), tuple(dict.fromkeys(annotations))

@@ -6,8 +6,10 @@ import attrs
 
 from kueuelib.app.configuration import Configuration, WaitForPodsReady
 from kueuelib.app.feature_gates import FLAVOR_FUNGIBILITY, PARTIAL_ADMISSION, PRIORITY_SORTING
+from kueuelib.app.metrics import taken_over
 from kueuelib.app.preemption import load_policy
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
+from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
 
@@ -26,7 +28,11 @@ def job_settings(configuration: Configuration) -> JobSettings:
         namespace_selector=excluded if selector is None else selector,
         workers=configuration.controller.group_kind_concurrency,
         external_kinds=configuration.integrations.external_kinds,
-        labels_to_copy=configuration.integrations.label_keys_to_copy,
+        taken_over=TakenOver(
+            *taken_over(
+                configuration.metrics.custom_labels, configuration.integrations.label_keys_to_copy
+            )
+        ),
         pods=PodSettings(
             namespace_selector=(
                 excluded if options.namespace_selector is None else options.namespace_selector

@@ -5,7 +5,7 @@ ClusterQueues and LocalQueues have the same metrics under different prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -46,11 +46,12 @@ _TIMES: Final = (
     (ADMITTED_UNTIL_READY, "From admission to ready pods.", exponential(14)),
     (EXECUTION, "From admission to the end, with earlier admissions.", exponential(16)),
 )
+ALL: Final = frozenset(name for name, *_ in (*_COUNTERS, *_TIMES))
 
 
 @attrs.frozen
 class Tally:
-    """The series of one queue and one priority class, by the names above."""
+    """Some series of one queue and one priority class, by the names above."""
 
     _series: Mapping[str, Any]
 
@@ -62,6 +63,10 @@ class Tally:
         """A time; clocks that disagree make none shorter than zero."""
         self._series[name].observe(max(seconds, 0.0))
 
+    def and_those_of(self, other: Tally) -> Tally:
+        """These series and others."""
+        return Tally({**self._series, **other._series})
+
 
 class Counts:
     """Counters and times by queue and priority class, owned together like one metric.
@@ -70,22 +75,34 @@ class Counts:
         telemetry: where to.
         prefix: in front of the names above.
         queue: the labels of a queue.
+        names: which of them.
+        more: labels behind the priority class.
     """
 
-    def __init__(self, telemetry: Telemetry, prefix: str, queue: Sequence[str]) -> None:
-        labels = (*queue, PRIORITY_CLASS)
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        prefix: str,
+        queue: Sequence[str],
+        names: Collection[str] = ALL,
+        more: Sequence[str] = (),
+    ) -> None:
+        labels = (*queue, PRIORITY_CLASS, *more)
         self._metrics: dict[str, Any] = {
-            name: telemetry.counter(f"{prefix}{name}", text, labels) for name, text in _COUNTERS
+            name: telemetry.counter(f"{prefix}{name}", text, labels)
+            for name, text in _COUNTERS
+            if name in names
         } | {
             name: telemetry.histogram(f"{prefix}{name}", text, labels, buckets)
             for name, text, buckets in _TIMES
+            if name in names
         }
 
     def labels(self, *values: str) -> Tally:
-        """The series of a queue and a priority class."""
+        """The series with these values of all labels."""
         return Tally({name: metric.labels(*values) for name, metric in self._metrics.items()})
 
     def remove(self, *values: str) -> None:
-        """Drops the series of a queue and a priority class."""
+        """Drops the series with these values of all labels."""
         for metric in self._metrics.values():
             metric.remove(*values)

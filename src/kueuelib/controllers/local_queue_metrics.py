@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,15 @@ import attrs
 
 from kueuelib.api.kueue import LocalFlavorUsage
 from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of
-from kueuelib.controllers.counts import PRIORITY_CLASS, Counts, Tally
+from kueuelib.controllers.by_workload import ADMITTED_NOW, NOT_BY_WORKLOAD, ByWorkload
+from kueuelib.controllers.counts import (
+    ADMITTED,
+    ADMITTED_WAIT,
+    ALL,
+    PRIORITY_CLASS,
+    Counts,
+    Tally,
+)
 from kueuelib.controllers.queue_metrics import OwnedSeries, Values
 from kueuelib.machinery.selectors import EVERYTHING, Selector
 from kueuelib.scheduler.quota.activity import Activity
@@ -20,6 +28,8 @@ from kueuelib.workload import states
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
+BY_WORKLOAD = frozenset({ADMITTED, ADMITTED_WAIT})
+"""What is counted by labels of Workloads as well."""
 ACTIVE = ("True", "False", "Unknown")
 _QUEUE = ("name", "namespace")
 EVICTION = ("reason", "underlying_cause")
@@ -34,18 +44,20 @@ class Counted:
         cluster_queue: whose quota it is about.
         local_queue: the LocalQueue of the Workload.
         priority_class: the name of its class, empty for none.
+        workload: the raw Workload, for its labels.
     """
 
     cluster_queue: str
     local_queue: ObjectKey
     priority_class: str = ""
+    workload: Obj = attrs.field(factory=lambda: {"metadata": {}}, eq=False, repr=False)
 
 
-def counted(wl: Mapping[str, Any]) -> Counted:
+def counted(wl: Obj) -> Counted:
     """Where a raw Workload that holds quota is counted."""
     admission = states.status_of(wl).get("admission") or {}
     queue = ObjectKey(wl["metadata"]["namespace"], wl["spec"].get("queueName") or "")
-    return Counted(admission.get("clusterQueue", ""), queue, states.priority_class_of(wl))
+    return Counted(admission.get("clusterQueue", ""), queue, states.priority_class_of(wl), wl)
 
 
 class _Shown:
@@ -67,6 +79,7 @@ class LocalQueueMetrics:
         selector: which LocalQueues are reported, by their labels.
         resources: whether quota is reported by flavor and resource.
         inadmissible: how many Workloads of a LocalQueue wait for a change; asked at every scrape.
+        by_workload: what is reported by labels of Workloads as well.
     """
 
     def __init__(
@@ -77,6 +90,7 @@ class LocalQueueMetrics:
         *,
         resources: bool = False,
         inadmissible: Callable[[ObjectKey], int] = lambda _: 0,
+        by_workload: ByWorkload = NOT_BY_WORKLOAD,
     ) -> None:
         self._find = find
         self._selector = selector
@@ -98,9 +112,12 @@ class LocalQueueMetrics:
         self._reserving = telemetry.gauge(
             f"{prefix}_reserving_active_workloads", "Workloads that hold quota.", _QUEUE
         )
-        self._admitted_now = telemetry.gauge(
-            f"{prefix}_admitted_active_workloads", "Workloads that are admitted.", _QUEUE
-        )
+        name, text = f"{prefix}_admitted_active_workloads", ADMITTED_NOW
+        self._admitted_now: list[Any] = []
+        if not by_workload.replaces(
+            telemetry, name, text, _QUEUE, lambda: by_workload.admitted_in(self.reports)
+        ):
+            self._admitted_now.append(telemetry.gauge(name, text, _QUEUE))
         self._status = telemetry.gauge(
             f"{prefix}_status", "1 for the value of the Active condition.", (*_QUEUE, "active")
         )
@@ -110,7 +127,10 @@ class LocalQueueMetrics:
         self._resource_usage = telemetry.gauge(
             f"{prefix}_resource_usage", "Quota that admitted workloads use.", by_flavor
         )
-        self._counts = Counts(telemetry, f"{prefix}_", _QUEUE)
+        self._by_workload = by_workload
+        own = by_workload.names
+        self._counts = Counts(telemetry, f"{prefix}_", _QUEUE, ALL - BY_WORKLOAD)
+        self._admissions = Counts(telemetry, f"{prefix}_", _QUEUE, BY_WORKLOAD, own)
         self._evicted = telemetry.counter(
             f"{prefix}_evicted_workloads_total",
             "Workloads that lost quota.",
@@ -154,7 +174,7 @@ class LocalQueueMetrics:
             (self._pending, ("active",), lambda: self._pending_in(key) - self._parked_in(key)),
             (self._pending, ("inadmissible",), lambda: self._parked_in(key)),
             (self._reserving, (), lambda: self._shown[key].reserving),
-            (self._admitted_now, (), lambda: self._shown[key].admitted),
+            *((each, (), lambda: self._shown[key].admitted) for each in self._admitted_now),
             *((self._status, (each,), partial(self._is_active, key, each)) for each in ACTIVE),
         ]
         for gauge, rest, read in gauges:
@@ -194,7 +214,9 @@ class LocalQueueMetrics:
             return None
         labels = (key.name, key.namespace, where.priority_class)
         found: Tally = self._series.one(key, self._counts, labels)
-        return found
+        own = (*labels, *self._by_workload.values(where.workload))
+        admissions: Tally = self._series.one(key, self._admissions, own)
+        return found.and_those_of(admissions)
 
 
 def _amounts(names: tuple[str, str], rows: tuple[LocalFlavorUsage, ...]) -> Values:

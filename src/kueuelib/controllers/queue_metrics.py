@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kueuelib.controllers.by_workload import ADMITTED_NOW, NOT_BY_WORKLOAD, ByWorkload
+
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
@@ -69,6 +71,7 @@ class QueueMetrics:
         resources: whether quota is reported by flavor and resource.
         pending: what waiting Workloads ask for, by queue and resource; asked at every scrape.
         shapes: how many different Workloads wait, by queue and status; asked at every scrape.
+        by_workload: what is reported by labels of Workloads as well.
     """
 
     def __init__(
@@ -79,12 +82,30 @@ class QueueMetrics:
         resources: bool = False,
         pending: Callable[[], Values] = dict,
         shapes: Callable[[], Values] = dict,
+        by_workload: ByWorkload = NOT_BY_WORKLOAD,
     ) -> None:
         queue = ("cluster_queue",)
         self._series = OwnedSeries() if series is None else series
-        self._pending = telemetry.gauge(
-            "kueue_pending_workloads", "Workloads that wait.", (*queue, "status")
-        )
+        self._pending: list[_Metric] = []
+        self._admitted: list[_Metric] = []
+        for gauges, name, text, own, read in (
+            (
+                self._pending,
+                "kueue_pending_workloads",
+                "Workloads that wait.",
+                (*queue, "status"),
+                by_workload.pending,
+            ),
+            (
+                self._admitted,
+                "kueue_admitted_active_workloads",
+                ADMITTED_NOW,
+                queue,
+                by_workload.admitted,
+            ),
+        ):
+            if not by_workload.replaces(telemetry, name, text, own, read):
+                gauges.append(telemetry.gauge(name, text, own))
         telemetry.sampled(
             "kueue_pending_scheduling_hashes",
             "Workloads that wait, those counted once that get the same answer.",
@@ -93,9 +114,6 @@ class QueueMetrics:
         )
         self._reserving = telemetry.gauge(
             "kueue_reserving_active_workloads", "Workloads that hold quota.", queue
-        )
-        self._admitted = telemetry.gauge(
-            "kueue_admitted_active_workloads", "Workloads that are admitted.", queue
         )
         self._status = telemetry.gauge(
             "kueue_cluster_queue_status", "1 for the state the queue is in.", (*queue, "status")
@@ -135,10 +153,12 @@ class QueueMetrics:
         self, name: str, *, active: int, inadmissible: int, reserving: int, admitted: int
     ) -> None:
         """How many workloads a queue has in which state."""
-        self._series.set(name, self._pending, (name, "active"), active)
-        self._series.set(name, self._pending, (name, "inadmissible"), inadmissible)
+        for gauge in self._pending:
+            self._series.set(name, gauge, (name, "active"), active)
+            self._series.set(name, gauge, (name, "inadmissible"), inadmissible)
         self._series.set(name, self._reserving, (name,), reserving)
-        self._series.set(name, self._admitted, (name,), admitted)
+        for gauge in self._admitted:
+            self._series.set(name, gauge, (name,), admitted)
 
     def status(self, name: str, status: str) -> None:
         """The state of a queue: one of `QUEUE_STATUSES`."""

@@ -22,8 +22,7 @@ UNTRACKED: Final = "kueue.x-k8s.io/_UNTRACKED_VALUE_"
 COHORT: Final = "Cohort"
 CLUSTER_QUEUE: Final = "ClusterQueue"
 LOCAL_QUEUE: Final = "LocalQueue"
-
-KINDS: Final = (COHORT, CLUSTER_QUEUE, LOCAL_QUEUE)
+WORKLOAD: Final = "Workload"
 
 _WITHOUT: Final = (
     *("kueue_pods_gated", "kueue_pods_ungated", "kueue_pods_rejected"),
@@ -36,11 +35,11 @@ Find = Callable[[ObjectKey], Obj | None]
 
 @attrs.frozen
 class CustomLabel:
-    """A label or an annotation of a queue object that its series carry (KEP-7066).
+    """A label or an annotation of an object that its series carry (KEP-7066).
 
     Attributes:
         name: of the label of the series.
-        kind: whose label or annotation it is: Cohort, ClusterQueue or LocalQueue.
+        kind: whose label or annotation it is: Cohort, ClusterQueue, LocalQueue or Workload.
         key: of the label or annotation.
         annotation: whether it is an annotation.
         tracked: the values that are shown; empty for all.

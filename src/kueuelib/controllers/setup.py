@@ -15,6 +15,7 @@ from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
 from kueuelib.controllers.applier import WAIT_PRIORITY, Applier
 from kueuelib.controllers.auditor import Auditor
+from kueuelib.controllers.by_workload import ByWorkload
 from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
 from kueuelib.controllers.cohort import CohortReconciler
 from kueuelib.controllers.feed import Feed
@@ -76,7 +77,7 @@ class ControllerSettings:
             (`metrics.enableClusterQueueResources`).
         local_queues_reported: the LocalQueues with metrics, by their labels
             (`metrics.localQueueMetrics`).
-        custom_labels: labels of queue objects on their series (`metrics.customLabels`).
+        custom_labels: labels of objects on their series (`metrics.customLabels`).
         life: what it says about time.
     """
 
@@ -143,12 +144,16 @@ def setup(
     settings = settings or ControllerSettings()
     informers = _informers(cache, settings.version)
     informers.index()
+    by_workload = ByWorkload(
+        settings.custom_labels, informers.workloads.store.get, engine.waiting, engine.admitted
+    )
     local_queue_metrics = LocalQueueMetrics(
         telemetry,
         informers.local_queues.store.get,
         settings.local_queues_reported,
         resources=settings.resource_metrics,
         inadmissible=engine.inadmissible_in,
+        by_workload=by_workload,
     )
     series = OwnedSeries()
     report_build(telemetry)
@@ -221,6 +226,7 @@ def setup(
         resources=settings.resource_metrics,
         pending=engine.pending_requests,
         shapes=engine.pending_shapes,
+        by_workload=by_workload,
     )
     cluster_queue = controller(
         kinds.CLUSTER_QUEUES,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
@@ -24,6 +26,7 @@ from kueuelib.scheduler.status import (
     LocalQueueNumbers,
     QueueStatus,
     local_queue_status,
+    parked,
     past_of,
     pending_requests,
     pending_shapes,
@@ -92,6 +95,20 @@ class Knowledge:
             tried, parked = pending_shapes(queue)
             found[name, "active"], found[name, "inadmissible"] = float(tried), float(parked)
         return found
+
+    def waiting(self) -> Iterator[tuple[str, str, Collection[ObjectKey]]]:
+        """What waits in each ClusterQueue, by queue and status; those in flight can be tried."""
+        for name, queue in self._queues.cluster_queues.items():
+            resting = frozenset(parked(queue))
+            yield name, "active", queue.items.keys() - resting
+            yield name, "inadmissible", resting
+
+    def admitted(self) -> Iterator[Holder]:
+        """The workloads that are admitted in ClusterQueues that exist."""
+        for name in self._cache.names:
+            state = self._cache.state(name)
+            holders = () if state is None else state.holders.values()
+            yield from (holder for holder in holders if holder.admitted)
 
     def cohort_status(self, name: str) -> CohortUsage | None:
         """The numbers of a cohort; None when no object has the name and nobody uses it."""

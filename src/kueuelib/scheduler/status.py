@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -114,6 +114,16 @@ def pending_requests(waiting: PendingQueue) -> dict[str, int]:
             for resource, amount in pod_set.requests(pod_set.count, count_pods=False).items():
                 found[resource] = found.get(resource, 0) + amount
     return found
+
+
+def parked(waiting: PendingQueue) -> Iterator[ObjectKey]:
+    """The Workloads that cannot be tried; in a queue that is not active, all of them."""
+    if not waiting.active:
+        yield from waiting.items
+        return
+    for group in waiting.groups.values():
+        if group.verdict is not None:
+            yield from group.members
 
 
 def pending_shapes(waiting: PendingQueue) -> tuple[int, int]:

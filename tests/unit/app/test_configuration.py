@@ -18,7 +18,6 @@ from kueuelib.app.configuration import (
 )
 from kueuelib.app.decoding import parse_duration
 from kueuelib.app.part_settings import engine_settings
-from kueuelib.controllers.series_labels import CustomLabel
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.http import parse_address
 from kueuelib.scheduler.quota.past_usage import UsageRule
@@ -418,42 +417,6 @@ def test_certificates_from_elsewhere_have_a_folder() -> None:
     assert usual.parts[-2:] == ("k8s-webhook-server", "serving-certs")
     with pytest.raises(ConfigError, match=r"webhook\.certDir is not read while"):
         parse(webhook={"certDir": "/certs"})
-
-
-TEAM = {"name": "team", "sourceLabelKey": "example.com/team"}
-
-
-def test_labels_of_queue_objects_become_labels_of_metrics() -> None:
-    cost = {"name": "cost", "sourceAnnotationKey": "cost", "sourceKind": "LocalQueue"}
-    found = parse(metrics={"customLabels": [TEAM, {**cost, "trackedValues": ["a"]}]})
-    assert [each.label for each in found.metrics.custom_labels] == [
-        CustomLabel("custom_team", "ClusterQueue", "example.com/team"),
-        CustomLabel("custom_cost", "LocalQueue", "cost", annotation=True, tracked=("a",)),
-    ]
-    assert parse(metrics={"customLabels": [{"name": "team"}]}).metrics.custom_labels[0].key == (
-        "team"
-    )
-
-
-@pytest.mark.parametrize(
-    ("labels", "problem"),
-    [
-        ([{"name": "a-b"}], "customLabels[0].name: 'a-b'"),
-        ([{}], "customLabels[0].name: ''"),
-        ([TEAM, TEAM], "customLabels[0].name: team is used twice"),
-        ([{**TEAM, "sourceAnnotationKey": "b"}], "customLabels[0] has sourceLabelKey and"),
-        ([{"name": "a", "sourceLabelKey": "/"}], "customLabels[0]: '/' is not a label key"),
-        ([{"name": "a", "sourceKind": "Workload"}], "sourceKind is 'Workload'; write one of"),
-        ([{"name": f"a{i}"} for i in range(7)], "customLabels has 7 of a ClusterQueue"),
-        ([{"name": f"a{i}"} for i in range(21)], "customLabels has 21"),
-        ([{**TEAM, "trackedValues": ["a", "a"]}], "trackedValues repeats a value"),
-        ([{**TEAM, "trackedValues": [str(i) for i in range(17)]}], "trackedValues has 17"),
-    ],
-)
-def test_labels_of_metrics_that_kueue_refuses_are_refused(labels: list[Any], problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(metrics={"customLabels": labels})
-    assert problem in str(caught.value)
 
 
 def test_known_keys_are_those_that_work(tmp_path: Path) -> None:

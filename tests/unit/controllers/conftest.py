@@ -82,8 +82,10 @@ class World:
             assert asyncio.get_running_loop().time() < deadline, f"timed out: {what} {problem}"
             await asyncio.sleep(0.02)
 
-    async def create(self, resource: Resource, name: str, spec: Obj, namespace: str = "") -> Obj:
-        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    async def create(
+        self, resource: Resource, name: str, spec: Obj, namespace: str = "", **more: Any
+    ) -> Obj:
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **more}
         obj = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
         return await self.client.create(resource, {**obj, "spec": spec})
 
@@ -134,6 +136,7 @@ class World:
         await self.local_queue()
 
     async def workload(self, name: str, cpu: str = "1", queue: str = "main", **spec: Any) -> Obj:
+        more = {part: spec.pop(part, {}) for part in ("labels", "annotations")}
         container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": cpu}}}
         template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
         pod_sets = [{"name": "main", "count": 1, "template": template}]
@@ -142,6 +145,7 @@ class World:
             name,
             {"queueName": queue, "podSets": pod_sets, "active": True, **spec},
             "default",
+            **more,
         )
 
     # ---- reading

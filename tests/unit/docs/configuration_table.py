@@ -23,10 +23,6 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "webhook.certDir": ("refused, unless `internalCertManagement.enable` is false", "/certs"),
     "pprofBindAddress": ("refused", ":1"),
     "leaderElection.resourceLock": ("anything else is refused", "endpoints"),
-    "metrics.customLabels": (
-        "honoured, except `sourceKind: Workload`",
-        [{"name": "a", "sourceKind": "Workload", "trackedValues": ["b"]}],
-    ),
     "featureGates": ("[some](feature-gates.md)", {"MultiKueue": True}),
     "queueVisibility.updateIntervalSeconds": ("refused, unless `clusterQueues.maxCount` is 0", 5),
     "queueVisibility.clusterQueues.maxCount": ("any value except 0 is refused", 5),

@@ -20,14 +20,13 @@ from kueuelib.api.checks import (
 )
 from kueuelib.api.kueue import PodSetUpdate
 from kueuelib.api.meta import Obj, find_condition, parse_time
+from kueuelib.api.names import PARAMETER_PREFIX
 from kueuelib.api.quantity import Quantity
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Verdict
 from kueuelib.workload import states
 
 PROVISIONED, FAILED = "Provisioned", "Failed"
 BOOKING_EXPIRED, CAPACITY_REVOKED = "BookingExpired", "CapacityRevoked"
-PARAMETER_PREFIX = "provreq.kueue.x-k8s.io/"
-"""Annotations of a Workload with this prefix become parameters of its request."""
 CONSUME = (
     "autoscaling.x-k8s.io/consume-provisioning-request",
     "cluster-autoscaler.kubernetes.io/consume-provisioning-request",

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.machinery.selectors import from_label_selector
 
 SYSTEM_NAMESPACES = ("kube-system", "kueue-system")
@@ -51,8 +52,7 @@ class JobSettings:
         workers: how many objects are reconciled at a time, by `Kind.group`.
         external_kinds: group and kind of jobs that another process queues; their children are left
             alone as those of our own jobs are (`integrations.externalFrameworks`).
-        labels_to_copy: keys of labels that a Workload takes over from its job
-            (`integrations.labelKeysToCopy`).
+        taken_over: labels and annotations that a Workload takes over from its job.
         delete_deactivated_after: seconds after which a job is deleted whose Workload was
             deactivated by us; None: never (`objectRetentionPolicies`).
         pods: which plain pods are queued.
@@ -66,7 +66,7 @@ class JobSettings:
     pods_ready_recovery: bool = False
     workers: Mapping[str, int] = attrs.field(factory=dict)
     external_kinds: frozenset[tuple[str, str]] = frozenset()
-    labels_to_copy: tuple[str, ...] = ()
+    taken_over: TakenOver = NOTHING_ELSE
     delete_deactivated_after: float | None = None
     pods: PodSettings = PodSettings()
 

@@ -10,6 +10,7 @@ import attrs
 from kueuelib.api.kinds import LEADER_WORKER_SETS, PODS, STATEFUL_SETS
 from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import IS_GROUP_WORKLOAD
+from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.jobs.pods.parents import Parent
 from kueuelib.jobs.pods.pod_requests import NO_REQUESTS, PodRequests
 from kueuelib.jobs.pods.reading import Stage, is_serving, stage_of
@@ -36,7 +37,7 @@ class GroupFacts:
         requests: compares what pods ask for with what was declared.
         policy: `Enforce`: pods that ask for more than was declared are deleted; `Warn`: they get
             an event.
-        labels_to_copy: keys of labels that the Workload takes over.
+        taken_over: labels and annotations that the Workload takes over.
         parent: the object that replaces pods that are gone; None when users replace them.
     """
 
@@ -48,7 +49,7 @@ class GroupFacts:
     classes: PriorityClasses = attrs.field(factory=PriorityClasses)
     requests: PodRequests = NO_REQUESTS
     policy: str = ENFORCE
-    labels_to_copy: tuple[str, ...] = ()
+    taken_over: TakenOver = NOTHING_ELSE
     parent: Parent | None = None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.errors import InvalidPodSetInfo
 from kueuelib.jobs.contract.capabilities import (
@@ -242,8 +242,14 @@ class PodGroup(
         except PriorityClassNotFound as error:
             text = str(error)
             return (Emit(self.object, COMPOSE_ERROR, text, WARNING), Wait(text, MISSING_RETRY))
-        own = labels_of(self.object)
-        labels = {key: own[key] for key in facts.labels_to_copy if key in own}
+        differs = facts.taken_over.difference(facts.counted)
+        if differs is not None:
+            text = (
+                f"The pods of the group have different values of the {differs.what}, which their "
+                "Workload takes over; give all of them the same"
+            )
+            return (Emit(differs.pod, COMPOSE_ERROR, text, WARNING),)
+        labels = facts.taken_over.labels_of(facts.counted)
         spec: Obj = {"podSets": [entry.raw() for entry in made.pod_sets], **priority.spec()}
         if self.queue_name:
             spec["queueName"] = self.queue_name
@@ -252,7 +258,7 @@ class PodGroup(
         meta: Obj = {
             "name": facts.name,
             "namespace": facts.namespace,
-            "annotations": dict(made.annotations),
+            "annotations": {**facts.taken_over.annotations_of(facts.counted), **made.annotations},
             "finalizers": [IN_USE_FINALIZER],
             "ownerReferences": (
                 owner_references(made.members) if facts.parent is None else [dict(facts.parent.ref)]

@@ -140,7 +140,7 @@ class PodReconciler:
             self._classes(),
             self._requests(group.namespace),
             settings.pods.shape_policy,
-            settings.labels_to_copy,
+            settings.taken_over,
             parent_of(pods, workload, group.namespace, self._parents),
         )
 

@@ -142,8 +142,8 @@ def _no_workload(case: Case) -> Commands:
         priority = resolve(job, pod_sets, situation.classes)
     except PriorityClassNotFound as error:
         return _missing(job, error)
-    copied = situation.settings.labels_to_copy
-    return _create(case, build_workload(job, pod_sets, priority, copied))
+    taken_over = situation.settings.taken_over
+    return _create(case, build_workload(job, pod_sets, priority, taken_over))
 
 
 def _missing_prebuilt(case: Case) -> Commands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kueuelib.api.kinds import WORKLOAD_PRIORITY_CLASSES, WORKLOADS
-from kueuelib.api.meta import Obj, labels_of
+from kueuelib.api.meta import Obj
 from kueuelib.api.names import (
     IN_USE_FINALIZER,
     JOB_UID_LABEL,
@@ -13,6 +13,7 @@ from kueuelib.api.names import (
     workload_name,
 )
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.jobs.reconcile.priority import Priority, PriorityClasses, class_ref, resolve
 from kueuelib.workload.states import has_quota
 
@@ -41,21 +42,23 @@ def build_workload(
     job: GenericJob,
     pod_sets: Sequence[PodSet],
     priority: Priority,
-    labels_to_copy: Sequence[str] = (),
+    taken_over: TakenOver = NOTHING_ELSE,
 ) -> Obj:
-    """The Workload for a job that has none; it takes some of the job's labels over."""
+    """The Workload for a job that has none; it takes some labels and annotations over."""
     meta: Obj = {
         "name": name_for(job),
         "namespace": job.key.namespace,
         "finalizers": [IN_USE_FINALIZER],
         "ownerReferences": [owner_reference(job)],
     }
-    own = labels_of(job.object)
-    labels = {key: own[key] for key in labels_to_copy if key in own}
+    labels = taken_over.labels_of([job.object])
     if is_label_value(job.uid):
         labels[JOB_UID_LABEL] = job.uid
     if labels:
         meta["labels"] = labels
+    annotations = taken_over.annotations_of([job.object])
+    if annotations:
+        meta["annotations"] = annotations
     spec: Obj = {"podSets": [entry.raw() for entry in pod_sets], **priority.spec()}
     if job.queue_name:
         spec["queueName"] = job.queue_name

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
+import yaml
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import is_true
@@ -20,6 +22,7 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.contract.commands import Wait as Later
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.jobs.pods.pod_plan import plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
 from kueuelib.jobs.reconcile.job_phase import Case
@@ -29,6 +32,9 @@ from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
 NOW = 1_700_000_000.0
+UPSTREAM = yaml.safe_load(
+    (Path(__file__).parents[3] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8")
+)
 
 
 def of(kind, commands):
@@ -97,9 +103,25 @@ def test_a_complete_group_makes_one_workload_of_its_name(pods, pair):
 def test_the_workload_takes_over_limit_of_time_and_labels(pods, pair):
     labels = {f"{KUEUE}/max-exec-time-seconds": "60", "team": "blue"}
     found = [pods.waiting(name, group="group", total=2, labels=labels) for name in ("a", "b")]
-    create = pods.plan(*found, labels_to_copy=("team",))[0]
+    create = pods.plan(*found, taken_over=TakenOver(("team",)))[0]
     assert create.obj["spec"]["maximumExecutionTimeSeconds"] == 60
     assert create.obj["metadata"]["labels"] == {"team": "blue"}
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+@pytest.mark.parametrize("case", UPSTREAM["taken_over"]["groups"], ids=str)
+def test_pods_of_a_group_agree_about_what_their_workload_takes_over(pods, part, case):
+    found = [pods.waiting(name, group="group", total=2) for name in ("a", "b")]
+    for pod, values in zip(found, case["pods"], strict=True):
+        pod["metadata"][part] = {**pod["metadata"].get(part, {}), **values}
+    made, *_ = pods.plan(*found, taken_over=TakenOver(**{part: ("one", "two")}))
+    if case["workload"] is None:
+        what = f"{part.removesuffix('s')} one"
+        assert (made.reason, made.obj["metadata"]["name"]) == ("ErrWorkloadCompose", "b")
+        assert f"The pods of the group have different values of the {what}" in made.message
+        return
+    taken = made.obj["metadata"][part]
+    assert {key: value for key, value in taken.items() if "/" not in key} == case["workload"]
 
 
 def test_shapes_become_pod_sets_sorted_by_name(pods):

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 import pytest
+import yaml
 
+from kueuelib.api.names import JOB_UID_LABEL
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.commands import (
     Change,
@@ -15,6 +19,7 @@ from kueuelib.jobs.contract.commands import (
     Wait,
 )
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
@@ -22,6 +27,10 @@ from kueuelib.jobs.reconcile.vanished import Again
 
 KUEUE = "kueue.x-k8s.io"
 QUEUE = f"{KUEUE}/queue-name"
+PARAMETER = "provreq.kueue.x-k8s.io/ValidUntilSeconds"
+UPSTREAM = yaml.safe_load(
+    (Path(__file__).parents[3] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8")
+)
 
 
 def reasons(commands):
@@ -581,3 +590,16 @@ def test_a_plan_depends_on_nothing_but_its_situation(build):
     before = attrs.asdict(situation, recurse=False)
     assert plan(situation) == plan(situation)
     assert attrs.asdict(situation, recurse=False) == before
+
+
+def test_the_workload_takes_over_labels_and_annotations(build):
+    facts = UPSTREAM["taken_over"]
+    job = build.job()
+    meta = job["metadata"]
+    meta["labels"] = {**meta.get("labels", {}), **facts["job"]["labels"]}
+    meta["annotations"] = {**facts["job"]["annotations"], PARAMETER: "1"}
+    settings = JobSettings(taken_over=TakenOver(("job-label",), ("job-annotation",)))
+    create = plan(build.situation(job, settings=settings))[0]
+    made = create.obj["metadata"]
+    assert made["labels"] == {JOB_UID_LABEL: meta["uid"], **facts["workload"]["labels"]}
+    assert made["annotations"] == {**facts["workload"]["annotations"], PARAMETER: "1"}
