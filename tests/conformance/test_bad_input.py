@@ -146,6 +146,23 @@ async def test_a_bad_continue_token_is_a_bad_request(api, token):
     assert (found.status, found.body["reason"]) == (400, "BadRequest")
 
 
+@pytest.mark.parametrize("name", ["limit", "timeoutSeconds"])
+async def test_a_number_that_is_empty_is_none(api, name):
+    found = await api.get(f"{MAPS}?{name}=")
+    assert (found.status, found.body["reason"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize("pair", ["limit=%zz", "limit=1;a=2", "%=1", "labelSelector=%1"])
+async def test_a_part_of_a_query_that_cannot_be_decoded_is_dropped(api, pair):
+    for name in ("a", "b"):
+        await made(api, name)
+    found = await api.get(f"{MAPS}?{pair}&fieldSelector=metadata.name%3Da")
+    assert (found.status, [each["metadata"]["name"] for each in found.body["items"]]) == (
+        200,
+        ["a"],
+    )
+
+
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"\x00" * 10, b'{"a":NaN}', b"{'a':1}"])
 async def test_bytes_that_are_no_json_are_a_bad_request(api, body):
     assert (await api.post(MAPS, body)).status == 400
@@ -290,6 +307,51 @@ async def test_what_is_no_http_is_answered_or_cut_off(api, server, sent):
     assert not first or first.split()[1] in (b"400", b"401", b"404", b"431", b"501", b"505")
     writer.transport.abort()
     assert (await api.get(MAPS)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/api/v1/%zz", "/api%", "/healthz/%4", f"{MAPS}/%g0"])
+async def test_a_path_that_cannot_be_decoded_is_a_bad_request(server, path):
+    reader, writer = await connect(server)
+    writer.write(head(server, path, Connection="close"))
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert answer.endswith(b"\r\n\r\n400 Bad Request")
+    writer.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "OPTIONS"])
+async def test_who_forgets_tls_is_told(server, method):
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(f"{method} /api HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    async with asyncio.timeout(20):
+        assert await reader.read() == (
+            b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+        )
+    writer.close()
+
+
+@pytest.mark.parametrize(("path", "status"), [(MAPS, 201), ("/api/v1/namespaces/a/none", 404)])
+async def test_who_waits_with_a_body_is_told_to_go_on_where_it_is_read(server, path, status):
+    reader, writer = await connect(server)
+    body = json.dumps(named()).encode()
+    more = {"Content_Type": "application/json", "Content_Length": str(len(body))}
+    writer.write(head(server, path, "POST", Expect="100-continue", **more))
+    async with asyncio.timeout(20):
+        if status < 300:
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(body)
+        assert (await reader.readline()).startswith(f"HTTP/1.1 {status} ".encode())
+    writer.close()
+
+
+async def test_who_waits_for_something_else_is_refused(server):
+    reader, writer = await connect(server)
+    more = {"Content_Type": "application/json", "Content_Length": "2"}
+    writer.write(head(server, MAPS, "POST", Expect="more", **more))
+    async with asyncio.timeout(20):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 417 ")
+    writer.close()
 
 
 async def test_clients_that_leave_in_the_middle_are_forgotten(api, server):

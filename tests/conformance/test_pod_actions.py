@@ -120,3 +120,58 @@ async def test_a_pod_is_resized_within_its_class(api):
     refused = await api.patch(f"{PODS}/p/resize", worse, STRATEGIC)
     assert refused.status == 422
     assert "Pod QOS Class may not change" in refused.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "causes"),
+    [
+        ("tailLines=-1", ["tailLines: Invalid value: -1: must be greater than or equal to 0"]),
+        ("limitBytes=0", ["limitBytes: Invalid value: 0: must be greater than 0"]),
+        ("sinceSeconds=0", ["sinceSeconds: Invalid value: 0: must be greater than 0"]),
+        (
+            "sinceSeconds=0&sinceTime=2024-01-01T00:00:00Z",
+            ["[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"],
+        ),
+        (
+            "tailLines=-3&limitBytes=-1&stream=Stdout",
+            [
+                "tailLines: Invalid value: -3: must be greater than or equal to 0",
+                "limitBytes: Invalid value: -1: must be greater than 0",
+                "stream: Forbidden: may not be specified",
+            ],
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["p", "absent"])
+async def test_what_part_of_a_log_there_is_not(api, query, causes, name):
+    await api.post(PODS, pod())
+    found = await api.get(f"{PODS}/{name}/log?{query}")
+    told = [f"{each['field']}: {each['message']}" for each in found.body["details"]["causes"]]
+    assert (found.status, told) == (422, causes)
+    assert found.body["message"].startswith(f'PodLogOptions "{name}" is invalid: ')
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("tailLines=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ("limitBytes=", 'strconv.ParseInt: parsing "": invalid syntax'),
+        (
+            "sinceTime=yesterday",
+            (
+                'parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": '
+                'cannot parse "yesterday" as "2006"'
+            ),
+        ),
+    ],
+)
+async def test_what_of_a_log_cannot_be_read(api, query, why):
+    found = await api.get(f"{PODS}/absent/log?{query}")
+    assert (found.status, found.body["message"]) == (400, why)
+
+
+async def test_a_pod_without_a_node_has_no_log(api):
+    await api.post(PODS, pod())
+    for query in ("", "?tailLines=0", "?sinceTime=2024-01-01T00:00:00Z", "?sinceTime="):
+        found = await api.get(f"{PODS}/p/log{query}")
+        assert (found.status, found.text) == (204, "")

@@ -51,13 +51,18 @@ def unknown_resource() -> NotFound:
     return NotFound("the server could not find the requested resource", details={})
 
 
-class NoPage(NotFound):
-    """Nothing at all is served below the path: the answer is plain text, not a Status."""
+class PlainText(ApiError):
+    """A failure of which the answer is plain text, not a Status."""
 
 
-def no_page() -> NoPage:
+def no_page() -> PlainText:
     """The path belongs to nobody."""
-    return NoPage("404 page not found")
+    return PlainText("404 page not found\n", code=404, reason="NotFound")
+
+
+def no_url() -> PlainText:
+    """The path is none."""
+    return PlainText("400 Bad Request", code=400, reason="BadRequest")
 
 
 def already_exists(kind: Kind, name: str, *, ending: bool = False) -> AlreadyExists:

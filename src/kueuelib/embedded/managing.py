@@ -240,7 +240,9 @@ def _untyped(api_version: str, kind: Kind, config: Obj, text: str, why: str = _G
     name = "/".join(each if isinstance(each, str) else "" for each in names)
     version = api_version if "/" in api_version else f"/{api_version}"
     about = f"{name}; {version}, Kind={kind.kind}"
-    return failures.unexplained(why.format(about, text))
+    if isinstance(config.get("metadata"), Mapping | None):
+        return failures.unexplained(why.format(about, text))
+    return failures.bad_request(why.format(about, text))
 
 
 def manager_of(options: WriteOptions) -> str:

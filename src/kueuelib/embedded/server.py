@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from aiohttp import web
+from yarl import URL
 
 from kueuelib.api.kinds import CONFIG_MAPS
 from kueuelib.api.meta import Obj
@@ -31,6 +32,7 @@ from kueuelib.embedded.http.aggregation import Aggregation, FrontProxy
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
 from kueuelib.embedded.http.malformed import StatusConnection
+from kueuelib.embedded.http.routes import readable
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists, ConfigError
 from kueuelib.runtime.connections import BACKLOG, Site
@@ -347,6 +349,9 @@ def _request(
     writer: Any,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
+    path, asked, query = message.path.partition("?")
+    if asked and query != (kept := readable(query)):
+        message = message._replace(url=URL(f"{path}?{kept}", encoded=True))
     return web.BaseRequest(
         message,
         payload,

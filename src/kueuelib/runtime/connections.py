@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from kueuelib.errors import ApiError, TooLarge, TooManyRequests
 from kueuelib.runtime.memory import give_back
@@ -34,6 +34,12 @@ CROWD: Final = 256
 """So many connections take memory that is worth giving back."""
 BACKLOG: Final = 1024
 BUFFER: Final = 32 * 1024
+_HEAD: Final = 5
+"""Bytes of the head of a TLS record."""
+_PLAIN: Final = frozenset(
+    (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"PATCH", b"DELET", b"OPTIO", b"CONNE", b"TRACE")
+)
+_TOLD: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 _LOG: Final = logging.getLogger("kueuelib.connections")
 _REPEATING: Final = (_LOG, logging.getLogger("asyncio"))
 """What they log comes in any number."""
@@ -206,6 +212,7 @@ class _Tls(SSLProtocol):
         self._ssl_buffer, self._ssl_buffer_view = buffer, memoryview(buffer)
         self._born = loop.time()
         self._room = room
+        self._silent = True
 
     @property
     def rests_since(self) -> float | None:
@@ -223,6 +230,16 @@ class _Tls(SSLProtocol):
         """Forgets the connection."""
         self._room.leave(self)
         super().connection_lost(exc)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Takes what has come; who begins to speak HTTP is told that this is TLS."""
+        begins, self._silent = self._silent, False
+        plain = begins and bytes(self._ssl_buffer_view[:_HEAD]) in _PLAIN
+        if plain and isinstance(self._transport, asyncio.WriteTransport):
+            self._transport.write(_TOLD)
+            self._transport.close()
+        else:
+            super().buffer_updated(nbytes)
 
     def cut_off(self) -> None:
         """Ends it without a word."""
@@ -306,6 +323,7 @@ async def body_of(request: web.BaseRequest) -> bytes:
     """
     try:
         async with asyncio.timeout(SILENT_SECONDS * (1 - LINGERING)):
+            await _invite(request)
             return await request.read()
     except TimeoutError as error:
         raise _missing() from error
@@ -350,12 +368,27 @@ async def _noted(request: web.BaseRequest, note: Callable[[bytes], None]) -> byt
     parts: list[bytes] = []
     try:
         async with asyncio.timeout(SILENT_SECONDS * (1 - LINGERING)):
+            await _invite(request)
             while part := await request.content.readany():
                 note(part)
                 parts.append(part)
     except TimeoutError as error:
         raise _missing() from error
     return b"".join(parts)
+
+
+async def _invite(request: web.BaseRequest) -> None:
+    """Says that the body may come, to a client that waits for that.
+
+    Raises:
+        ApiError: it waits for something else.
+    """
+    expected = request.headers.get("Expect", "").lower()
+    if expected not in ("", "100-continue"):
+        raise ApiError(f"nothing is known of {expected!r}", code=417, reason="")
+    if expected and request.version >= HttpVersion11 and request.can_read_body:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
 
 
 def _missing() -> ApiError:

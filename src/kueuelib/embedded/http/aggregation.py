@@ -27,6 +27,7 @@ from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.conversion import HookFailed
 from kueuelib.embedded.registry.registry import version_rank
 from kueuelib.errors import Unavailable
+from kueuelib.runtime.connections import body_of
 
 COMMON_NAME: Final = "front-proxy-client"
 TRUST: Final = ObjectKey("kube-system", "extension-apiserver-authentication")
@@ -184,7 +185,7 @@ class Aggregation:
             self._session = service_session(self._services)
         host = f"{service['name']}.{service['namespace']}.svc"
         bundle = None if spec.get("insecureSkipTLSVerify") else spec.get("caBundle") or ""
-        body = await request.read() if request is not None and request.can_read_body else None
+        body = await body_of(request) if request is not None and request.can_read_body else None
         return await self._session.request(
             method,
             f"https://{host}:{port}{path}",

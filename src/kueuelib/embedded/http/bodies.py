@@ -10,7 +10,7 @@ import orjson
 
 from kueuelib.embedded import failures
 from kueuelib.embedded.http import protobuf
-from kueuelib.embedded.http.unreadable import Unreadable, not_json, unrecognized
+from kueuelib.embedded.http.unreadable import Unreadable, mended, not_json, unrecognized
 from kueuelib.embedded.http.yaml_bodies import parse_yaml
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.schema.mismatch import HEAD, json_type
@@ -55,7 +55,11 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
     except orjson.JSONDecodeError as error:
         if media in YAML_TYPES:
             return parse_yaml(body), []
-        raise not_json(body) from error
+        body = mended(body)
+        try:
+            data = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise not_json(body) from error
     if sum(map(body.count, (b",", b"[", b"{"))) > VALUES and _size(data) > VALUES:
         raise TooLarge(f"Request entity too large: more than {VALUES} values")
     return data, _duplicates(body, data) if notice_duplicates else []

@@ -5,6 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded import failures
+from kueuelib.embedded.builtins.fields import NON_NEGATIVE, forbidden, invalid
+from kueuelib.embedded.http.parameters import Query, number
+from kueuelib.embedded.schema import times
 from kueuelib.errors import ApiError, BadRequest
 
 LOG = "log"
@@ -17,6 +21,42 @@ METHODS = {
 }
 
 
+_POSITIVE = "must be greater than 0"
+_LOG_NUMBERS = {
+    "tailLines": (0, NON_NEGATIVE),
+    "limitBytes": (1, _POSITIVE),
+    "sinceSeconds": (1, _POSITIVE),
+}
+"""The least value of each, and the words about a smaller one."""
+
+
+def check_log(query: Query, pod: str) -> None:
+    """Looks at the parameters of a request for a log, before the pod is looked for.
+
+    Raises:
+        BadRequest: one is not a number or a time.
+        Invalid: one is out of range, or two contradict each other.
+    """
+    numbers = {name: number(query, name) for name in _LOG_NUMBERS}
+    since = query.get("sinceTime")
+    if since not in (None, "", "null") and (why := times.problem(since)):
+        raise BadRequest(why)
+    both = since is not None and numbers.pop("sinceSeconds") is not None
+    errors = [
+        invalid(name, value, text)
+        for name, value in numbers.items()
+        for least, text in (_LOG_NUMBERS[name],)
+        if value is not None and value < least
+    ]
+    if both:
+        text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        errors.append(forbidden("[]", text))
+    if "stream" in query:
+        errors.append(forbidden("stream", "may not be specified"))
+    if errors:
+        raise failures.invalid_named("PodLogOptions", "", pod, errors)
+
+
 def connect(request: web.BaseRequest, pod: Obj, subresource: str) -> web.Response:
     """The answer about a pod: its containers print nothing and take no commands.
 
@@ -27,7 +67,7 @@ def connect(request: web.BaseRequest, pod: Obj, subresource: str) -> web.Respons
     if subresource == LOG:
         container = _container(request.query.get("container", ""), name, spec)
         if not spec.get("nodeName"):
-            return web.Response(text="")
+            return web.Response(status=204)
         if (pod.get("status") or {}).get("phase") == "Pending":
             raise BadRequest(
                 f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating'

@@ -23,10 +23,10 @@ from kueuelib.embedded.http.discovery import Discovery
 from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, PLAIN, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.resources import Resources
-from kueuelib.embedded.http.routes import Route, parse
+from kueuelib.embedded.http.routes import Route, is_odd, parse
 from kueuelib.embedded.http.wishes import wish_of
 from kueuelib.embedded.service import ApiService
-from kueuelib.errors import ApiError, BadRequest, NotFound, ServerError, TooLarge, Unauthorized
+from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
 from kueuelib.runtime.connections import body_of
 
 log = logging.getLogger("kueuelib.embedded")
@@ -77,8 +77,8 @@ class Face:
         """Never fails: every mistake is a Status."""
         try:
             return await self._dispatch(request)
-        except failures.NoPage as error:
-            return web.Response(status=error.code, text=f"{error.message}\n")
+        except failures.PlainText as error:
+            return web.Response(status=error.code, text=error.message)
         except ApiError as error:
             return failure(error, _form_of_failures(request))
         except web.HTTPRequestEntityTooLarge:
@@ -97,6 +97,8 @@ class Face:
 
     async def _dispatch(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
+        if is_odd(request.raw_path.partition("?")[0]):
+            raise failures.no_url()
         caller = self._authenticator.caller(request)
         if caller is None:
             if not is_open(path):
@@ -121,7 +123,7 @@ class Face:
             raise self._unrouted(route)
         return await self._resources.serve(request, route, caller)
 
-    def _unrouted(self, route: Route | None) -> NotFound:
+    def _unrouted(self, route: Route | None) -> ApiError:
         """What is said where nothing is: the groups of the server itself answer as an API does."""
         if route is not None and (
             not route.group or route.group in GROUPS or self._service.registry.brings(route.group)

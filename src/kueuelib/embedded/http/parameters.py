@@ -43,9 +43,9 @@ def number(query: Query, name: str) -> int | None:
     Raises:
         BadRequest: it is not a number, or has more than 64 bits.
     """
-    text = query.get(name, "")
-    if not text:
+    if name not in query:
         return None
+    text = query[name]
     if not _NUMBER.fullmatch(text):
         raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     if len(text) > _LENGTH or not -_BOUND <= int(text) < _BOUND:

@@ -15,7 +15,7 @@ from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import answer, success
-from kueuelib.embedded.http.connect import METHODS, connect
+from kueuelib.embedded.http.connect import LOG, METHODS, check_log, connect
 from kueuelib.embedded.http.negotiation import VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.parameters import (
     check_list,
@@ -248,6 +248,8 @@ class _Call:
         if pod and name in METHODS:
             if method not in METHODS[name]:
                 raise failures.wrong_method()
+            if name == LOG:
+                check_log(self.request.query, self.route.name)
             return connect(self.request, orjson.loads(await self._raw()), name)
         if (kind.group, kind.plural, name) == ("", "serviceaccounts", "token"):
             return await self._verb(POST=self._token)

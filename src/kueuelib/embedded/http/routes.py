@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import attrs
+
+_ODD: Final = re.compile("%(?![0-9a-fA-F]{2})")
+
+
+def is_odd(text: str) -> bool:
+    """Whether a part of a URL cannot be decoded."""
+    return _ODD.search(text) is not None
+
+
+def readable(query: str) -> str:
+    """The pairs of a query that Go reads; it drops the others."""
+    return "&".join(each for each in query.split("&") if ";" not in each and not is_odd(each))
 
 
 @attrs.frozen

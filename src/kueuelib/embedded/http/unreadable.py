@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 import yaml
@@ -10,6 +11,10 @@ import yaml
 from kueuelib.embedded.verbs import PatchType
 from kueuelib.errors import BadRequest
 
+_ESCAPES: Final = re.compile(
+    r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+"""What a backslash begins; a group where half of a pair is alone."""
 _SHOWN: Final = 30
 _NO_VERSION: Final = "couldn't get version/kind; json parse error: "
 _EXPECTED: Final = (
@@ -69,18 +74,30 @@ def unrecognized(body: bytes, kind: str, why: str) -> str:
     )
 
 
+def mended(body: bytes) -> bytes:
+    """A body as Go reads it: U+FFFD where half of a pair is alone, or bytes are no text."""
+    text = body.decode(errors="replace")
+    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], text).encode()
+
+
 def not_json(body: bytes) -> Unreadable:
     """The failure of a body that was read as JSON."""
     text = body.decode(errors="replace")
     try:
-        json.loads(text, parse_int=str)  # an int of thousands of digits is an error
+        json.loads(text, parse_int=str, parse_constant=_no_number)  # long ints are errors
     except json.JSONDecodeError as error:
         return Unreadable(_words(text, error))
     except RecursionError:
         return Unreadable("exceeded max depth")
-    if "\ufffd" in text:
-        return Unreadable("invalid UTF-8")
+    except Unreadable as error:
+        return error
     return Unreadable("json: cannot unmarshal number into Go value of type float64")
+
+
+def _no_number(name: str) -> None:
+    """`NaN`, `Infinity` and `-Infinity`, which Python reads."""
+    after = "in numeric literal" if name.startswith("-") else "looking for beginning of value"
+    raise Unreadable(f"invalid character '{name.lstrip('-')[0]}' {after}")
 
 
 def _words(text: str, error: json.JSONDecodeError) -> str:

@@ -7,6 +7,7 @@ for seconds with a large body, even in a thread, and has no limits.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from kueuelib.embedded.http.unreadable import not_yaml
+from kueuelib.embedded.http.unreadable import Unreadable, not_yaml
 from kueuelib.errors import BadRequest
 
 NODE_LIMIT: Final = 200_000
@@ -154,6 +155,9 @@ class _Builder:
         else:
             node = yaml.ScalarNode(tag, text, event.start_mark, event.end_mark)
             found = self._loader.construct_object(node)
+            if isinstance(found, float) and not math.isfinite(found):
+                shown = {math.inf: "+Inf", -math.inf: "-Inf"}.get(found, "NaN")
+                raise Unreadable(f"json: unsupported value: {shown}", is_yaml=True)
             if found is not None and not isinstance(found, str | int | float | bool):
                 kind = type(found).__name__
                 raise BadRequest(f"error parsing YAML: a {kind} is not a JSON value")

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import attrs
 
-from kueuelib.api.meta import parse_time
 from kueuelib.embedded.builtins.resources import canonical
+from kueuelib.embedded.schema import times
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.errors import BadRequest, InvalidQuantity
 
@@ -109,25 +109,12 @@ def _quantity(value: Any, _: str, __: str, walk: Walk) -> Any:
     )
 
 
-def _quoted(text: str) -> str:
-    """A text as Go tells one that it cannot read as a time."""
-    shown = text.translate({34: '\\"', 92: "\\\\"}).encode()
-    letters = (chr(each) if 32 <= each < 128 else f"\\x{each:02x}" for each in shown)
-    return f'"{"".join(letters)}"'
-
-
 def _time(fraction: str) -> Visit:
     def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
         if type(value) is not str:
             raise walk.mismatch(value, path, where, "string", "time.Time")
-        try:
-            parse_time(value)
-        except ValueError as error:
-            text = _quoted(value)
-            raise walk.wrong(
-                f'parsing time {text} as "2006-01-02T15:04:05{fraction}Z07:00": '
-                f'cannot parse {text} as "2006"'
-            ) from error
+        if why := times.problem(value, fraction):
+            raise walk.wrong(why)
         return value
 
     return visit
@@ -170,7 +157,7 @@ SCALARS: Final[Mapping[str, Visit]] = {
     "n": _number,
     "q": _quantity,
     "t": _time(""),
-    "u": _time(".000000"),
+    "u": _time(times.MICROSECONDS),
     "B": _bytes,
     "o": _int_or_text,
     "r": _any,

@@ -1,0 +1,53 @@
+"""Times as Go reads them, and why one cannot be read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kueuelib.api.meta import parse_time
+
+MICROSECONDS: Final = ".000000"
+_DATE: Final = (("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"))
+_CLOCK: Final = (("T", "T"), ("15", r"\d\d"), (":", ":"), ("04", r"\d\d"), (":", ":"))
+_ZONE: Final = (("Z07:00", r"Z|[+-]\d\d:\d\d"),)
+_RANGES: Final = {"01": ("month", 1, 12), "15": ("hour", 0, 23), "04": ("minute", 0, 59)}
+_SECONDS: Final = ("second", 0, 59)
+
+
+def problem(text: str, fraction: str = "") -> str:
+    """Why a text is no time; empty if it is one.
+
+    Args:
+        text: of a time.
+        fraction: of the second, in the layout: empty if it may be left out, or `MICROSECONDS`.
+    """
+    whole = (("05", r"\d\d(?:[.,]\d+)?"),)
+    seconds = (("05", r"\d\d"), (fraction, r"[.,]\d{6}")) if fraction else whole
+    rest = text
+    for name, pattern in (*_DATE, *_CLOCK, *seconds, *_ZONE):
+        found = re.match(pattern, rest, re.ASCII)
+        if found is None:
+            layout = f"2006-01-02T15:04:05{fraction}Z07:00"
+            at = f"cannot parse {_quoted(rest)} as {_quoted(name)}"
+            return f"parsing time {_quoted(text)} as {_quoted(layout)}: {at}"
+        unit, low, high = _SECONDS if name == "05" else _RANGES.get(name, ("", 0, 0))
+        if unit and not low <= int(found[0][:2]) <= high:
+            return f"parsing time {_quoted(text)}: {unit} out of range"
+        rest = rest[found.end() :]
+    if rest:
+        return f"parsing time {_quoted(text)}: extra text: {_quoted(rest)}"
+    try:
+        parse_time(text)
+    except ValueError:
+        hours = text[-6:-5] in ("+", "-") and int(text[-5:-3]) > 23
+        what = "time zone offset hour" if hours else "day"
+        return f"parsing time {_quoted(text)}: {what} out of range"
+    return ""
+
+
+def _quoted(text: str) -> str:
+    """A text as Go tells one that it cannot read as a time."""
+    shown = text.translate({34: '\\"', 92: "\\\\"}).encode()
+    letters = (chr(each) if 32 <= each < 128 else f"\\x{each:02x}" for each in shown)
+    return f'"{"".join(letters)}"'
