@@ -12,6 +12,24 @@ FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 Found = list[tuple[Work, str]]
 """Victims, each with the reason."""
 
+Place = tuple[int, float]
+"""The priority and the age of a Workload."""
+
+
+def grants(policy: str, mine: Place, theirs: Place) -> bool:
+    """Whether a policy lets a Workload take another one; the only naive model of the policies."""
+    lower, equal, newer = theirs[0] < mine[0], theirs[0] == mine[0], mine[1] < theirs[1]
+    match policy:
+        case "Never":
+            return False
+        case "LowerPriority":
+            return lower
+        case "LowerOrNewerEqualPriority":
+            return lower or (equal and newer)
+        case "Any":
+            return True
+    raise AssertionError(f"no model of {policy}")
+
 
 @dataclass(eq=False)
 class Preemptor:
@@ -26,12 +44,7 @@ class Preemptor:
     def may_take(self, work: Work, policy: str) -> bool:
         if not self.need & set(work.usage):
             return False
-        if policy == "Never":
-            return False
-        if policy == "Any" or work.priority < self.priority:
-            return True
-        newer = work.priority == self.priority and self.created < work.created
-        return policy == "LowerOrNewerEqualPriority" and newer
+        return grants(policy, (self.priority, self.created), (work.priority, work.created))
 
     def policy(self, name: str) -> str:
         policies: Mapping[str, str] = self.queue.spec.get("preemption", {})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from kueuelib.api.preemption_policies import ANY, RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
+
 STRATEGIES = (
     ["LessThanOrEqualToFinalShare"],
     ["LessThanInitialShare"],
@@ -95,10 +97,9 @@ def _quota(random: Random, top: int, *, limits: bool) -> str:
 def _queue(
     random: Random, groups: list[list[str]], flavors: list[list[str]], *, fair: bool
 ) -> dict[str, Any]:
-    within = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
     preemption: dict[str, Any] = {
-        "within": random.choice(within),
-        "reclaim": random.choice(["Never", "LowerPriority", "Any", "Any"]),
+        "within": random.choice(WITHIN_CLUSTER_QUEUE),
+        "reclaim": random.choice((*RECLAIM_WITHIN_COHORT, ANY)),
     }
     if random.random() < 0.25:
         preemption["bwc"] = {"max": random.choice([None, 0, 1])}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.preemption_policies import ANY, RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.decide.preemption.victims import Victim
@@ -33,10 +34,9 @@ PAIRS = tuple(FlavorResource(flavor, "gpu") for flavor in ("one", "two"))
 
 @st.composite
 def policies(draw: st.DrawFn) -> dict[str, Any]:
-    within = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
     found: dict[str, Any] = {
-        "withinClusterQueue": draw(st.sampled_from(within)),
-        "reclaimWithinCohort": draw(st.sampled_from(["Never", "LowerPriority", "Any"])),
+        "withinClusterQueue": draw(st.sampled_from(WITHIN_CLUSTER_QUEUE)),
+        "reclaimWithinCohort": draw(st.sampled_from(RECLAIM_WITHIN_COHORT)),
     }
     if found["reclaimWithinCohort"] != "Never" and draw(st.booleans()):
         found["borrowWithinCohort"] = {"policy": "LowerPriority"}
@@ -278,10 +278,9 @@ def wild_world(rng: random.Random) -> list[events.Event]:
 
 
 def _wild_policies(rng: random.Random) -> dict[str, Any]:
-    within = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
     found: dict[str, Any] = {
-        "withinClusterQueue": rng.choice(within),
-        "reclaimWithinCohort": rng.choice(["Never", "LowerPriority", "Any", "Any"]),
+        "withinClusterQueue": rng.choice(WITHIN_CLUSTER_QUEUE),
+        "reclaimWithinCohort": rng.choice((*RECLAIM_WITHIN_COHORT, ANY)),
     }
     if found["reclaimWithinCohort"] != "Never" and rng.random() < 0.5:
         found["borrowWithinCohort"] = {"policy": "LowerPriority"}

@@ -16,6 +16,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.preemption_policies import ANY, RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
 from kueuelib.api.quotas import ONE
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import (
@@ -83,10 +84,9 @@ def cohorts(random: Random, world: World) -> tuple[World, list[str]]:
 
 
 def queue(random: Random, name: str, cohort: str) -> Any:
-    within = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
     preemption = {
-        "withinClusterQueue": random.choice(within),
-        "reclaimWithinCohort": random.choice(["Never", "LowerPriority", "Any", "Any"]),
+        "withinClusterQueue": random.choice(WITHIN_CLUSTER_QUEUE),
+        "reclaimWithinCohort": random.choice((*RECLAIM_WITHIN_COHORT, ANY)),
     }
     return make_cluster_queue(
         name,

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT
 from kueuelib.scheduler.rounds import Rounds
 from kueuelib.testing.scenarios import run
 
@@ -39,7 +40,7 @@ def cluster_queues(draw: st.DrawFn, policies: bool) -> Obj:
     if policies and draw(st.booleans()):
         found["preemption"] = {
             "within": draw(st.sampled_from(["Never", "LowerPriority"])),
-            "reclaim": draw(st.sampled_from(["Never", "LowerPriority", "Any"])),
+            "reclaim": draw(st.sampled_from(RECLAIM_WITHIN_COHORT)),
         }
     return found
 

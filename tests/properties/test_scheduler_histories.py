@@ -17,11 +17,13 @@ from hypothesis.stateful import (
     rule,
 )
 from naive_trees import naive_trees
+from preemption_model import Place, grants
 from quota_model import Node
 
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
@@ -45,7 +47,13 @@ FLAVORS = ("one", "two")
 COHORTS = ("", "x", "y")
 PARENTS = ("", "x", "y", "z")
 TEAMS = ("red", "blue")
-WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
+
+
+def place(workload: Workload) -> Place:
+    """What preemption policies compare."""
+    created = workload.metadata.creation_timestamp
+    assert created is not None
+    return workload.spec.priority or 0, created
 
 
 @st.composite
@@ -69,8 +77,8 @@ def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
     selector = draw(st.sampled_from([None, None, {"matchLabels": {"team": "red"}}]))
     next_flavor = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
     preemption: dict[str, Any] = {
-        "withinClusterQueue": draw(st.sampled_from(WITHIN)),
-        "reclaimWithinCohort": draw(st.sampled_from(["Never", "LowerPriority", "Any"])),
+        "withinClusterQueue": draw(st.sampled_from(WITHIN_CLUSTER_QUEUE)),
+        "reclaimWithinCohort": draw(st.sampled_from(RECLAIM_WITHIN_COHORT)),
     }
     if preemption["reclaimWithinCohort"] != "Never" and draw(st.booleans()):
         preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
@@ -411,22 +419,17 @@ class Histories(RuleBasedStateMachine):
                 assert holder is not None
                 assert holder.usage == victim.holder.usage
                 other = self.world.workloads[victim.key]
-                lower = (other.spec.priority or 0) < (me.spec.priority or 0)
-                equal = (other.spec.priority or 0) == (me.spec.priority or 0)
-                if holder.cluster_queue == preemption.cluster_queue:
+                own = holder.cluster_queue == preemption.cluster_queue
+                policies = mine.preemption
+                policy = policies.within_cluster_queue if own else policies.reclaim_within_cohort
+                assert grants(policy, place(me), place(other))
+                if own:
                     assert victim.path.value == "InClusterQueue"
-                    newer = me.metadata.creation_timestamp < other.metadata.creation_timestamp
-                    policy = mine.preemption.within_cluster_queue
-                    assert policy != "Never"
-                    assert lower or (policy == "LowerOrNewerEqualPriority" and equal and newer)
                     continue
                 assert trees[preemption.cluster_queue].root is trees[holder.cluster_queue].root
-                assert mine.preemption.reclaim_within_cohort != "Never"
-                assert lower or mine.preemption.reclaim_within_cohort == "Any"
                 if victim.path.value == "InCohortReclaimWhileBorrowing":
                     limit = mine.preemption.borrow_within_cohort.max_priority_threshold
-                    assert mine.preemption.borrow_within_cohort.policy == "LowerPriority"
-                    assert lower
+                    assert grants(policies.borrow_within_cohort.policy, place(me), place(other))
                     assert limit is None or (other.spec.priority or 0) <= limit
 
     def check_limits(self, key: ObjectKey) -> None:

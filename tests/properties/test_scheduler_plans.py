@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.decide.partial import search
@@ -65,7 +66,7 @@ def worlds(draw: st.DrawFn) -> list[events.Event]:
             flavorFungibility={"whenCanBorrow": borrow},
             preemption={
                 "withinClusterQueue": draw(st.sampled_from(["Never", "LowerPriority"])),
-                "reclaimWithinCohort": draw(st.sampled_from(["Never", "LowerPriority", "Any"])),
+                "reclaimWithinCohort": draw(st.sampled_from(RECLAIM_WITHIN_COHORT)),
             },
         )
         found.append(events.ClusterQueueSet(queue))

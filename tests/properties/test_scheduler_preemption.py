@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from preemption_model import grants
 from preemption_worlds import PAIRS, QUEUES, Replay, worlds
 
 from kueuelib.api.meta import ObjectKey
@@ -86,12 +87,8 @@ class Question:
         rule = policy.within_cluster_queue if own else policy.reclaim_within_cohort
         if self.contested.isdisjoint(holder.usage):
             return False
-        if rule == "LowerPriority":
-            return holder.priority < me.priority
-        if rule == "LowerOrNewerEqualPriority":
-            newer = me.queued_at < holder.order.queued_at
-            return holder.priority < me.priority or (holder.priority == me.priority and newer)
-        return rule == "Any"
+        theirs = holder.priority, holder.order.queued_at
+        return grants(rule, (me.priority, me.queued_at), theirs)
 
     def borrows(self, name: str) -> bool:
         queue = self.snapshot.queue(name)

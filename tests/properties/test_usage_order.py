@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.preemption_policies import WITHIN_CLUSTER_QUEUE
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
@@ -165,7 +166,7 @@ WORLDS = st.builds(
     World,
     cpu=st.integers(1, 6),
     strict=st.booleans(),
-    policy=st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
+    policy=st.sampled_from(WITHIN_CLUSTER_QUEUE),
     weights=st.fixed_dictionaries({name: st.integers(0, 3) for name in "abc"}),
     workloads=st.lists(
         st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.integers(0, 2)),

@@ -12,6 +12,12 @@ from kueuelib.api.checks import (
     WorkloadPriorityClass,
 )
 from kueuelib.api.cohorts import Cohort, CohortSpec, CohortStatus
+from kueuelib.api.preemption_policies import (
+    ANY,
+    LOWER_OR_NEWER_EQUAL_PRIORITY,
+    LOWER_PRIORITY,
+    NEVER,
+)
 from kueuelib.api.queues import (
     AdmissionCheckRule,
     AdmissionChecksStrategy,
@@ -43,7 +49,6 @@ from kueuelib.api.quotas import (
 )
 from kueuelib.api.words import (
     AFTER_CHECK_PASSED_OR_ON_DEMAND,
-    ANY,
     ANYTIME,
     BEST_EFFORT_FIFO,
     BORROWING_OVER_PREEMPTION,
@@ -55,11 +60,8 @@ from kueuelib.api.words import (
     HOLD,
     HOLD_AND_DRAIN,
     LIST_LIMIT,
-    LOWER_OR_NEWER_EQUAL_PRIORITY,
-    LOWER_PRIORITY,
     MAIN_POD_SET,
     MAY_STOP_SEARCH,
-    NEVER,
     NO_ADMISSION_FAIR_SHARING,
     NONE,
     POD_SET_LIMIT,

@@ -1,7 +1,7 @@
 """The preemption policies of a ClusterQueue: their names, and which Workloads each one grants.
 
-This table is the only place that knows them. The CRDs, the search for victims, `explain`, reports
-and generators of worlds read it.
+The only place that knows them. Who reads it: the CRDs, the search for victims, what wakes a
+Workload and which Workloads share a verdict, `explain`, reports, and generators of worlds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from typing import Final
 
 import attrs
 
-from kueuelib.api.words import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, LOWER_PRIORITY, NEVER
+NEVER: Final = "Never"
+LOWER_PRIORITY: Final = "LowerPriority"
+LOWER_OR_NEWER_EQUAL_PRIORITY: Final = "LowerOrNewerEqualPriority"
+ANY: Final = "Any"
 
 
 @attrs.frozen
@@ -26,6 +29,19 @@ class Grant:
 
     reach: float
     newer: bool = False
+
+    def highest(self, priority: int) -> float:
+        """The highest priority that a preemptor may take.
+
+        Args:
+            priority: that of the preemptor.
+        """
+        return priority + self.reach
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether no priority protects from it."""
+        return self.reach == math.inf
 
 
 class _Grants(dict[str, Grant]):

@@ -15,6 +15,7 @@ from kueuelib.api.meta import Condition, KubeObject, LabelSelector
 from kueuelib.api.patterns import LABEL_VALUE, OPTIONAL_SUBDOMAIN, SUBDOMAIN
 from kueuelib.api.preemption_policies import (
     BORROW_WITHIN_COHORT,
+    NEVER,
     RECLAIM_WITHIN_COHORT,
     WITHIN_CLUSTER_QUEUE,
 )
@@ -30,7 +31,6 @@ from kueuelib.api.words import (
     HOLD_AND_DRAIN,
     LIST_LIMIT,
     MAY_STOP_SEARCH,
-    NEVER,
     NO_ADMISSION_FAIR_SHARING,
     NONE,
     PREEMPTION_OVER_BORROWING,

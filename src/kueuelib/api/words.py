@@ -6,8 +6,6 @@ from kueuelib.api.struct import wire
 
 STRICT_FIFO, BEST_EFFORT_FIFO = "StrictFIFO", "BestEffortFIFO"
 NONE, HOLD, HOLD_AND_DRAIN = "None", "Hold", "HoldAndDrain"
-NEVER, ANY, LOWER_PRIORITY = "Never", "Any", "LowerPriority"
-LOWER_OR_NEWER_EQUAL_PRIORITY = "LowerOrNewerEqualPriority"
 MAY_STOP_SEARCH, TRY_NEXT_FLAVOR = "MayStopSearch", "TryNextFlavor"
 BORROWING_OVER_PREEMPTION = "BorrowingOverPreemption"
 PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"

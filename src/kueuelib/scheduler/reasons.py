@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import attrs
 
-from kueuelib.api.kueue import ANY
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Blocker, Mode, PodSetBlocked, Severity, Together
 from kueuelib.scheduler.condition_reasons import (
@@ -95,7 +95,7 @@ class NoFlavors:
         Args:
             policy: that of its ClusterQueue.
         """
-        return self.needs_preemption and policy.reclaim_within_cohort != ANY
+        return self.needs_preemption and not GRANTS[policy.reclaim_within_cohort].is_unlimited
 
     @property
     def lasting(self) -> dict[tuple[str, str], tuple[Blocker, ...]]:

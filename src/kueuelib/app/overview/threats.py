@@ -46,7 +46,7 @@ class _Right:
         if self.pairs is not None and self.pairs.isdisjoint(holder.usage):
             return None
         grant = GRANTS[self.policy]
-        if grant.reach == math.inf:
+        if grant.is_unlimited:
             return Threat(self.spec.name, None, or_older=False, waiting=len(self.line))
         older = grant.newer
         border = (-holder.priority, holder.order.queued_at if older else -math.inf)

@@ -7,7 +7,6 @@ that was refused is parked and woken as a whole (spec/scheduling 3.2, 9.3).
 from __future__ import annotations
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.scheduler.blockers import Blocker
 from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.lanes import Heap, Lane, Lanes, Usage
@@ -85,7 +84,7 @@ class PendingQueue:
         alone if the verdict is about it only, or if its next try differs from that of its shape.
         """
         key, alone = item.info.key, alone or (verdict is not None and waits_alone(verdict.reason))
-        by_age = GRANTS[self.spec.preemption.within_cluster_queue].newer
+        by_age = self.spec.preemption.compares_ages
         self.take_out(key)
         place = item.info.shape, key if alone else None, item.lane if by_age else None
         group = self.groups.setdefault(place, Group(place))

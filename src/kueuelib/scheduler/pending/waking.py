@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from kueuelib.api.kueue import ANY, NEVER
+from kueuelib.api.kueue import NEVER
+from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.scheduler.object_reasons import ELSEWHERE
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -110,7 +111,7 @@ class ShapeVerdict:
 
     def is_doubtful(self, news: News, queue: QueueSpec) -> bool:
         """Whether another try may end otherwise, even if too little became free, or nothing."""
-        policy = queue.preemption.reclaim_within_cohort
+        grant = GRANTS[queue.preemption.reclaim_within_cohort]
         return (
             not self.complete
             or (news.charged > self.began and self._chooses(queue))
@@ -118,7 +119,7 @@ class ShapeVerdict:
                 when > self.began
                 and borrower != queue.name
                 and self._wants(pair, queue)
-                and (policy == ANY or (policy != NEVER and self.info.priority > lowest_priority))
+                and lowest_priority <= grant.highest(self.info.priority)
                 for (borrower, pair), (when, lowest_priority) in news.borrowed.items()
             )
         )

@@ -14,6 +14,7 @@ import attrs
 from kueuelib.api import kueue
 from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.meta import LabelSelector
+from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.machinery.selectors import NOTHING, Selector, expression, from_labels
 from kueuelib.scheduler.quota.amounts import PODS, FlavorResource, Limits, pair_of
@@ -87,19 +88,29 @@ class QueuePreemption:
     Attributes:
         within_cluster_queue: in itself; see `kueuelib.api.preemption_policies`.
         reclaim_within_cohort: in other ClusterQueues, from what they borrow.
-        borrow_within_cohort: whether it may preempt others while it borrows itself.
+        borrow_within_cohort: in others, while it borrows itself.
         borrow_threshold: the highest priority that may be preempted then; None means no threshold.
     """
 
     within_cluster_queue: str = kueue.NEVER
     reclaim_within_cohort: str = kueue.NEVER
-    borrow_within_cohort: bool = False
+    borrow_within_cohort: str = kueue.NEVER
     borrow_threshold: int | None = None
 
     @property
     def never_preempts(self) -> bool:
         """Whether all others keep what they have."""
         return self.within_cluster_queue == self.reclaim_within_cohort == kueue.NEVER
+
+    @property
+    def may_borrow(self) -> bool:
+        """Whether it may preempt others while it borrows itself."""
+        return self.borrow_within_cohort != kueue.NEVER
+
+    @property
+    def compares_ages(self) -> bool:
+        """Whether an older Workload may preempt more than a newer one of the same priority."""
+        return GRANTS[self.within_cluster_queue].newer or GRANTS[self.reclaim_within_cohort].newer
 
 
 @attrs.frozen
@@ -215,7 +226,7 @@ def queue_spec(found: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -
         preemption=QueuePreemption(
             within_cluster_queue=spec.preemption.within_cluster_queue,
             reclaim_within_cohort=spec.preemption.reclaim_within_cohort,
-            borrow_within_cohort=spec.preemption.borrow_within_cohort.policy != kueue.NEVER,
+            borrow_within_cohort=spec.preemption.borrow_within_cohort.policy,
             borrow_threshold=spec.preemption.borrow_within_cohort.max_priority_threshold,
         ),
         terminating=found.metadata.deletion_timestamp is not None,

@@ -283,6 +283,22 @@ def test_older_workload_of_a_hopeless_shape_may_preempt_those_that_are_newer(
     assert [victim.key for one in plan.preemptions for victim in one.victims] == [key("r")]
 
 
+def test_older_workload_may_reclaim_what_a_newer_one_of_its_shape_may_not(
+    cluster: Cluster,
+) -> None:
+    policy = {"reclaimWithinCohort": "LowerOrNewerEqualPriority"}
+    cluster.queue("q", 1, cohort="c", preemption=policy)
+    cluster.queue("b", 0, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", "b", 1, created=50.0)))
+    cluster.submit("new", "q", created=100.0)
+    assert cluster.rest() == []
+    cluster.submit("old", "q", created=10.0)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    plan = decide(found, NOW)
+    assert [victim.key for one in plan.preemptions for victim in one.victims] == [key("r")]
+
+
 def test_older_workload_is_not_given_up_with_a_newer_one_that_was_tried_alone(
     cluster: Cluster,
 ) -> None:

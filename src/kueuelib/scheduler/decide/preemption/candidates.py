@@ -69,7 +69,7 @@ class Preemptor:
         """Whether it may preempt in other ClusterQueues although its own one then borrows."""
         policy = self.queue.spec.preemption
         by_share = self.fair_sharing is not None and policy.reclaim_within_cohort != NEVER
-        return by_share or policy.borrow_within_cohort
+        return by_share or policy.may_borrow
 
 
 class Borrowing(Enum):
@@ -203,7 +203,7 @@ class Candidates:
         leaving: bool,
     ) -> Iterator[Candidate]:
         spec, owed = self._preemptor.queue.spec.preemption, places is self._owed
-        if not (owed or spec.borrow_within_cohort or borrowing is Borrowing.FORBIDDEN):
+        if not (owed or spec.may_borrow or borrowing is Borrowing.FORBIDDEN):
             return
         policy = spec.reclaim_within_cohort
         streams = [
@@ -221,10 +221,10 @@ class Candidates:
     def _path(self, holder: Holder) -> Path | None:
         """By which right a preemptor that may end up borrowing takes a workload, None if by none.
 
-        It needs `borrowWithinCohort`, a higher priority, and a victim up to the threshold.
+        It needs a victim that `borrowWithinCohort` grants, up to the threshold.
         """
         policy = self._preemptor.queue.spec.preemption
-        if not policy.borrow_within_cohort or holder.priority >= self._preemptor.priority:
+        if holder.priority > _highest(self._preemptor, policy.borrow_within_cohort):
             return None
         if policy.borrow_threshold is not None and holder.priority > policy.borrow_threshold:
             return None
@@ -296,7 +296,7 @@ def _granted(
 
 def _highest(preemptor: Preemptor, policy: str) -> float:
     """The highest priority that may be preempted."""
-    return preemptor.priority + GRANTS[policy].reach
+    return GRANTS[policy].highest(preemptor.priority)
 
 
 def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:

@@ -118,7 +118,7 @@ def _rounds(
     rounds is the same as with `borrowWithinCohort`.
     """
     queue = preemptor.queue
-    forbidden = not queue.spec.preemption.borrow_within_cohort
+    forbidden = not queue.spec.preemption.may_borrow
     if not candidates.any_elsewhere:
         return (Borrowing.ALLOWED,)
     under_nominal = all(
