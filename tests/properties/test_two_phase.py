@@ -20,6 +20,7 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.testing.builders import make_check, make_flavor, make_local_queue, make_workload
 from kueuelib.workload import states
 from kueuelib.workload.checks import may_preempt, required_checks
@@ -29,7 +30,7 @@ from kueuelib.workload.states import IllegalTransition, Phase
 CHECKS = ("first", "second", "special")
 FLAVORS = ("f", "g")
 NAMES = ("a", "b", "c")
-LOCAL: Obj = {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}
+LOCAL = LocalQueueFacts("lq", "cq")
 
 names = st.sampled_from(NAMES)
 checks = st.sampled_from(CHECKS)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import attrs
 
+from kueuelib.api.kueue import LocalQueue
+from kueuelib.api.meta import Obj
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.words import NONE
 from kueuelib.scheduler.condition_reasons import DEACTIVATED, MISCONFIGURED, PENDING, SUSPENDED
@@ -206,19 +208,67 @@ ObjectReason = (
 """Why a workload is not tried."""
 
 
-def queue_obstacle(
-    local_queue: str, stop_policy: str | None, cluster_queue: str, *, known: bool
-) -> ObjectReason | None:
+@attrs.frozen
+class Hindrance:
+    """Something about a LocalQueue that holds its workloads back.
+
+    Attributes:
+        reason: what their conditions say.
+        problem: what is wrong, with the field, for `explain`.
+        fix: what to do about it.
+    """
+
+    reason: ObjectReason
+    problem: str
+    fix: str
+
+
+@attrs.frozen
+class LocalQueueFacts:
+    """What of a LocalQueue decides whether its workloads wait in a ClusterQueue.
+
+    Nothing else of it does: the engine places them anew when these facts are not what they were,
+    and the engine, conditions and `explain` all ask `hindrances`.
+
+    Attributes:
+        name: its name.
+        cluster_queue: the ClusterQueue that it names.
+        stop_policy: None, Hold or HoldAndDrain.
+    """
+
+    name: str
+    cluster_queue: str
+    stop_policy: str = NONE
+
+    @classmethod
+    def of(cls, found: LocalQueue) -> LocalQueueFacts:
+        """Those of a LocalQueue."""
+        return cls(found.name, found.spec.cluster_queue, found.spec.stop_policy or NONE)
+
+    @classmethod
+    def of_raw(cls, obj: Obj) -> LocalQueueFacts:
+        """Those of a raw LocalQueue."""
+        name, spec = obj["metadata"]["name"], obj.get("spec") or {}
+        return cls(name, spec.get("clusterQueue") or "", spec.get("stopPolicy") or NONE)
+
+    def hindrances(self) -> tuple[Hindrance, ...]:
+        """What holds its workloads back, first what their conditions say."""
+        if self.stop_policy == NONE:
+            return ()
+        problem = f"spec.stopPolicy is {self.stop_policy}"
+        return (Hindrance(LocalQueueStopped(self.name), problem, "set it to None"),)
+
+
+def queue_obstacle(name: str, facts: LocalQueueFacts | None, *, known: bool) -> ObjectReason | None:
     """What keeps a workload out of its queue, whatever state its ClusterQueue is in.
 
     Args:
-        local_queue: the name that the workload gives.
-        stop_policy: of the LocalQueue; empty or `None` if it is not stopped, None if it is missing.
-        cluster_queue: the name that the LocalQueue gives.
-        known: whether there is a ClusterQueue of that name.
+        name: the LocalQueue that the workload names.
+        facts: what it is like; None if it does not exist.
+        known: whether there is a ClusterQueue of the name that it gives.
     """
-    if stop_policy is None:
-        return LocalQueueMissing(local_queue)
-    if stop_policy not in ("", NONE):
-        return LocalQueueStopped(local_queue)
-    return None if known else ClusterQueueMissing(cluster_queue)
+    if facts is None:
+        return LocalQueueMissing(name)
+    for hindrance in facts.hindrances():
+        return hindrance.reason
+    return None if known else ClusterQueueMissing(facts.cluster_queue)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND, CHECK_RETRY
 from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.activity import Activity
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.workload import states
@@ -19,7 +20,10 @@ DEFAULT_RETRY_MINUTES = 15
 
 
 class Objects(Protocol):
-    """Raw objects by name; None for one that does not exist."""
+    """Raw objects by name; None for one that does not exist.
+
+    Implemented by `Informers` in `controllers/workload.py` and by the simulator in `lives.py`.
+    """
 
     def local_queue(self, key: ObjectKey) -> Obj | None:
         """A LocalQueue."""
@@ -58,11 +62,12 @@ def surroundings(
         life: what the configuration says about time.
     """
     queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
-    local_queue = objects.local_queue(queue_key)
+    found = objects.local_queue(queue_key)
+    local_queue = None if found is None else LocalQueueFacts.of_raw(found)
     admission = states.status_of(wl).get("admission") or {}
     name = admission.get("clusterQueue")
     if not name and local_queue is not None:
-        name = local_queue["spec"].get("clusterQueue")
+        name = local_queue.cluster_queue
     if not name:
         return Surroundings(local_queue, life=life)
     cluster_queue = objects.cluster_queue(name)

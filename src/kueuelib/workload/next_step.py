@@ -37,6 +37,7 @@ from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
     ClusterQueueMissing,
     Inactive,
+    LocalQueueFacts,
     LocalQueueStopped,
     queue_obstacle,
 )
@@ -60,17 +61,16 @@ class Surroundings:
     """What a decision about a Workload depends on besides the Workload.
 
     Attributes:
-        local_queue: the raw LocalQueue that `spec.queueName` names, if it exists.
+        local_queue: what the LocalQueue is like that `spec.queueName` names, if it exists.
         cluster_queue: the raw ClusterQueue that holds the workload's quota or, without quota, that
-            its LocalQueue
-            names, if it exists.
+            its LocalQueue names, if it exists.
         activity: whether that ClusterQueue can admit, and why not.
         retry_delays: by AdmissionCheck, after how many seconds a Retry is over.
         void: what the scheduler has against a reservation that is not admitted yet, or None.
         life: what the configuration says about time.
     """
 
-    local_queue: Obj | None = None
+    local_queue: LocalQueueFacts | None = None
     cluster_queue: Obj | None = None
     activity: Activity = UNKNOWN
     retry_delays: Mapping[str, float] = attrs.field(factory=dict)
@@ -172,12 +172,10 @@ def _lost_its_job(wl: Obj) -> bool:
 
 def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
     """What keeps a pending Workload out of its queue, or None."""
-    local = around.local_queue
-    name = "" if local is None else local["spec"].get("clusterQueue", "")
-    stop_policy = None if local is None else _stop_policy(local)
-    found = queue_obstacle(queue_name, stop_policy, name, known=around.cluster_queue is not None)
-    if found is None and not around.activity.active:
-        return ClusterQueueInactive(name, around.activity.reason)
+    facts = around.local_queue
+    found = queue_obstacle(queue_name, facts, known=around.cluster_queue is not None)
+    if found is None and facts is not None and not around.activity.active:
+        return ClusterQueueInactive(facts.cluster_queue, around.activity.reason)
     return found
 
 
@@ -255,13 +253,12 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
         return _evict(wl, evictions.CHECK_FAILED, message, now)
     queue, local = around.cluster_queue, around.local_queue
     name = (states.status_of(wl).get("admission") or {}).get("clusterQueue", "")
-    local_name = "" if local is None else local["metadata"]["name"]
     if phase is Phase.ADMITTED:
         if queue is not None and _stop_policy(queue) == HOLD_AND_DRAIN:
             message = ClusterQueueInactive(name, REASON_STOPPED).text
             return _evict(wl, evictions.QUEUE_STOPPED, message, now)
-        if local is not None and _stop_policy(local) == HOLD_AND_DRAIN:
-            message = LocalQueueStopped(local_name).text
+        if local is not None and local.stop_policy == HOLD_AND_DRAIN:
+            message = LocalQueueStopped(local.name).text
             return _evict(wl, evictions.LOCAL_QUEUE_STOPPED, message, now)
         return _running(wl, around.life, now)
     lost: Reason | None = None
@@ -271,8 +268,8 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
         lost = ClusterQueueInactive(name, REASON_TERMINATING)
     elif _stop_policy(queue):
         lost = ClusterQueueInactive(name, REASON_STOPPED)
-    elif local is not None and _stop_policy(local):
-        lost = LocalQueueStopped(local_name)
+    elif local is not None and (hindrances := local.hindrances()):
+        lost = hindrances[0].reason
     if lost is not None:
         changed = states.cancel(wl, condition_reason(lost), render(lost), now)
         return Step(workload=changed)

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import Obj, format_time, parse_time
+from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.activity import ACTIVE
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy, pods_are_ready
@@ -21,7 +22,7 @@ ADMISSION: Obj = {
     "clusterQueue": "cq",
     "podSetAssignments": [{"name": "main", "count": 1, "flavors": {"cpu": "a"}}],
 }
-LOCAL: Obj = {"metadata": {"name": "main"}, "spec": {"clusterQueue": "cq"}}
+LOCAL = LocalQueueFacts("main", "cq")
 QUEUE: Obj = {"metadata": {"name": "cq"}, "spec": {}}
 
 

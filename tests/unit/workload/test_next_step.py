@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.activity import ACTIVE, UNKNOWN, Activity
 from kueuelib.scheduler.reasons import MakingRoom, NotEvaluated, QuotaWithdrawn
 from kueuelib.workload import states
@@ -50,12 +52,18 @@ def queue(*checks: str, policy: str = "None", deleted: bool = False, **spec: Any
     return {"metadata": metadata, "spec": spec}
 
 
-LOCAL: Obj = {"metadata": {"name": "main"}, "spec": {"clusterQueue": "cq"}}
+LOCAL = LocalQueueFacts("main", "cq")
 
 
-def around(cq: Obj | None = None, why: str = "", **fields: Any) -> Surroundings:
+def around(
+    cq: Obj | None = None, why: str = "", local: LocalQueueFacts = LOCAL, **fields: Any
+) -> Surroundings:
     activity = ACTIVE if not why else Activity(active=False, reason=why, message=why)
-    return Surroundings(LOCAL, queue() if cq is None else cq, activity, **fields)
+    return Surroundings(local, queue() if cq is None else cq, activity, **fields)
+
+
+def stopped(policy: str) -> LocalQueueFacts:
+    return attrs.evolve(LOCAL, stop_policy=policy)
 
 
 def reserved(*checks: Obj) -> Obj:
@@ -81,6 +89,7 @@ def test_a_pending_workload_of_a_sound_queue_is_left_to_the_scheduler() -> None:
     [
         (Surroundings(), "Misconfigured", "LocalQueue main doesn't exist"),
         (Surroundings(local_queue=LOCAL), "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (around(local=stopped("Hold")), "Suspended", "LocalQueue main is stopped"),
         (around(queue(policy="Hold"), "Stopped"), "Suspended", "ClusterQueue cq is stopped"),
         (around(why="Terminating"), "Suspended", "ClusterQueue cq is terminating"),
         (around(why="FlavorNotFound"), "Misconfigured", "ClusterQueue cq is inactive"),
@@ -189,6 +198,18 @@ def test_a_stopped_queue_cancels_reservations_and_only_draining_evicts(policy: s
     else:
         assert running.workload is not None
         assert states.condition(running.workload, "Evicted")["reason"] == "ClusterQueueStopped"
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_so_does_a_stopped_local_queue(policy: str) -> None:
+    waiting = next_step(reserved(check("a")), around(queue("a"), local=stopped(policy)), NOW)
+    assert status_reason(waiting) == "Suspended"
+    running = next_step(admitted(), around(local=stopped(policy)), NOW)
+    if policy == "Hold":
+        assert running == NOTHING
+    else:
+        assert running.workload is not None
+        assert states.condition(running.workload, "Evicted")["reason"] == "LocalQueueStopped"
 
 
 def test_a_queue_that_starts_again_takes_its_drained_workloads_back() -> None:
@@ -389,7 +410,7 @@ def test_a_required_check_that_is_not_listed_yet_has_not_passed(
 def test_a_workload_whose_job_was_deleted_without_it_is_finished_and_let_go() -> None:
     wl = workload()
     wl["metadata"]["labels"] = {"kueue.x-k8s.io/job-uid": "gone"}
-    around = Surroundings(local_queue={"spec": {"clusterQueue": "cq"}}, cluster_queue=queue())
+    around = Surroundings(local_queue=LOCAL, cluster_queue=queue())
     finished = next_step(wl, around, NOW).workload
     assert finished is not None
     assert states.condition(finished, "Finished")["reason"] == "OwnerNotFound"

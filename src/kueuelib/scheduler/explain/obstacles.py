@@ -13,7 +13,11 @@ from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
+from kueuelib.scheduler.object_reasons import (
+    InvalidResources,
+    LimitRangeViolated,
+    LocalQueueFacts,
+)
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import workload_info
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -85,8 +89,8 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
         yield Problem(missing, "does not exist", fix)
         return
     where = f"LocalQueue {local_queue.key}"
-    if local_queue.spec.stop_policy != kueue.NONE:
-        yield Problem(where, f"spec.stopPolicy is {local_queue.spec.stop_policy}", "set it to None")
+    for found in LocalQueueFacts.of(local_queue).hindrances():
+        yield Problem(where, found.problem, found.fix)
     queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
     if queue is None:
         fix = f"create ClusterQueue {local_queue.spec.cluster_queue}"

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from kueuelib.api import names
-from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND
+from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND, FairSharing, LocalQueue
 from kueuelib.api.meta import is_true
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
+from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
 from kueuelib.scheduler.settings import Settings
 
@@ -156,7 +157,7 @@ class Facts:
         old = self.state.local_queues.get(new.key)
         self.state.local_queues[new.key] = new
         self.state.cluster_queue_of.put(new.key, new.spec.cluster_queue)
-        if old is not None and old.spec == new.spec:
+        if old is not None and _matters_of(old) == _matters_of(new):
             return
         self.state.effects.local_queues.add(new.key)
         self.state.count_usage(new.key)
@@ -180,3 +181,8 @@ class Facts:
 
     def _namespace_gone(self, event: events.NamespaceGone, _: float) -> None:
         self.state.namespaces.pop(event.name, None)
+
+
+def _matters_of(local_queue: LocalQueue) -> tuple[LocalQueueFacts, FairSharing | None]:
+    """What of a LocalQueue the engine reads."""
+    return LocalQueueFacts.of(local_queue), local_queue.spec.fair_sharing

@@ -17,6 +17,7 @@ from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.object_reasons import (
     Inactive,
+    LocalQueueFacts,
     queue_obstacle,
 )
 from kueuelib.scheduler.pending.holding import holder_of
@@ -201,14 +202,9 @@ class WorkloadFacts:
             return Standing(Where.LEAVING)
         if not workload.spec.active:
             return Standing(Where.DEACTIVATED, reason=Inactive())
-        spec = None if local_queue is None else local_queue.spec
-        known = spec is not None and self._state.cache.spec(spec.cluster_queue) is not None
-        reason = queue_obstacle(
-            workload.spec.queue_name,
-            None if spec is None else spec.stop_policy,
-            "" if spec is None else spec.cluster_queue,
-            known=known,
-        )
+        facts = None if local_queue is None else LocalQueueFacts.of(local_queue)
+        known = facts is not None and self._state.cache.spec(facts.cluster_queue) is not None
+        reason = queue_obstacle(workload.spec.queue_name, facts, known=known)
         return None if reason is None else Standing(Where.NO_QUEUE, reason=reason)
 
     def _leave_queues(self, key: ObjectKey) -> None:

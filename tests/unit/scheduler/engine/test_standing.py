@@ -6,12 +6,15 @@ import attrs
 import pytest
 from engine_cluster import NOW, STRICT, Cluster, holding, key
 
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
     ClusterQueueMissing,
+    LocalQueueFacts,
     LocalQueueMissing,
     LocalQueueStopped,
     NamespaceMismatch,
@@ -74,6 +77,17 @@ def test_stopped_local_queue_holds_its_workloads_back(cluster: Cluster, policy: 
     assert cluster.reason("w") == LocalQueueStopped("q")
     cluster.tell(events.LocalQueueSet(make_local_queue("q", "q")))
     assert cluster.rest() == ["w"]
+
+
+@pytest.mark.parametrize("spec", [{}, {"stopPolicy": "Hold"}, {"stopPolicy": "None"}])
+def test_what_decides_about_a_local_queue_is_read_alike_from_both_its_forms(
+    spec: dict[str, str],
+) -> None:
+    raw = encode(make_local_queue("q", "cq", **spec))
+    assert LocalQueueFacts.of_raw(raw) == LocalQueueFacts.of(decode(LocalQueue, raw))
+    raw["spec"].pop("stopPolicy", None)
+    assert LocalQueueFacts.of_raw(raw) == LocalQueueFacts.of(decode(LocalQueue, raw))
+    assert LocalQueueFacts.of_raw(raw) == LocalQueueFacts("q", "cq")
 
 
 def test_missing_flavor_and_its_return(cluster: Cluster) -> None:
