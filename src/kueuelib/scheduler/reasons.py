@@ -11,7 +11,6 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Blocker, Mode, PodSetBlocked, Severity, Together
 from kueuelib.scheduler.condition_reasons import (
@@ -95,7 +94,7 @@ class NoFlavors:
         Args:
             policy: that of its ClusterQueue.
         """
-        return self.needs_preemption and not GRANTS[policy.reclaim_within_cohort].is_unlimited
+        return self.needs_preemption and not policy.always_reclaims
 
     @property
     def lasting(self) -> dict[tuple[str, str], tuple[Blocker, ...]]:

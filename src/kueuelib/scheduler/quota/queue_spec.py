@@ -108,6 +108,11 @@ class QueuePreemption:
         return self.borrow_within_cohort != kueue.NEVER
 
     @property
+    def always_reclaims(self) -> bool:
+        """Whether it gets back what others of its cohort borrow, whatever their priority."""
+        return GRANTS[self.reclaim_within_cohort].is_unlimited
+
+    @property
     def compares_ages(self) -> bool:
         """Whether an older Workload may preempt more than a newer one of the same priority."""
         return GRANTS[self.within_cluster_queue].newer or GRANTS[self.reclaim_within_cohort].newer
