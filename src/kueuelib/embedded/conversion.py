@@ -83,19 +83,19 @@ class Converter:
             return [_translated(kind.twin, kind.api_version(version), obj) for obj in objs]
         target = kind.api_version(version)
         pending = [i for i, obj in enumerate(objs) if obj["apiVersion"] != target]
-        found = list(objs)
+        at_version = list(objs)
         if pending and self._by_webhook(kind):
             for start in range(0, len(pending), BATCH):
                 part = pending[start : start + BATCH]
                 converted = await self._ask(kind, [objs[i] for i in part], target, seconds)
                 for i, obj in zip(part, converted, strict=True):
-                    found[i] = obj
+                    at_version[i] = obj
         else:
             for i in pending:
-                found[i] = copy_json({**objs[i], "apiVersion": target})
+                at_version[i] = copy_json({**objs[i], "apiVersion": target})
         for i in pending:
-            settle(kind.versions[version], found[i])
-        return found
+            settle(kind.versions[version], at_version[i])
+        return at_version
 
     async def convert_one(self, kind: Kind, obj: Obj, version: str) -> Obj:
         """One object at a version."""
@@ -121,13 +121,13 @@ class Converter:
 
         A version whose webhook fails is left out: a list of it then fails.
         """
-        found: dict[str, Obj] = {}
+        by_version: dict[str, Obj] = {}
         for version in self._readers(kind):
             try:
-                (found[version],) = await self.convert(kind, [stored], version, AHEAD_SECONDS)
+                (by_version[version],) = await self.convert(kind, [stored], version, AHEAD_SECONDS)
             except ServerError:
                 await asyncio.sleep(HANG_UP_SECONDS)
-        return found
+        return by_version
 
     async def renew(self, kind: Kind, entries: Sequence[Entry]) -> None:
         """Makes all forms that somebody reads again, after a change of the definition.
@@ -229,16 +229,16 @@ def _converted(answer: Obj, uid: str, objs: list[Obj], target: str, failed: str)
     result = response.get("result") or {}
     if result.get("status") != "Success":
         raise ServerError(failed + str(result.get("message") or "no reason given"))
-    found = response.get("convertedObjects")
-    if not isinstance(found, list) or len(found) != len(objs):
-        count = len(found) if isinstance(found, list) else 0
+    converted = response.get("convertedObjects")
+    if not isinstance(converted, list) or len(converted) != len(objs):
+        count = len(converted) if isinstance(converted, list) else 0
         raise ServerError(failed + f"expected {len(objs)} converted objects, got {count}")
-    for old, new in zip(objs, found, strict=True):
+    for old, new in zip(objs, converted, strict=True):
         if new.get("apiVersion") != target or new.get("kind") != old["kind"]:
             raise ServerError(failed + f"a converted object is not a {target} {old['kind']}")
         _check_identity(old, new, failed)
         _keep_identity(old, new)
-    return found
+    return converted
 
 
 def _check_identity(old: Obj, new: Obj, failed: str) -> None:

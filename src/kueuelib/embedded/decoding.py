@@ -121,10 +121,10 @@ def _check_custom(kind: Kind, expected: str, obj: Obj) -> None:
     """Objects of custom kinds have to say what they are."""
     if not obj.get("kind"):
         raise failures.bad_request(f"Object 'Kind' is missing in '{orjson.dumps(obj).decode()}'")
-    found = obj.get("apiVersion") or ""
-    if found != expected:
+    api_version = obj.get("apiVersion") or ""
+    if api_version != expected:
         raise failures.bad_request(
-            f"the API version in the data ({found}) does not match the expected API version "
+            f"the API version in the data ({api_version}) does not match the expected API version "
             f"({expected})"
         )
     if obj["kind"] != kind.kind:

@@ -108,9 +108,9 @@ class Definitions:
                 self._commits.replace(crds, entry.key, crd, entry)
 
     def _crds(self) -> Kind:
-        found = self._registry.by_plural(CRDS.group, CRDS.plural)
-        assert found is not None
-        return found
+        kind = self._registry.by_plural(CRDS.group, CRDS.plural)
+        assert kind is not None
+        return kind
 
     def _begin_renewing(self, kind: Kind, name: str) -> None:
         task = self._renewing.pop(name, None)

@@ -110,14 +110,14 @@ class Deletes:
 
     @staticmethod
     def _finalizers(kind: Kind, meta: Obj, asked: Propagation | None) -> list[str]:
-        found = list(meta.get("finalizers") or ())
+        finalizers = list(meta.get("finalizers") or ())
         if kind.propagation == "":
-            return found
+            return finalizers
         if asked is None:
-            if ORPHAN in found or FOREGROUND in found:
-                return found
+            if ORPHAN in finalizers or FOREGROUND in finalizers:
+                return finalizers
             asked = Propagation(kind.propagation) if kind.propagation else Propagation.BACKGROUND
-        rest = [name for name in found if name not in (ORPHAN, FOREGROUND)]
+        rest = [name for name in finalizers if name not in (ORPHAN, FOREGROUND)]
         if asked is Propagation.ORPHAN:
             return [*rest, ORPHAN]
         if asked is Propagation.FOREGROUND:

@@ -32,13 +32,13 @@ SHOWN = 256 * 1024
 
 def details(kind: Kind, name: str = "", **more: Any) -> dict[str, Any]:
     """The `details` of a Status about one object."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if name:
-        found["name"] = name
+        fields["name"] = name
     if kind.group:
-        found["group"] = kind.group
-    found["kind"] = kind.plural
-    return found | more
+        fields["group"] = kind.group
+    fields["kind"] = kind.plural
+    return fields | more
 
 
 def not_found(kind: Kind, name: str) -> NotFound:
@@ -119,12 +119,12 @@ def forbidden(kind: Kind, name: str, why: str) -> Forbidden:
     )
 
 
-def other_uid(kind: Kind, name: str, wanted: str, found: str) -> Conflict:
+def other_uid(kind: Kind, name: str, wanted: str, actual: str) -> Conflict:
     """The object is another one of the same name."""
     return conflict(
         kind,
         name,
-        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}",
     )
 
 

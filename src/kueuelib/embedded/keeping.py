@@ -41,11 +41,11 @@ def credentials(
     """
     raw = folder.fact("credentials")
     if raw is not None:
-        found = orjson.loads(raw)
-        young = now < found["created"] + (tls.VALID_DAYS - MARGIN_DAYS) * _DAY
-        if young and now >= found["created"] and found["hosts"] == list(hosts):
-            pems = {name: text.encode() for name, text in found["pems"].items()}
-            return Kept(tls.Credentials(**pems), found["token"])
+        saved = orjson.loads(raw)
+        young = now < saved["created"] + (tls.VALID_DAYS - MARGIN_DAYS) * _DAY
+        if young and now >= saved["created"] and saved["hosts"] == list(hosts):
+            pems = {name: text.encode() for name, text in saved["pems"].items()}
+            return Kept(tls.Credentials(**pems), saved["token"])
     made = tls.credentials(now, hosts, user, group)
     kept = Kept(made, secrets.token_urlsafe(32))
     facts = {

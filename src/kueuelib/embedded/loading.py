@@ -36,11 +36,11 @@ def read_manifests(path: Path) -> list[Obj]:
         problem = error.strerror or str(error)
         raise ConfigError(str(path), problem, "give a file of manifests") from error
     try:
-        found = [obj for data in _documents(body) for obj in _flat(data)]
+        objects = [obj for data in _documents(body) for obj in _flat(data)]
     except (ApiError, ValueError) as error:
         problem = " ".join(str(error).split())
         raise ConfigError(str(path), problem, "give YAML or JSON manifests") from error
-    return found
+    return objects
 
 
 def _documents(body: bytes) -> Iterator[Any]:

@@ -52,14 +52,14 @@ class Managers:
         """How objects of a kind merge at a version."""
         if kind.builtin:
             return builtin_node(kind.group, kind.kind)
-        found = kind.versions.get(version)
-        if found is None:
+        served = kind.versions.get(version)
+        if served is None:
             return custom_node(ANYTHING)
-        node = self._nodes.get(found)
+        node = self._nodes.get(served)
         if node is None:
-            schema = found.schema
+            schema = served.schema
             known = schema.node if isinstance(schema, StructuralSchema) else ANYTHING
-            node = self._nodes[found] = custom_node(known)
+            node = self._nodes[served] = custom_node(known)
         return node
 
     async def track(
@@ -131,19 +131,19 @@ class Managers:
             force=options.force,
         )
         try:
-            found = await self._drive(kind, steps, options.size)
+            applied = await self._drive(kind, steps, options.size)
         except Unkeyed as error:
             raise _untyped(config["apiVersion"], kind, live or given, str(error), _LIVE) from error
         except Ambiguous as error:
             raise _untyped(config["apiVersion"], kind, given, str(error)) from error
-        return renewed(found, given, options.field_manager)
+        return renewed(applied, given, options.field_manager)
 
     async def _drive(self, kind: Kind, steps: Generator[Convert, Obj | None, R], size: int) -> R:
         answer: Obj | None = None
         while True:
-            found, asked = await self._large.work(size, _advanced, steps, answer)
+            outcome, asked = await self._large.work(size, _advanced, steps, answer)
             if asked is None:
-                return found  # type: ignore[return-value]  # there is a result, or a question
+                return outcome  # type: ignore[return-value]  # there is a result, or a question
             version = _short(asked.api_version)
             answer = None
             if kind.api_version(version) == asked.api_version and version in kind.versions:
@@ -202,20 +202,20 @@ def configuration(
 def _problems(kind: Kind, version: Version, node: SchemaNode, config: Obj) -> list[str]:
     """What a kind does not know, and values of other types than it has."""
     left: Obj | None = config
-    found = list[str]()
-    while left is not None and len(found) < PROBLEMS:
+    problems = list[str]()
+    while left is not None and len(problems) < PROBLEMS:
         plain: Obj = copy_json(left)
         try:
             unknown = _checked(kind, version, plain)
         except Mismatch as error:
-            found.append(typed_problem(node, config, error.path, error.typed))
+            problems.append(typed_problem(node, config, error.path, error.typed))
             left = without(left, error.path)
         except BadRequest:
-            return found  # a text that cannot be read; it may not be reached
+            return problems  # a text that cannot be read; it may not be reached
         else:
             texts = (typed_problem(node, config, path, UNDECLARED) for path in unknown)
-            return [*found, *texts]
-    return found
+            return [*problems, *texts]
+    return problems
 
 
 def _checked(kind: Kind, version: Version, config: Obj) -> list[str]:

@@ -49,21 +49,23 @@ def json_patch(target: Obj, operations: Any) -> Any:
             f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, "
             f"got {len(operations)}"
         )
-    found: Any = copy_json(target)
+    document: Any = copy_json(target)
     room = COPIED_LIMIT
     for operation in operations:
         try:
             if operation.get("op") == "copy":
-                source = JsonPointer(str(operation.get("from", ""))).resolve(found, None)
+                source = JsonPointer(str(operation.get("from", ""))).resolve(document, None)
                 room -= len(orjson.dumps(source))
                 if room < 0:
                     raise Invalid(REJECTED, details={})
-            found = jsonpatch.JsonPatch([_lenient(operation, found)]).apply(found, in_place=True)
+            document = jsonpatch.JsonPatch([_lenient(operation, document)]).apply(
+                document, in_place=True
+            )
         except _NOT_APPLICABLE as error:
             raise Invalid(REJECTED, details={}) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Invalid(REJECTED, details={})
-    return copy_json(found)
+    return copy_json(document)
 
 
 def _lenient(operation: Obj, target: Any) -> Obj:
@@ -84,8 +86,8 @@ def _lenient(operation: Obj, target: Any) -> Obj:
 def _is_absent(target: Any, path: str) -> bool:
     """Whether an object is there, but not the field of it that a pointer names."""
     outer, _, name = path.rpartition("/")
-    found = JsonPointer(outer).resolve(target, None) if path else None
-    return isinstance(found, dict) and name.replace("~1", "/").replace("~0", "~") not in found
+    parent = JsonPointer(outer).resolve(target, None) if path else None
+    return isinstance(parent, dict) and name.replace("~1", "/").replace("~0", "~") not in parent
 
 
 def _type_problem(operations: Any) -> str:

@@ -52,10 +52,10 @@ class Reads:
         Raises:
             NotFound: there is none.
         """
-        found = self._storage.table(kind.table).get(key)
-        if found is None:
+        entry = self._storage.table(kind.table).get(key)
+        if entry is None:
             raise failures.not_found(kind, key.name)
-        return found
+        return entry
 
     async def get(self, kind: Kind, version: str, key: ObjectKey) -> bytes:
         """An object as JSON."""
@@ -70,19 +70,19 @@ class Reads:
         selection = select(kind, namespace, options, lambda: _check_match(options))
         table = self._storage.table(kind.table)
         revision, start = self._point(options)
-        found: Iterable[Entry] = (
+        selected: Iterable[Entry] = (
             _selected(table, selection, start)
             if revision == self._storage.revision
             else _past(table, selection, revision, start, continued=bool(options.continue_token))
         )
         if not options.limit:
-            entries = list(found)
+            entries = list(selected)
             return Page(await self._converter.views(kind, entries, version), revision)
         entries, more = [], 0
         countable = selection.accepts is None or not (
             options.label_selector or options.field_selector
         )
-        for entry in found:
+        for entry in selected:
             if len(entries) < options.limit:
                 entries.append(entry)
                 continue

@@ -205,8 +205,8 @@ class ApiService:
         meta = obj.get("metadata") or {}
         key = ObjectKey(meta.get("namespace") or "", meta.get("name") or "")
         target = Target(kind, version, key, subresource)
-        found, _ = await self.replace(target, obj, options or WriteOptions())
-        return found
+        updated, _ = await self.replace(target, obj, options or WriteOptions())
+        return updated
 
     async def replace(
         self, target: Target, given: Mapping[str, Any], options: WriteOptions
@@ -234,8 +234,8 @@ class ApiService:
         """Changes an object; an apply patch creates it when it is not there."""
         kind, version = self.registry.require(resource)
         target = Target(kind, version, key, subresource, "Patch")
-        found, _ = await self.patch_target(target, body, type, options or WriteOptions())
-        return found
+        obj, _ = await self.patch_target(target, body, type, options or WriteOptions())
+        return obj
 
     async def patch_target(
         self, target: Target, body: Any, type_: PatchType, options: WriteOptions
@@ -321,10 +321,10 @@ class ApiService:
 
     def patch_types(self, kind: Kind) -> Sequence[str]:
         """The media types of patches that a kind accepts."""
-        found = [PatchType.JSON, PatchType.MERGE]
+        media_types = [PatchType.JSON, PatchType.MERGE]
         if kind.builtin:
-            found.append(PatchType.STRATEGIC)
-        return [*found, PatchType.APPLY]
+            media_types.append(PatchType.STRATEGIC)
+        return [*media_types, PatchType.APPLY]
 
     # ---- deleting
 
@@ -358,13 +358,13 @@ class ApiService:
         """Deletes every selected object, and gives them as they were."""
         kind, version = self.registry.require(resource)
         page = await self.reads.list(kind, version.name, namespace, selection)
-        found = []
+        deleted = []
         for raw in page.items:
             obj = orjson.loads(raw)
             with suppress(NotFound):
                 await self.deletes.delete(kind, version, key_of(obj), options)
-                found.append(obj)
-        return found
+                deleted.append(obj)
+        return deleted
 
     @staticmethod
     def _check_subresource(target: Target) -> None:

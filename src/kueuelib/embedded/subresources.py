@@ -31,20 +31,20 @@ def action_of(key: ObjectKey, subresource: str, body: Any) -> Obj:
     """
     type_, versions = ACTIONS[subresource]
     wanted = type_.partition(".")[2]
-    found: Any = {} if body is None else body
-    if not isinstance(found, dict):
+    action: Any = {} if body is None else body
+    if not isinstance(action, dict):
         raise failures.bad_request(
             f"the object provided is unrecognized (must be of type {wanted}): couldn't get "
             "version/kind; json parse error"
         )
-    given, at = found.get("kind") or wanted, found.get("apiVersion") or versions[0]
+    given, at = action.get("kind") or wanted, action.get("apiVersion") or versions[0]
     if given != wanted or at not in versions:
         version = str(at).rpartition("/")[2]
         raise failures.bad_request(
             f'{given} in version "{version}" cannot be handled as a {wanted}: '
             f"converting ({version}.{given}) to ({type_}): unknown conversion"
         )
-    meta = found.get("metadata")
+    meta = action.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
     if (meta.get("name") or "") != key.name:
         raise failures.bad_request(f"name in URL does not match name in {wanted} object")
@@ -52,7 +52,7 @@ def action_of(key: ObjectKey, subresource: str, body: Any) -> Obj:
         raise failures.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    return found
+    return action
 
 
 def check_binding(binding: Mapping[str, Any]) -> None:
@@ -116,10 +116,10 @@ def bind(kind: Kind, pod: Obj, binding: Mapping[str, Any], now: float) -> Obj:
 
 
 def _at(obj: Obj, path: str) -> Any:
-    found: Any = obj
+    value: Any = obj
     for part in path.strip(".").split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def scale_of(version: Version, obj: Obj) -> Obj:

@@ -107,14 +107,14 @@ class Upserts:
         target = attrs.evolve(target, applied=True)
 
         async def applied(live: Obj | None, *, settled: bool) -> Obj:
-            found = await self._managers.apply(
+            merged = await self._managers.apply(
                 kind, version, live, config, body, target.subresource, options, self._now()
             )
             if live is None:
-                return found  # a new object is decoded when it is created
+                return merged  # a new object is decoded when it is created
             known = live if settled else None
             return await self._large.work(
-                options.size, decode, kind, version, found, options, known
+                options.size, decode, kind, version, merged, options, known
             )
 
         async def create() -> Obj:

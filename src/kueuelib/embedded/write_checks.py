@@ -182,10 +182,10 @@ def _metadata_errors(
 def insisted_on(wanted: Obj, old: Obj) -> str:
     """The resource version in a patched object, when the patch has set one."""
     meta = wanted.get("metadata")
-    found = meta.get("resourceVersion") if isinstance(meta, dict) else None
-    if not isinstance(found, str) or found in ("0", old["metadata"]["resourceVersion"]):
+    version = meta.get("resourceVersion") if isinstance(meta, dict) else None
+    if not isinstance(version, str) or version in ("0", old["metadata"]["resourceVersion"]):
         return ""
-    return found
+    return version
 
 
 def check_revision(text: str) -> None:
@@ -207,18 +207,18 @@ def place(kind: Kind, obj: Obj, namespace: str) -> None:
         BadRequest: it names another one, or none is named at all.
     """
     meta = obj["metadata"]
-    found = meta.get("namespace", "")
+    own_namespace = meta.get("namespace", "")
     if not kind.namespaced:
         if namespace:
             raise failures.unknown_resource()
         return
     if not namespace:
-        if not found:
+        if not own_namespace:
             raise failures.bad_request("an empty namespace may not be set during creation")
         return
-    if found and found != namespace:
+    if own_namespace and own_namespace != namespace:
         raise failures.bad_request(
             f"the namespace of the provided object does not match the namespace sent on the "
-            f"request (provided: {found}, request: {namespace})"
+            f"request (provided: {own_namespace}, request: {namespace})"
         )
     meta["namespace"] = namespace

@@ -80,14 +80,16 @@ def _wishes(
     about = "authentication.k8s.io"
     if user.startswith(ACCOUNT_PREFIX) and user.count(":") == 3:
         namespace, _, name = user.removeprefix(ACCOUNT_PREFIX).partition(":")
-        found = [
+        attributes = [
             Attributes("impersonate", resource="serviceaccounts", namespace=namespace, name=name)
         ]
     else:
-        found = [Attributes("impersonate", resource="users", name=user)]
-    found += [Attributes("impersonate", resource="groups", name=group) for group in groups]
+        attributes = [Attributes("impersonate", resource="users", name=user)]
+    attributes += [Attributes("impersonate", resource="groups", name=group) for group in groups]
     if uid:
-        found.append(Attributes("impersonate", about, "uids", name=uid))
+        attributes.append(Attributes("impersonate", about, "uids", name=uid))
     for key, values in extra.items():
-        found += [Attributes("impersonate", about, "userextras", key, name=each) for each in values]
-    return found
+        attributes += [
+            Attributes("impersonate", about, "userextras", key, name=each) for each in values
+        ]
+    return attributes

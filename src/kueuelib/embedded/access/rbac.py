@@ -71,10 +71,10 @@ class Rbac:
         """Everything that a caller may do in a namespace, cluster-wide grants included."""
         if MASTERS in caller.groups:
             return EVERYTHING
-        found = [
+        rules = [
             rule for binding in self._of(caller, namespace) for rule in self._role(binding.role)
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(rules))
 
     def rules_of(self, ref: Mapping[str, Any], namespace: str) -> tuple[AccessRule, ...]:
         """The rules of the role that a binding refers to."""
@@ -92,20 +92,20 @@ class Rbac:
                     yield binding
 
     def _all(self, namespace: str) -> list[_Binding]:
-        found = self._bindings.get(namespace)
-        if found is None:
+        bindings = self._bindings.get(namespace)
+        if bindings is None:
             resource = ROLE_BINDINGS if namespace else CLUSTER_ROLE_BINDINGS
-            found = self._bindings[namespace] = [
+            bindings = self._bindings[namespace] = [
                 _binding(obj, namespace) for obj in self._reader.items(resource, namespace)
             ]
-        return found
+        return bindings
 
     def _role(self, key: ObjectKey) -> tuple[AccessRule, ...]:
-        found = self._rules.get(key)
-        if found is None:
+        rules = self._rules.get(key)
+        if rules is None:
             obj = self._reader.get(ROLES if key.namespace else CLUSTER_ROLES, key)
-            found = self._rules[key] = rules_in(obj or {})
-        return found
+            rules = self._rules[key] = rules_in(obj or {})
+        return rules
 
 
 def _subject(caller: Caller, binding: _Binding) -> str:

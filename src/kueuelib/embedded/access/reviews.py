@@ -48,10 +48,10 @@ class Reviews:
             Invalid: it does not say what it has to.
             NotFound: that kind of review is not answered.
         """
-        found = KINDS.get(plural)
-        if found is None:
+        group_and_kind = KINDS.get(plural)
+        if group_and_kind is None:
             raise failures.unknown_resource()
-        group, kind = found
+        group, kind = group_and_kind
         if not isinstance(given, Mapping) or given.get("kind", kind) != kind:
             raise failures.bad_request(f"a {kind} is expected")
         spec = given.get("spec") or {}
@@ -121,14 +121,14 @@ class Reviews:
 def _told(rule: AccessRule) -> Obj:
     if rule.paths:
         return {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)}
-    found: Obj = {
+    raw: Obj = {
         "verbs": list(rule.verbs),
         "apiGroups": list(rule.groups),
         "resources": list(rule.resources),
     }
     if rule.names:
-        found["resourceNames"] = list(rule.names)
-    return found
+        raw["resourceNames"] = list(rule.names)
+    return raw
 
 
 def user_info(caller: Caller) -> Obj:

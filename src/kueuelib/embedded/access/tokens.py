@@ -104,8 +104,8 @@ class Tokens:
             BadRequest: the request is none.
             Invalid: the wished lifetime is too short or too long.
         """
-        found = self._reader.get(SERVICE_ACCOUNTS, account)
-        if found is None:
+        service_account = self._reader.get(SERVICE_ACCOUNTS, account)
+        if service_account is None:
             raise _absent("serviceaccounts", account.name)
         if not isinstance(given, dict) or given.get("kind", "TokenRequest") != "TokenRequest":
             raise failures.bad_request("a TokenRequest is expected")
@@ -116,7 +116,7 @@ class Tokens:
             raise _bad_lifetime(account.name, seconds)
         audiences = list(spec.get("audiences") or (ISSUER,))
         bound = self._bound(account, spec.get("boundObjectRef"))
-        token = self._sign(found, audiences, bound, int(now), int(seconds))
+        token = self._sign(service_account, audiences, bound, int(now), int(seconds))
         status = {"token": token, "expirationTimestamp": format_time(int(now) + seconds)}
         meta = {
             "name": account.name,
@@ -146,18 +146,18 @@ class Tokens:
                 f"cannot bind token to object of type {shown}, Kind={ref.get('kind') or ''}"
             )
         name = ref.get("name") or ""
-        found = self._reader.get(
+        target = self._reader.get(
             resource, ObjectKey(account.namespace if resource.namespaced else "", name)
         )
-        if found is None:
+        if target is None:
             raise _absent(resource.plural, name)
-        uid = found["metadata"]["uid"]
+        uid = target["metadata"]["uid"]
         if ref.get("uid") and ref["uid"] != uid:
             raise failures.bad_request(
                 f"the UID in the bound object reference ({ref['uid']}) does not match the UID "
                 f"in record. The object might have been deleted and then recreated"
             )
-        spec = found.get("spec") or {}
+        spec = target.get("spec") or {}
         if resource.kind == "Pod" and spec.get("serviceAccountName") != account.name:
             raise failures.bad_request(
                 f'cannot bind token for serviceaccount "{account.name}" to pod running with '
@@ -224,8 +224,8 @@ class Tokens:
 
     def _is_there(self, resource: Any, namespace: str, ref: Mapping[str, Any]) -> bool:
         key = ObjectKey(namespace if resource.namespaced else "", ref["name"])
-        found = self._reader.get(resource, key)
-        return found is not None and found["metadata"]["uid"] == ref["uid"]
+        obj = self._reader.get(resource, key)
+        return obj is not None and obj["metadata"]["uid"] == ref["uid"]
 
     def _signed(self, token: str) -> Mapping[str, Any] | None:
         body, dot, signature = token.rpartition(".")
@@ -240,10 +240,10 @@ class Tokens:
                 int.from_bytes(raw[:_SIZE], "big"), int.from_bytes(raw[_SIZE:], "big")
             )
             self._key.public_key().verify(both, body.encode(), ec.ECDSA(hashes.SHA256()))
-            found: Mapping[str, Any] = orjson.loads(_decode(claims))
+            payload: Mapping[str, Any] = orjson.loads(_decode(claims))
         except (binascii.Error, ValueError, AttributeError, InvalidSignature):
             return None
-        return found
+        return payload
 
     # ---- telling others
 

@@ -30,10 +30,10 @@ class _Resolver(AbstractResolver):
         """Addresses of `name.namespace.svc`, with the port that is to be dialled."""
         name, namespace, _ = host.split(".", 2)
         try:
-            address, found = self._services.address(namespace, name, port)
+            address, target_port = self._services.address(namespace, name, port)
         except HookFailed as error:
             raise OSError(None, str(error)) from error
-        results = await self._names.resolve(address, found, family)
+        results = await self._names.resolve(address, target_port, family)
         return [{**each, "hostname": host} for each in results]
 
     async def close(self) -> None:
@@ -68,17 +68,17 @@ class Contexts:
         Raises:
             HookFailed: there are no certificates in the bundle.
         """
-        found = self._known.get(bundle)
-        if found is None:
+        context = self._known.get(bundle)
+        if context is None:
             try:
                 pem = base64.b64decode(bundle).decode() if bundle else None
-                found = ssl.create_default_context(cadata=pem)
+                context = ssl.create_default_context(cadata=pem)
             except (binascii.Error, UnicodeDecodeError, ssl.SSLError, ValueError) as error:
                 raise HookFailed(f"unable to load root certificates: {error}") from error
             if bundle is None:
-                found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
-            self._prepare(found)
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            self._prepare(context)
             if len(self._known) >= CONTEXTS_KEPT:
                 self._known.clear()
-            self._known[bundle] = found
-        return found
+            self._known[bundle] = context
+        return context

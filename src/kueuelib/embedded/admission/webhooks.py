@@ -97,19 +97,19 @@ class WebhookChain:
             return []
         version = request.resource.version
         key = (id(kind), version, request.subresource, request.operation)
-        found = cache.get(key)
-        if found is None:
+        calls = cache.get(key)
+        if calls is None:
             if source not in self._compiled:
                 self._compiled[source] = compile_hooks(
                     self._reader.items(source), mutating=source is MUTATING_WEBHOOKS
                 )
-            found = []
+            calls = []
             for hook in self._compiled[source]:
                 at = hook.version_for(request.operation, kind, version, request.subresource)
                 if at is not None:
-                    found.append((hook, at))
-            cache[key] = found
-        return found
+                    calls.append((hook, at))
+            cache[key] = calls
+        return calls
 
     def _namespace(self, kind: Kind, request: AdmissionRequest) -> Obj | None:
         if not kind.namespaced:
@@ -218,7 +218,7 @@ class WebhookChain:
             user["uid"] = caller.uid
         if caller.extra:
             user["extra"] = {key: list(values) for key, values in caller.extra.items()}
-        found: Obj = {
+        review: Obj = {
             "uid": uid,
             "kind": {"group": kind.group, "version": version, "kind": kind.kind},
             "resource": {"group": kind.group, "version": version, "resource": kind.plural},
@@ -232,20 +232,20 @@ class WebhookChain:
             "options": dict(request.options),
         }
         if request.subresource:
-            found["subResource"] = found["requestSubResource"] = request.subresource
+            review["subResource"] = review["requestSubResource"] = request.subresource
         if request.key.name:
-            found["name"] = request.key.name
+            review["name"] = request.key.name
         if request.key.namespace:
-            found["namespace"] = request.key.namespace
-        return found
+            review["namespace"] = request.key.namespace
+        return review
 
 
 def _response(answer: Obj, hook: Hook, uid: str) -> tuple[Obj, str]:
     """The response in an answer, and what is wrong with it."""
-    found = answer.get("response")
-    if not isinstance(found, dict):
+    response = answer.get("response")
+    if not isinstance(response, dict):
         return {}, "webhook response was absent"
-    return found, _problem(answer, found, hook, uid) if hook.review == "v1" else ""
+    return response, _problem(answer, response, hook, uid) if hook.review == "v1" else ""
 
 
 def _problem(answer: Obj, response: Obj, hook: Hook, uid: str) -> str:

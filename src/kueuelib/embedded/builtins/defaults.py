@@ -54,8 +54,8 @@ def _pod_spec(spec: Obj) -> None:
 
 def _container(container: Obj) -> None:
     """Latest images are pulled always, others when they are missing."""
-    found = _IMAGE(container.get("image") or "")
-    latest = found and found["tag"] in (None, "latest") and not found["digest"]
+    image = _IMAGE(container.get("image") or "")
+    latest = image and image["tag"] in (None, "latest") and not image["digest"]
     setdefault(container, "imagePullPolicy", "Always" if latest else "IfNotPresent")
 
 

@@ -29,13 +29,13 @@ _ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
 def _usable(text: str, kind: str, *, again: bool) -> list[str]:
     """What is wrong with an address, of that kind, of something that gets traffic."""
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return [NO_IP, NO_IP.partition(",")[0]] if again else [NO_IP]
-    texts = [] if f"IPv{found.version}" in kind else [f"must be an {kind} address"]
-    if found.is_unspecified:
+    texts = [] if f"IPv{address.version}" in kind else [f"must be an {kind} address"]
+    if address.is_unspecified:
         texts.append(f"may not be unspecified ({text})")
-    return texts + [why for what, why in _RANGES if getattr(found, what)]
+    return texts + [why for what, why in _RANGES if getattr(address, what)]
 
 
 def check_endpoints(obj: Obj) -> list[FieldError]:

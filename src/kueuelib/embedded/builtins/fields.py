@@ -51,7 +51,7 @@ def not_supported(
     path: str, value: Any, supported: Iterable[str], *, ordered: bool = False
 ) -> FieldError:
     """A value that is none of the known ones, which are listed in their own order if `ordered`."""
-    known = ", ".join(shown(found) for found in (supported if ordered else sorted(supported)))
+    known = ", ".join(shown(choice) for choice in (supported if ordered else sorted(supported)))
     text = f"Unsupported value: {shown(value)}: supported values: {known}"
     return FieldError(path, "FieldValueNotSupported", text)
 
@@ -83,10 +83,10 @@ def meaning(value: Any) -> Any:
     Two objects with the same meaning are equal for Kubernetes, from any writer.
     """
     if isinstance(value, dict):
-        found = {key: meaning(each) for key, each in value.items()}
+        meanings = {key: meaning(each) for key, each in value.items()}
         return {
             key: each
-            for key, each in found.items()
+            for key, each in meanings.items()
             if each is not None and each != [] and (each != {} or key not in _MAPS)
         }
     if isinstance(value, list):
@@ -96,10 +96,10 @@ def meaning(value: Any) -> Any:
 
 def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """The mapping found by following the keys; empty when there is none."""
-    found: Any = obj
+    value: Any = obj
     for key in keys:
-        found = found.get(key) if isinstance(found, dict | Mapping) else None
-    return found if isinstance(found, dict | Mapping) else {}
+        value = value.get(key) if isinstance(value, dict | Mapping) else None
+    return value if isinstance(value, dict | Mapping) else {}
 
 
 def listed(obj: Mapping[str, Any], key: str) -> Sequence[Any]:
@@ -115,7 +115,7 @@ def setdefault(obj: Obj, key: str, value: Any) -> None:
 
 def subobject(obj: Obj, key: str) -> Obj:
     """The mapping of that key, put there when it is absent or null."""
-    found = obj.get(key)
-    if found is None:
-        found = obj[key] = {}
-    return found
+    child = obj.get(key)
+    if child is None:
+        child = obj[key] = {}
+    return child

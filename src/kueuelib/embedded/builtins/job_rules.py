@@ -43,15 +43,15 @@ class JobRules(KindRules):
         meta, spec = section(obj, "metadata"), section(obj, "spec")
         if old is not None and meta.get("generation") == section(old, "metadata").get("generation"):
             return ()
-        found: list[str] = []
+        warnings: list[str] = []
         if old is None:
-            found += name_warnings(meta.get("name") or "", "Pod names and hostnames")
+            warnings += name_warnings(meta.get("name") or "", "Pod names and hostnames")
         completions, parallelism = spec.get("completions") or 0, spec.get("parallelism") or 0
         many = completions > MANY_COMPLETIONS and parallelism > MANY_PODS
         if spec.get("completionMode") == "Indexed" and many:
-            found.append(
+            warnings.append(
                 "spec: In Indexed Jobs with a number of completions higher than 10^5 and a "
                 "parallelism higher than 10^4, Kubernetes might not be able to track "
                 "completedIndexes when a big number of indexes fail"
             )
-        return [*found, *spec_warnings(section(spec, "template", "spec"), "spec.template.spec")]
+        return [*warnings, *spec_warnings(section(spec, "template", "spec"), "spec.template.spec")]

@@ -143,10 +143,10 @@ def _failure_policy(spec: Mapping[str, Any], path: str) -> list[FieldError]:
         if rule.get("action") == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             text = "requires the backoffLimitPerIndex to be set"
             errors.append(invalid(f"{where}.action", "FailIndex", text))
-        found = section(rule, "onExitCodes").get("containerName")
-        if found is not None and found not in names:
+        container = section(rule, "onExitCodes").get("containerName")
+        if container is not None and container not in names:
             text = "must be one of the container or initContainer names in the pod template"
-            errors.append(invalid(f"{where}.onExitCodes.containerName", found, text))
+            errors.append(invalid(f"{where}.onExitCodes.containerName", container, text))
         given = rule.get(both[0]) is not None, bool(rule.get(both[1]))
         if given[0] == given[1]:
             text = "specifying both OnExitCodes and OnPodConditions is not supported"

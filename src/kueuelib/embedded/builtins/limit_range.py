@@ -166,8 +166,8 @@ def apply_defaults(spec: Obj, limit_ranges: Sequence[Mapping[str, Any]]) -> list
 
 
 def _items(limit_ranges: Sequence[Mapping[str, Any]], kind: str) -> Iterator[Mapping[str, Any]]:
-    for found in limit_ranges:
-        for item in listed(section(found, "spec"), "limits"):
+    for limit_range in limit_ranges:
+        for item in listed(section(limit_range, "spec"), "limits"):
             if item.get("type") == kind:
                 yield item
 
@@ -211,9 +211,9 @@ def _broken(
             if name not in amounts[must]:
                 problems.append(f"{usage}.  No {must} is specified")
             for what in (must, other):
-                found, edge = amounts[what].get(name), Quantity.parse(text)
-                if found is not None and (found < edge if bound == "min" else found > edge):
-                    problems.append(f"{usage}, but {what} is {found}")
+                amount, edge = amounts[what].get(name), Quantity.parse(text)
+                if amount is not None and (amount < edge if bound == "min" else amount > edge):
+                    problems.append(f"{usage}, but {what} is {amount}")
     for name, text in section(item, "maxLimitRequestRatio").items():
         ratio = f"{name} max limit to request ratio per {kind} is {text}"
         if not requests.get(name):
@@ -235,8 +235,8 @@ class LimitRangePlugin(AdmissionPlugin):
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:
         """Fills in the defaults."""
-        found = list(reader.items(LIMIT_RANGES, request.key.namespace))
-        told = apply_defaults(request.new["spec"], found)
+        limit_ranges = list(reader.items(LIMIT_RANGES, request.key.namespace))
+        told = apply_defaults(request.new["spec"], limit_ranges)
         if told:
             notes = subobject(request.new["metadata"], "annotations")
             notes[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
@@ -247,8 +247,8 @@ class LimitRangePlugin(AdmissionPlugin):
         Raises:
             Forbidden: the pod asks for more, or less, than it may.
         """
-        found = list(reader.items(LIMIT_RANGES, request.key.namespace))
-        problems = broken_limits(request.new["spec"], found)
+        limit_ranges = list(reader.items(LIMIT_RANGES, request.key.namespace))
+        problems = broken_limits(request.new["spec"], limit_ranges)
         if problems:
             text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
             raise request.refuse(text)

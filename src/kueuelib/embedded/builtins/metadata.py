@@ -65,7 +65,7 @@ def _owner_references(meta: Mapping[str, Any], path: str) -> list[FieldError]:
             errors.append(invalid(where, ref, "/v1, Kind=Event is disallowed from being an owner"))
         if ref.get("controller"):
             if controller is not None:
-                names = [f"{found.get('kind')}/{found.get('name')}" for found in (controller, ref)]
+                names = [f"{owner.get('kind')}/{owner.get('name')}" for owner in (controller, ref)]
                 text = (
                     "Only one reference can have Controller set to true. "
                     f'Found "true" in references for {names[0]} and {names[1]}'
@@ -87,13 +87,13 @@ def validate_finalizers(meta: Mapping[str, Any]) -> list[FieldError]:
 
 def _finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
     errors = []
-    found = listed(meta, "finalizers")
+    finalizers = listed(meta, "finalizers")
     where = f"{path}.finalizers"
-    for name in found:
+    for name in finalizers:
         errors += [invalid(where, name, text) for text in _qualified_name(name)]
-    if "orphan" in found and "foregroundDeletion" in found:
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         text = "finalizer orphan and foregroundDeletion cannot be both set"
-        errors.append(invalid(where, list(found), text))
+        errors.append(invalid(where, list(finalizers), text))
     return errors
 
 

@@ -59,28 +59,28 @@ def path_segment(name: str) -> list[str]:
     """The rule of roles: anything that survives in a URL."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]
-    return [f"may not contain '{found}'" for found in "/%" if found in name]
+    return [f"may not contain '{char}'" for char in "/%" if char in name]
 
 
 def qualified_name(key: str) -> list[str]:
     """The rule of label keys, resource names and conditions: an optional prefix, `/`, a name."""
-    found: list[str] = []
+    problems: list[str] = []
     parts = key.split("/")
     if len(parts) > 2:
         return [_QUALIFIED_TEXT]
     if len(parts) == 2:
         if not parts[0]:
-            found.append("prefix part must be non-empty")
+            problems.append("prefix part must be non-empty")
         else:
-            found += [f"prefix part {text}" for text in subdomain(parts[0], "bytes")]
+            problems += [f"prefix part {text}" for text in subdomain(parts[0], "bytes")]
     name = parts[-1]
     if not name:
-        found.append("name part must be non-empty")
+        problems.append("name part must be non-empty")
     elif len(name) > LABEL_LIMIT:
-        found.append(f"name part must be no more than {LABEL_LIMIT} bytes")
+        problems.append(f"name part must be no more than {LABEL_LIMIT} bytes")
     if not _IS_QUALIFIED(name):
-        found.append(QUALIFIED_RULE)
-    return found
+        problems.append(QUALIFIED_RULE)
+    return problems
 
 
 def label_value(value: str) -> list[str]:

@@ -63,7 +63,7 @@ def _validate_ephemeral(spec: Mapping[str, Any], before: Mapping[str, Any]) -> l
     names = {
         each.get("name") for key in ("containers", "initContainers") for each in listed(spec, key)
     }
-    found = {each.get("name"): each for each in listed(spec, "ephemeralContainers")}
+    by_name = {each.get("name"): each for each in listed(spec, "ephemeralContainers")}
     for i, container in enumerate(listed(spec, "ephemeralContainers")):
         if container.get("name") in names:
             errors.append(duplicate(f"{path}[{i}].name", container.get("name")))
@@ -73,7 +73,7 @@ def _validate_ephemeral(spec: Mapping[str, Any], before: Mapping[str, Any]) -> l
         set_ += ["resources"] * bool(container.get("resources"))
         errors += [forbidden(f"{path}[{i}].{key}", text) for key in sorted(set_)]
     for old in listed(before, "ephemeralContainers"):
-        kept = found.get(old["name"])
+        kept = by_name.get(old["name"])
         if kept != old:
             what = "removed" if kept is None else "changed"
             text = f'existing ephemeral containers "{old["name"]}" may not be {what}\n'

@@ -18,10 +18,10 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 def validate_tolerations(tolerations: Sequence[Any], path: str) -> list[FieldError]:
     """Keys, operators and effects."""
     errors = []
-    for i, found in enumerate(tolerations):
+    for i, toleration in enumerate(tolerations):
         where = f"{path}[{i}]"
-        key, operator = found.get("key") or "", found.get("operator") or ""
-        effect, value = found.get("effect"), found.get("value")
+        key, operator = toleration.get("key") or "", toleration.get("operator") or ""
+        effect, value = toleration.get("effect"), toleration.get("value")
         if key:
             errors += [invalid(f"{where}.key", key, text) for text in naming.qualified_name(key)]
         elif operator != "Exists":
@@ -30,7 +30,7 @@ def validate_tolerations(tolerations: Sequence[Any], path: str) -> list[FieldErr
                 'which means "match all values and all keys"'
             )
             errors.append(invalid(f"{where}.operator", operator, text))
-        if found.get("tolerationSeconds") is not None and effect != "NoExecute":
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             errors.append(invalid(f"{where}.effect", effect or "", text))
         if operator in ("", "Equal"):

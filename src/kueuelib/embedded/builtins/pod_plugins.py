@@ -53,7 +53,7 @@ def tolerate_unready_nodes(spec: Obj, seconds: int = 300) -> None:
 
 def _mentions(tolerations: Iterable[Obj], key: str) -> bool:
     return any(
-        (not found.get("key") or found["key"] == key)
-        and found.get("effect") in (None, "", "NoExecute")
-        for found in tolerations
+        (not toleration.get("key") or toleration["key"] == key)
+        and toleration.get("effect") in (None, "", "NoExecute")
+        for toleration in tolerations
     )

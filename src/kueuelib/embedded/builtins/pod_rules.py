@@ -82,8 +82,8 @@ class PodRules(KindRules):
         if not spec.get("nodeName") or is_terminal(obj):
             return 0
         own = spec.get("terminationGracePeriodSeconds")
-        found = asked if asked is not None else own
-        return 30 if found is None else max(int(found), 1) if found < 0 else int(found)
+        seconds = asked if asked is not None else own
+        return 30 if seconds is None else max(int(seconds), 1) if seconds < 0 else int(seconds)
 
 
 def is_gated(pod: Mapping[str, Any]) -> bool:
@@ -172,8 +172,8 @@ def _allow_tolerations(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]
     def identity(toleration: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(toleration.get(key) or "" for key in ("key", "operator", "value", "effect"))
 
-    kept = {identity(found) for found in new}
-    if all(identity(found) in kept for found in old):
+    kept = {identity(toleration) for toleration in new}
+    if all(identity(toleration) in kept for toleration in old):
         return []
     text = "existing toleration can not be modified except its tolerationSeconds"
     return [forbidden("spec.tolerations", text)]

@@ -67,15 +67,17 @@ def _source(at: ValuePlace, _: str) -> Found:
 
 
 def _field(ref: Mapping[str, Any], path: str) -> list[FieldError]:
-    found = ref.get("fieldPath") or ""
-    if not found:
+    field_path = ref.get("fieldPath") or ""
+    if not field_path:
         return [required(f"{path}.fieldPath")]
-    if found in _FIELDS or found.startswith(("metadata.labels['", "metadata.annotations['")):
+    if field_path in _FIELDS or field_path.startswith(
+        ("metadata.labels['", "metadata.annotations['")
+    ):
         return []
-    if found.startswith(("metadata.", "spec.", "status.")):
-        return [not_supported(f"{path}.fieldPath", found, _FIELDS)]
-    text = f"error converting fieldPath: field label not supported: {found}"
-    return [invalid(f"{path}.fieldPath", found, text)]
+    if field_path.startswith(("metadata.", "spec.", "status.")):
+        return [not_supported(f"{path}.fieldPath", field_path, _FIELDS)]
+    text = f"error converting fieldPath: field label not supported: {field_path}"
+    return [invalid(f"{path}.fieldPath", field_path, text)]
 
 
 def _handler(at: ValuePlace, _: str) -> Found:

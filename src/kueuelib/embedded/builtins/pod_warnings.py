@@ -29,15 +29,15 @@ def name_warnings(name: str, used_in: str) -> Iterator[str]:
         name: of the object.
         used_in: for what, for example `the Pod's hostname`.
     """
-    found = []
+    problems = []
     if "." in name:
-        found.append("must not contain dots")
+        problems.append("must not contain dots")
     elif len(name) > LABEL_LENGTH:
-        found.append(f"must be no more than {LABEL_LENGTH} characters")
-    if found:
+        problems.append(f"must be no more than {LABEL_LENGTH} characters")
+    if problems:
         yield (
             f"metadata.name: this is used in {used_in}, which can result in surprising behavior; "
-            f"a DNS label is recommended: [{' '.join(found)}]"
+            f"a DNS label is recommended: [{' '.join(problems)}]"
         )
 
 

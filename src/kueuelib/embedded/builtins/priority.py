@@ -86,20 +86,20 @@ class PriorityClassRules(KindRules):
 
 def default_class(classes: Iterable[Obj]) -> Obj | None:
     """The class of pods that name none: of the global defaults the one of the lowest value."""
-    found = [one for one in classes if one.get("globalDefault")]
-    return min(found, key=lambda one: one.get("value", 0), default=None)
+    defaults = [one for one in classes if one.get("globalDefault")]
+    return min(defaults, key=lambda one: one.get("value", 0), default=None)
 
 
-def resolve_priority(spec: Mapping[str, Any], found: Obj | None) -> dict[str, Any]:
+def resolve_priority(spec: Mapping[str, Any], priority_class: Obj | None) -> dict[str, Any]:
     """What a pod's spec gets from its class, or from there being none."""
-    if found is None:
+    if priority_class is None:
         value, policy = 0, "PreemptLowerPriority"
     else:
-        value = found.get("value", 0)
-        policy = found.get("preemptionPolicy") or "PreemptLowerPriority"
+        value = priority_class.get("value", 0)
+        policy = priority_class.get("preemptionPolicy") or "PreemptLowerPriority"
     resolved: dict[str, Any] = {"priority": value}
-    if found is not None and not spec.get("priorityClassName"):
-        resolved["priorityClassName"] = found["metadata"]["name"]
+    if priority_class is not None and not spec.get("priorityClassName"):
+        resolved["priorityClassName"] = priority_class["metadata"]["name"]
     if spec.get("preemptionPolicy") is None:
         resolved["preemptionPolicy"] = policy
     return resolved
@@ -128,13 +128,13 @@ class PriorityPlugin(AdmissionPlugin):
         spec = request.new["spec"]
         name = spec.get("priorityClassName")
         if name:
-            found = reader.get(PRIORITY_CLASSES, ObjectKey("", name))
-            if found is None:
+            priority_class = reader.get(PRIORITY_CLASSES, ObjectKey("", name))
+            if priority_class is None:
                 raise request.refuse(f"no PriorityClass with name {name} was found")
         else:
-            found = default_class(reader.items(PRIORITY_CLASSES))
+            priority_class = default_class(reader.items(PRIORITY_CLASSES))
         given = spec.get("priority")
-        resolved = resolve_priority(spec, found)
+        resolved = resolve_priority(spec, priority_class)
         if given is not None and given != resolved["priority"]:
             text = (
                 f"the integer value of priority ({given}) must not be provided in pod spec; "

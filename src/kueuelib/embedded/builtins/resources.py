@@ -63,12 +63,12 @@ def _name_errors(name: str, path: str) -> list[FieldError]:
 
 
 def _amount_errors(name: str, value: Any, path: str) -> list[FieldError]:
-    found = amount(value)
-    if found is None:
+    quantity = amount(value)
+    if quantity is None:
         return [invalid(path, value, _SUFFIX_TEXT)]
-    if found < Quantity.parse(0):
+    if quantity < Quantity.parse(0):
         return [invalid(path, value, NON_NEGATIVE)]
-    if not is_native(name) and found.milli() % 1000:
+    if not is_native(name) and quantity.milli() % 1000:
         return [invalid(path, value, "must be an integer")]
     return []
 
@@ -80,11 +80,11 @@ def validate_resources(resources: Mapping[str, Any], path: str) -> list[FieldErr
     bad = set()
     for what, amounts in (("limits", limits), ("requests", requests)):
         for name, value in amounts.items():
-            found = _name_errors(name, f"{path}.{what}[{name}]")
-            found += _amount_errors(name, value, f"{path}.{what}[{name}]")
-            if found:
+            entry_errors = _name_errors(name, f"{path}.{what}[{name}]")
+            entry_errors += _amount_errors(name, value, f"{path}.{what}[{name}]")
+            if entry_errors:
                 bad.add(name)
-            errors += found
+            errors += entry_errors
     for name, value in requests.items():
         if name in bad:
             continue

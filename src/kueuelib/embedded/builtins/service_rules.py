@@ -50,8 +50,8 @@ def _address(obj: Obj) -> str:
 def _port(obj: Obj, what: str) -> int:
     """A port of the nodes that depends on the service and the use only; two may have the same."""
     data = f"{obj['metadata'].get('uid')}/{what}".encode()
-    found = int.from_bytes(blake2b(data, digest_size=4).digest(), "big")
-    return _NODE_PORTS.start + found % len(_NODE_PORTS)
+    digest = int.from_bytes(blake2b(data, digest_size=4).digest(), "big")
+    return _NODE_PORTS.start + digest % len(_NODE_PORTS)
 
 
 def _is_checked(spec: Obj) -> bool:

@@ -62,7 +62,7 @@ Check = Callable[[ValuePlace, str], Found]
 @cache
 def _rules() -> Mapping[str, list[tuple[str, list[tuple[str, str]]]]]:
     """By type: the fields with their checks, each a name and what it is asked for."""
-    found: dict[str, list[tuple[str, list[tuple[str, str]]]]] = {}
+    rules: dict[str, list[tuple[str, list[tuple[str, str]]]]] = {}
     text = files("kueuelib.embedded.builtins").joinpath("rules.txt").read_text("ascii")
     lines: list[tuple[str, list[tuple[str, str]]]] = []
     for line in text.splitlines():
@@ -73,8 +73,8 @@ def _rules() -> Mapping[str, list[tuple[str, list[tuple[str, str]]]]]:
             pairs = [word.partition(":")[::2] for word in words]
             lines.append((field, pairs))
         else:
-            lines = found[line] = []
-    return found
+            lines = rules[line] = []
+    return rules
 
 
 def check(type_: str, value: Any, path: str, **known: Any) -> list[FieldError]:
@@ -101,11 +101,11 @@ def _check(type_: str, place: ValuePlace) -> list[FieldError]:
     for field, checks in _rules()[type_] if place.value is not None else ():
         name, at = field.removesuffix("!"), place
         if name != ".":
-            found = place.value.get(name)
-            if not found and name == field:
+            value = place.value.get(name)
+            if not value and name == field:
                 continue
             path = f"{place.path}.{name}" if place.path else name
-            at = ValuePlace(found, path, place.value, place.known, place.seen)
+            at = ValuePlace(value, path, place.value, place.known, place.seen)
         for what, argument in checks:
             if what.startswith("@"):
                 seen = place.seen if name == "." else inner
@@ -174,8 +174,8 @@ def _above_zero(at: ValuePlace, text: str) -> list[FieldError]:
 
 def _if(at: ValuePlace, condition: str) -> Found:
     name, _, values = condition.partition("=")
-    found = at.outer.get(name)
-    return [] if (found in values.split(",") if values else found) else None
+    value = at.outer.get(name)
+    return [] if (value in values.split(",") if values else value) else None
 
 
 def _unique(at: ValuePlace, kind: str) -> Found:

@@ -90,14 +90,14 @@ def _selector(kind: str, rules: Workload, spec: Mapping[str, Any]) -> list[Field
         elif not selector.items() <= (labels or {}).items():
             errors.append(invalid("spec.template.metadata.labels", labels, UNSELECTED))
         return errors + _template(rules, template)
-    found = label_selector(selector, path)
+    selector_errors = label_selector(selector, path)
     empty = selector is not None and not (
         selector.get("matchLabels") or selector.get("matchExpressions")
     )
     hollow = [invalid(path, {}, f"empty selector is invalid for {rules.empty}")] if empty else []
     if selector is None and kind != "DaemonSet":
         errors.append(required(path))
-    errors += found
+    errors += selector_errors
     if kind != "DaemonSet":
         errors += hollow
     try:
@@ -139,12 +139,12 @@ def validate_template(template: Mapping[str, Any], path: str) -> list[FieldError
 
 def in_order(selector: Mapping[str, Any]) -> Obj:
     """A label selector with its fields in the order in which Go prints them."""
-    found: Obj = {name: selector[name] for name in ("matchLabels",) if selector.get(name)}
+    ordered: Obj = {name: selector[name] for name in ("matchLabels",) if selector.get(name)}
     expressions = [
         {name: each[name] for name in ("key", "operator", "values") if name in each}
         for each in listed(selector, "matchExpressions")
     ]
-    return found | ({"matchExpressions": expressions} if expressions else {})
+    return ordered | ({"matchExpressions": expressions} if expressions else {})
 
 
 def label_selector(selector: Mapping[str, Any] | None, path: str) -> list[FieldError]:

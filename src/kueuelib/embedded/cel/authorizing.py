@@ -72,26 +72,26 @@ def install(library: Library) -> None:
         method(field, f"{_RESOURCE};string", _RESOURCE, _setter(field))
     for each in (_PATH, _RESOURCE):
         method("check", f"{each};string", _DECISION, _check)
-    method("allowed", _DECISION, "bool", lambda found: found.decision.allowed)
-    method("reason", _DECISION, "string", lambda found: found.decision.reason)
+    method("allowed", _DECISION, "bool", lambda answer: answer.decision.allowed)
+    method("reason", _DECISION, "string", lambda answer: answer.decision.reason)
     method("errored", _DECISION, "bool", lambda _: False)
     method("error", _DECISION, "string", lambda _: "")
 
 
-def _started(found: AuthorizerValue, cel_type: str, **wish: str) -> Check:
-    return Check(cel_type, found.authorizer, found.caller, Attributes("", **wish))
+def _started(value: AuthorizerValue, cel_type: str, **wish: str) -> Check:
+    return Check(cel_type, value.authorizer, value.caller, Attributes("", **wish))
 
 
-def _path(found: AuthorizerValue, text: str) -> Check:
+def _path(value: AuthorizerValue, text: str) -> Check:
     if not text:
         raise EvalError("path must not be empty")
-    return _started(found, _PATH, path=text)
+    return _started(value, _PATH, path=text)
 
 
-def _account(found: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
+def _account(value: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
     groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}", AUTHENTICATED)
     user = f"system:serviceaccount:{namespace}:{name}"
-    return AuthorizerValue(found.authorizer, Caller(user, groups=groups))
+    return AuthorizerValue(value.authorizer, Caller(user, groups=groups))
 
 
 def _setter(field: str) -> Callable[[Check, str], Check]:

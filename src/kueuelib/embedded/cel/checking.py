@@ -170,15 +170,15 @@ class _Pass:
         budget = Budget(min(CALL_LIMIT, self._left), self._deadline)
         start = budget.left
         try:
-            found = program.run(values, budget)
+            message = program.run(values, budget)
         except (EvalError, BudgetExceeded):
             return ""
         finally:
             self._left -= start - max(0, budget.left)
-        if not isinstance(found, str):
+        if not isinstance(message, str):
             return ""
-        found = found.strip()
-        return "" if "\n" in found or len(found.encode()) > LONGEST_MESSAGE else found
+        message = message.strip()
+        return "" if "\n" in message or len(message.encode()) > LONGEST_MESSAGE else message
 
     def _fail(self, checks: Checks, path: str, message: str, rule: Rule | None = None) -> None:
         reason = "FieldValueInvalid"

@@ -122,12 +122,12 @@ class Compiler:
     # ---- names and fields
 
     def _name(self, node: Ident) -> Code:
-        found = self._scope.get(node.name)
-        if found is not None:
+        variable = self._scope.get(node.name)
+        if variable is not None:
             if node.name in self._globals:
                 self.used.add(node.name)
-            slot = found.slot
-            return Code(found.type, lambda env: env[slot], 1)
+            slot = variable.slot
+            return Code(variable.type, lambda env: env[slot], 1)
         if node.name in TYPE_NAMES:
             return type_code(node.name)
         return self._mistake(node, f"undeclared reference to '{node.name}' (in container '')")
@@ -170,10 +170,10 @@ class Compiler:
             if operand.params[0] in (STRING, DYN):
                 return operand.params[1]
         elif operand.fields is not None:
-            found = operand.fields.get(node.field)
-            if found is None:
+            field_type = operand.fields.get(node.field)
+            if field_type is None:
                 self._mistake(node, f"undefined field '{node.field}'")
-            return found
+            return field_type
         self._mistake(node, f"type '{operand}' does not support field selection")
         return None
 
@@ -214,10 +214,10 @@ class Compiler:
         check, left, right = test.run, yes.run, no.run
 
         def run(env: Env) -> Any:
-            found = check(env)
-            if found is True:
+            outcome = check(env)
+            if outcome is True:
                 return left(env)
-            if found is False:
+            if outcome is False:
                 return right(env)
             raise EvalError("no such overload")
 
@@ -354,12 +354,12 @@ class Compiler:
         given, inside, flat = source.run, body.run, node.flat
 
         def run(env: Env) -> Any:
-            found = given(env)
-            if not isinstance(found, Optional):
+            value = given(env)
+            if not isinstance(value, Optional):
                 raise EvalError("no such overload")
-            if not found.present:
-                return found
-            env[slot] = found.value
+            if not value.present:
+                return value
+            env[slot] = value.value
             result = inside(env)
             if not flat:
                 return Optional(result)

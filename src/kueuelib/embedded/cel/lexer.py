@@ -64,7 +64,7 @@ def tokens_of(source: str) -> list[Token]:
     if len(source) > LONGEST:
         text = f"expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"
         raise CompileError("", [Issue(0, text)])
-    found: list[Token] = []
+    tokens: list[Token] = []
     position = 0
     while position < len(source):
         match = _TOKEN.match(source, position)
@@ -73,21 +73,21 @@ def tokens_of(source: str) -> list[Token]:
         start, position = position, match.end()
         if match["text"] is not None:
             value, position = _literal(source, start, match["text"])
-            found.append(Token(TokenKind.CONST, value, start))
+            tokens.append(Token(TokenKind.CONST, value, start))
         elif match["float"] is not None:
-            found.append(Token(TokenKind.CONST, float(match["float"]), start))
+            tokens.append(Token(TokenKind.CONST, float(match["float"]), start))
         elif match["int"] is not None:
-            found.append(Token(TokenKind.CONST, _integer(source, start, match["int"]), start))
+            tokens.append(Token(TokenKind.CONST, _integer(source, start, match["int"]), start))
         elif match["ident"] is not None:
             name = match["ident"]
             if name in _WORDS:
-                found.append(Token(TokenKind.CONST, _WORDS[name], start))
+                tokens.append(Token(TokenKind.CONST, _WORDS[name], start))
             else:
-                found.append(Token(TokenKind.OP if name == "in" else TokenKind.IDENT, name, start))
+                tokens.append(Token(TokenKind.OP if name == "in" else TokenKind.IDENT, name, start))
         elif match["op"] is not None:
-            found.append(Token(TokenKind.OP, match["op"], start))
-    found.append(Token(TokenKind.END, "<EOF>", len(source)))
-    return found
+            tokens.append(Token(TokenKind.OP, match["op"], start))
+    tokens.append(Token(TokenKind.END, "<EOF>", len(source)))
+    return tokens
 
 
 def _wrong(source: str, position: int, message: str) -> CompileError:

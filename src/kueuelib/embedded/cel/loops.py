@@ -89,15 +89,15 @@ def _transform_map(loop: Comprehension) -> Run:
 
 def _transform_entry(loop: Comprehension) -> Run:
     def run(env: Env) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        entries: dict[Any, Any] = {}
         for _ in loop.turns(env):
             if loop.counts(env):
                 entry = loop.body(env)
                 if not isinstance(entry, dict):
                     raise EvalError(NO_OVERLOAD)
                 for key, value in entry.items():
-                    put(found, key, value)
-        return found
+                    put(entries, key, value)
+        return entries
 
     return run
 

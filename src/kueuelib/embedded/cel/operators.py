@@ -72,9 +72,9 @@ def _arithmetic(library: Library) -> None:
 
 
 def _add(left: int, right: int) -> int:
-    found = left + right
-    if INT_MIN <= found <= INT_MAX:
-        return found
+    total = left + right
+    if INT_MIN <= total <= INT_MAX:
+        return total
     raise EvalError("integer overflow")
 
 

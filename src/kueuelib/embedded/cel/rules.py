@@ -116,9 +116,9 @@ class Builder:
         here = path if node.atomic_map else loose
         properties = {}
         for name, sub in node.properties.items():
-            found = self.build(sub, f"{path}.properties[{name}]", root=False, loose=here)
-            if found is not None:
-                properties[name] = found
+            checks = self.build(sub, f"{path}.properties[{name}]", root=False, loose=here)
+            if checks is not None:
+                properties[name] = checks
         items = additional = None
         if node.items is not None:
             below = loose if node.list_type is ListType.MAP else loose or f"{path}.items"
@@ -261,7 +261,7 @@ def normalized_path(text: str, node: SchemaNode) -> str:
     Raises:
         ValueError: it leads nowhere.
     """
-    found = ""
+    path = ""
     position = 0
     while position < len(text):
         name, position = _step(text, position)
@@ -269,13 +269,13 @@ def normalized_path(text: str, node: SchemaNode) -> str:
             if name not in node.properties:
                 raise ValueError("does not refer to a valid field")
             node = node.properties[name]
-            found += f".{name}" if found else name
+            path += f".{name}" if path else name
         elif node.additional is not None:
             node = node.additional
-            found += f"[{name}]"
+            path += f"[{name}]"
         else:
             raise ValueError("does not refer to a valid field")
-    return found
+    return path
 
 
 def _step(text: str, position: int) -> tuple[str, int]:

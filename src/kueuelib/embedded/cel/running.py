@@ -22,33 +22,33 @@ def select(operand: Run, field: str) -> Run:
     """`operand.field`."""
 
     def run(env: Env) -> Any:
-        found = operand(env)
-        if isinstance(found, dict):
+        value = operand(env)
+        if isinstance(value, dict):
             try:
-                return found[field]
+                return value[field]
             except KeyError:
                 raise EvalError(f"no such key: {field}") from None
-        if isinstance(found, Optional):
-            return optional_field(found, field)
+        if isinstance(value, Optional):
+            return optional_field(value, field)
         raise EvalError(NO_OVERLOAD)
 
     return run
 
 
-def optional_field(found: Any, field: Any) -> Optional:
+def optional_field(holder: Any, field: Any) -> Optional:
     """The field or item of a value that may lack it, or be absent itself."""
-    if isinstance(found, Optional):
-        if not found.present:
+    if isinstance(holder, Optional):
+        if not holder.present:
             return NONE
-        found = found.value
-    if isinstance(found, dict):
-        if not has_key(found, field):
+        holder = holder.value
+    if isinstance(holder, dict):
+        if not has_key(holder, field):
             return NONE
-        value = found[field]
+        value = holder[field]
         return value if isinstance(value, Optional) else Optional(value)
-    if isinstance(found, list) and isinstance(field, int | float) and type(field) is not bool:
-        if 0 <= field < len(found) and field == int(field):
-            return Optional(found[int(field)])
+    if isinstance(holder, list) and isinstance(field, int | float) and type(field) is not bool:
+        if 0 <= field < len(holder) and field == int(field):
+            return Optional(holder[int(field)])
         return NONE
     raise EvalError(NO_OVERLOAD)
 
@@ -67,12 +67,12 @@ def test_field(operand: Run, field: str) -> Run:
     """`has(operand.field)`."""
 
     def run(env: Env) -> bool:
-        found = operand(env)
-        if isinstance(found, Optional):
-            inner = found.value
-            return bool(found.present and isinstance(inner, dict) and field in inner)
-        if isinstance(found, dict):
-            return field in found
+        value = operand(env)
+        if isinstance(value, Optional):
+            inner = value.value
+            return bool(value.present and isinstance(inner, dict) and field in inner)
+        if isinstance(value, dict):
+            return field in value
         raise EvalError(NO_OVERLOAD)
 
     return run
@@ -83,14 +83,14 @@ def decided(runs: Iterable[Run], env: Env, *, decides: bool) -> bool:
     failure: EvalError | None = None
     for each in runs:
         try:
-            found = each(env)
+            outcome = each(env)
         except EvalError as error:
             failure = failure or error
             continue
-        if not isinstance(found, bool):
+        if not isinstance(outcome, bool):
             failure = failure or EvalError(NO_OVERLOAD)
-        elif found is decides:
-            return found
+        elif outcome is decides:
+            return outcome
     if failure is not None:
         raise failure
     return not decides
@@ -147,7 +147,7 @@ def make_list(runs: Sequence[Run], optional: frozenset[int]) -> Run:
 
     def run(env: Env) -> list[Any]:
         values = ((i, each(env)) for i, each in enumerate(runs))
-        return [found for i, value in values for found in _present(value, i in optional)]
+        return [item for i, value in values for item in _present(value, i in optional)]
 
     return run
 
@@ -156,12 +156,12 @@ def make_map(runs: Sequence[tuple[Run, Run]], optional: frozenset[int]) -> Run:
     """`{a: b, ?c: d}`."""
 
     def run(env: Env) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        entries: dict[Any, Any] = {}
         for i, (key_run, value_run) in enumerate(runs):
             key, value = key_run(env), value_run(env)
             for present in _present(value, i in optional):
-                put(found, key, present)
-        return found
+                put(entries, key, present)
+        return entries
 
     return run
 

@@ -46,7 +46,7 @@ def escaped(name: str) -> str | None:
         return None
     if name in _WORDS:
         return f"__{name}__"
-    return _SPECIAL.sub(lambda found: _ESCAPED[found[0]], name)
+    return _SPECIAL.sub(lambda match: _ESCAPED[match[0]], name)
 
 
 @attrs.frozen(eq=False)
@@ -85,10 +85,12 @@ class SchemaTypes:
             root: it is that of a whole object, with apiVersion, kind and metadata.
         """
         if id(node) not in self._known:
-            found = self._make(node, root=root or node.embedded)
-            if found is not None and node.nullable:
-                found = SchemaType(attrs.evolve(found.type, nullable=True), found.adapt)
-            self._known[id(node)] = found
+            schema_type = self._make(node, root=root or node.embedded)
+            if schema_type is not None and node.nullable:
+                schema_type = SchemaType(
+                    attrs.evolve(schema_type.type, nullable=True), schema_type.adapt
+                )
+            self._known[id(node)] = schema_type
         return self._known[id(node)]
 
     def _make(self, node: SchemaNode, *, root: bool) -> SchemaType | None:
@@ -134,11 +136,11 @@ def _record(steps: list[tuple[str, str, Adapt]]) -> Adapt:
             return None
         if not isinstance(value, dict):
             raise _wrong("an object", value)
-        found = Record()
+        record = Record()
         for name, called, inner in steps:
             if name in value:
-                found[called] = inner(value[name])
-        return found
+                record[called] = inner(value[name])
+        return record
 
     return adapt
 
@@ -166,9 +168,9 @@ def _list(node: SchemaNode, inner: Adapt) -> Adapt:
         if node.list_type is ListType.SET:
             return SetList(items)
         if node.list_type is ListType.MAP:
-            found = KeyedList(items)
-            found.keys = keys
-            return found
+            keyed_list = KeyedList(items)
+            keyed_list.keys = keys
+            return keyed_list
         return items
 
     return adapt

@@ -136,11 +136,11 @@ def _find(budget: Budget, text: str, pattern: str) -> str:
 
 def _find_all(budget: Budget, text: str, pattern: str, limit: int = -1) -> list[str]:
     budget.spend(traversal(pattern) * 10)
-    found: list[str] = []
+    matches: list[str] = []
     if limit == 0:
-        return found
+        return matches
     for each in compile_pattern(pattern).find_all(text, budget.spend):
-        found.append(each)
-        if len(found) == limit:
+        matches.append(each)
+        if len(matches) == limit:
             break
-    return found
+    return matches

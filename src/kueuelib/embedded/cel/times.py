@@ -37,22 +37,22 @@ def parse_timestamp(text: str) -> Timestamp:
     Raises:
         EvalError: it is none.
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         raise _no_timestamp(text)
-    year, month, day, hour, minute, second = (int(each) for each in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
     try:
         at = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
     except ValueError:
         raise _no_timestamp(text) from None
     seconds = (at - _EPOCH) // dt.timedelta(seconds=1)
-    if found[9]:
-        hours, minutes = int(found[10]), int(found[11])
+    if match[9]:
+        hours, minutes = int(match[10]), int(match[11])
         if hours > 23 or minutes > 59:
             raise _no_timestamp(text)
         shift = hours * 3600 + minutes * 60
-        seconds -= shift if found[9] == "+" else -shift
-    fraction = int((found[7] or "0")[:9].ljust(9, "0"))
+        seconds -= shift if match[9] == "+" else -shift
+    fraction = int((match[7] or "0")[:9].ljust(9, "0"))
     return moment(seconds * NANO + fraction)
 
 
@@ -71,14 +71,14 @@ def parse_duration(text: str) -> Duration:
         return Duration(0)
     position, nanos = 0, 0
     while position < len(body):
-        found = _SPAN.match(body, position)
-        if found is None or not (found[1] or found[2]):
+        match = _SPAN.match(body, position)
+        if match is None or not (match[1] or match[2]):
             break
-        unit = _UNITS[found[3]]
-        nanos += int(found[1] or "0") * unit
-        if found[2]:
-            nanos += int(found[2]) * unit // 10 ** len(found[2])
-        position = found.end()
+        unit = _UNITS[match[3]]
+        nanos += int(match[1] or "0") * unit
+        if match[2]:
+            nanos += int(match[2]) * unit // 10 ** len(match[2])
+        position = match.end()
     if not body or position < len(body) or len(text) > 200:
         raise EvalError(f'time: invalid duration "{text[:60]}"')
     return span(-nanos if text.startswith("-") else nanos)
@@ -101,12 +101,12 @@ def format_duration(value: Duration) -> str:
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> dt.tzinfo:
-    found = _OFFSET.fullmatch(name)
-    if found is not None:
-        minutes = int(found[2]) * 60 + int(found[3])
-        if minutes >= 24 * 60 or int(found[3]) > 59:
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        minutes = int(offset[2]) * 60 + int(offset[3])
+        if minutes >= 24 * 60 or int(offset[3]) > 59:
             raise EvalError(f"unknown time zone {name}")
-        return dt.timezone(dt.timedelta(minutes=-minutes if found[1] == "-" else minutes))
+        return dt.timezone(dt.timedelta(minutes=-minutes if offset[1] == "-" else minutes))
     if name in ("", "UTC"):
         return dt.UTC
     try:

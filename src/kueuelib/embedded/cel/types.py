@@ -111,10 +111,10 @@ def fits(pattern: Type, given: Type, bound: dict[str, Type]) -> bool:
     """Whether an argument may be of a type of a signature; binds the variables."""
     if is_variable(pattern):
         known = bound.get(pattern.name)
-        found = given if known is None else joined(known, given)
-        if found is None:
+        bound_type = given if known is None else joined(known, given)
+        if bound_type is None:
             return False
-        bound[pattern.name] = found
+        bound[pattern.name] = bound_type
         return True
     if DYN in (pattern, given):
         return True
@@ -157,8 +157,8 @@ def check_of(type_: Type) -> Callable[[Any], bool]:
     """Tells whether a value is of a type of a signature, by its outermost shape."""
     if is_variable(type_):
         return _CHECKS["dyn"]
-    found = _CHECKS.get(type_.name)
-    if found is not None:
-        return found
+    check = _CHECKS.get(type_.name)
+    if check is not None:
+        return check
     name = type_.name
     return lambda v: getattr(v, "cel_type", "") == name

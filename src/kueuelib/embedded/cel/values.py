@@ -142,8 +142,8 @@ _NAMES: Final[Mapping[type, str]] = {
 
 def type_name(value: Any) -> str:
     """The name of the type of a value."""
-    found = _NAMES.get(type(value))
-    return getattr(value, "cel_type", "unknown") if found is None else found
+    name = _NAMES.get(type(value))
+    return getattr(value, "cel_type", "unknown") if name is None else name
 
 
 # ---- equality
@@ -213,7 +213,7 @@ def contains(values: Iterable[Any], wanted: Any, budget: Budget) -> bool:
 def _key(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
     if not isinstance(item, dict):
         return ()
-    return tuple((type(found := item.get(key)).__name__, str(found)) for key in keys)
+    return tuple((type(value := item.get(key)).__name__, str(value)) for key in keys)
 
 
 def joined(left: list[Any], right: list[Any], budget: Budget) -> list[Any]:
@@ -222,9 +222,9 @@ def joined(left: list[Any], right: list[Any], budget: Budget) -> list[Any]:
     if isinstance(left, KeyedList):
         merged = {_key(each, left.keys): each for each in left}
         merged |= {_key(each, left.keys): each for each in right}
-        found = KeyedList(merged.values())
-        found.keys = left.keys
-        return found
+        keyed_list = KeyedList(merged.values())
+        keyed_list.keys = left.keys
+        return keyed_list
     if isinstance(left, SetList):
         new: list[Any] = []
         for each in right:
@@ -243,5 +243,5 @@ def has_key(values: Mapping[Any, Any], key: Any) -> bool:
         return False
     if isinstance(key, _NUMBERS) and (key in (0, 1)):
         flag = type(key) is bool
-        return any(found == key and (type(found) is bool) is flag for found in values)
+        return any(other == key and (type(other) is bool) is flag for other in values)
     return True

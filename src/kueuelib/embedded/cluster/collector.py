@@ -79,7 +79,7 @@ class Collector(Controller[str]):
         if len(self._absent) > REMEMBERED:
             del self._absent[next(iter(self._absent))]
         node = self.graph.remove(uid)
-        self.loop.add(*(found.uid for found in self.graph.dependents(uid)))
+        self.loop.add(*(dependent.uid for dependent in self.graph.dependents(uid)))
         if node is not None:
             self._wake_doomed_owners(node)
 
@@ -105,9 +105,9 @@ class Collector(Controller[str]):
 
     async def _collect(self, node: OwnerNode) -> None:
         """Deletes an object without living owners; takes dead owners off one that has others."""
-        found = await asyncio.gather(*(self._lives(node, ref) for ref in node.owners))
+        alive = await asyncio.gather(*(self._lives(node, ref) for ref in node.owners))
         gone = frozenset(
-            ref["uid"] for ref, lives in zip(node.owners, found, strict=True) if lives is False
+            ref["uid"] for ref, lives in zip(node.owners, alive, strict=True) if lives is False
         )
         if not gone:
             return
@@ -137,18 +137,18 @@ class Collector(Controller[str]):
 
     async def _orphan(self, node: OwnerNode) -> None:
         gone = frozenset((node.uid,))
-        for found in self.graph.dependents(node.uid):
-            await self._patch(found, without_owners(found, gone))
+        for dependent in self.graph.dependents(node.uid):
+            await self._patch(dependent, without_owners(dependent, gone))
         await self._patch(node, without_finalizer(node, ORPHAN))
 
     async def _delete_dependents(self, node: OwnerNode) -> None:
         """Deletes what blocks the owner; everything else follows when the owner is gone."""
-        blocking = [found for found in self.graph.dependents(node.uid) if found.blocks(node.uid)]
-        for found in blocking:
-            if not found.deleted:
-                deep = self.graph.has_dependents(found.uid)
+        blocking = [each for each in self.graph.dependents(node.uid) if each.blocks(node.uid)]
+        for dependent in blocking:
+            if not dependent.deleted:
+                deep = self.graph.has_dependents(dependent.uid)
                 how = Propagation.FOREGROUND if deep else Propagation.BACKGROUND
-                await self.delete(found, how)
+                await self.delete(dependent, how)
         if not blocking:
             await self._patch(node, without_finalizer(node, FOREGROUND))
 

@@ -26,36 +26,36 @@ LAST_EXIT_CODE = 255
 
 def run_seconds(annotations: Mapping[str, Any]) -> float | None:
     """How long a pod runs; None until it is deleted, also if the value is not such a number."""
-    found = _number(annotations.get(RUN_SECONDS))
-    return found if found is not None and 0 <= found < math.inf else None
+    seconds = _number(annotations.get(RUN_SECONDS))
+    return seconds if seconds is not None and 0 <= seconds < math.inf else None
 
 
 def exit_code(annotations: Mapping[str, Any]) -> int:
     """How a pod ends; what is not a whole number from 0 to 255 counts as 1."""
     text = annotations.get(EXIT_CODE) or "0"
     try:
-        found = int(text)
+        code = int(text)
     except ValueError:
         return 1
-    return found if 0 <= found <= LAST_EXIT_CODE else 1
+    return code if 0 <= code <= LAST_EXIT_CODE else 1
 
 
 def problems(annotations: Mapping[str, Any]) -> tuple[str, ...]:
     """What is wrong with the annotations of a pod, and what is done instead; for an event."""
-    found = []
+    texts = []
     text = annotations.get(RUN_SECONDS)
     if text is not None and run_seconds(annotations) is None:
-        found.append(
+        texts.append(
             f"{RUN_SECONDS}: {text!r} is not a number of seconds from 0 on, for example 1.5; the "
             "pod runs until it is deleted"
         )
     code = annotations.get(EXIT_CODE)
     if code and exit_code(annotations) == 1 and not _is_one(code):
-        found.append(
+        texts.append(
             f"{EXIT_CODE}: {code!r} is not a whole number from 0 to {LAST_EXIT_CODE}; the "
             "containers end with 1"
         )
-    return tuple(found)
+    return tuple(texts)
 
 
 def _is_one(text: str) -> bool:

@@ -26,8 +26,8 @@ _IDENTITY = ("namespace", "name", "uid", "resourceVersion")
 def reference_to(obj: Mapping[str, Any]) -> Obj:
     """What an event says of its object."""
     meta = obj["metadata"]
-    found = {key: obj[key] for key in _REFERENCE if obj.get(key)}
-    return found | {key: meta[key] for key in _IDENTITY if meta.get(key)}
+    reference = {key: obj[key] for key in _REFERENCE if obj.get(key)}
+    return reference | {key: meta[key] for key in _IDENTITY if meta.get(key)}
 
 
 class Events:

@@ -89,16 +89,16 @@ class Graph:
 
     @staticmethod
     def _discard(index: dict[str, dict[str, None]], key: str, uid: str) -> None:
-        found = index.get(key)
-        if found is not None:
-            found.pop(uid, None)
-            if not found:
+        uids = index.get(key)
+        if uids is not None:
+            uids.pop(uid, None)
+            if not uids:
                 del index[key]
 
     def dependents(self, uid: str) -> Iterator[OwnerNode]:
         """The objects that name the UID as their owner."""
-        for found in tuple(self._dependents.get(uid, ())):
-            yield self._nodes[found]
+        for dependent in tuple(self._dependents.get(uid, ())):
+            yield self._nodes[dependent]
 
     def has_dependents(self, uid: str) -> bool:
         """Whether anything names the UID as its owner."""
@@ -106,8 +106,8 @@ class Graph:
 
     def content(self, namespace: str) -> Iterator[OwnerNode]:
         """The objects in a namespace."""
-        for found in tuple(self._namespaces.get(namespace, ())):
-            yield self._nodes[found]
+        for member in tuple(self._namespaces.get(namespace, ())):
+            yield self._nodes[member]
 
     def is_empty(self, namespace: str) -> bool:
         """Whether nothing is in a namespace."""
@@ -122,5 +122,5 @@ def without_owners(node: OwnerNode, gone: frozenset[str]) -> Obj:
 
 def without_finalizer(node: OwnerNode, name: str) -> Obj:
     """The merge patch that takes a finalizer off an object."""
-    kept = [found for found in node.finalizers if found != name]
+    kept = [finalizer for finalizer in node.finalizers if finalizer != name]
     return {"metadata": {"uid": node.uid, "finalizers": kept or None}}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 def parse_indexes(text: str | None, limit: int | None = None) -> set[int]:
     """The indexes of a text; without those at or above the limit and text that is not a number."""
-    found: set[int] = set()
+    indexes: set[int] = set()
     for part in (text or "").split(","):
         first, dash, last = part.partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
@@ -16,8 +16,8 @@ def parse_indexes(text: str | None, limit: int | None = None) -> set[int]:
         high = int(last) if dash else low
         if limit is not None:
             high = min(high, limit - 1)
-        found.update(range(low, high + 1))
-    return found
+        indexes.update(range(low, high + 1))
+    return indexes
 
 
 def format_indexes(indexes: Iterable[int]) -> str:

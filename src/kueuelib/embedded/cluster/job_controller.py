@@ -164,8 +164,8 @@ class JobController(Controller[ObjectKey]):
         while waiting and problem is None:
             batch = [waiting.popleft() for _ in range(min(size, len(waiting)))]
             size = min(2 * size, _LARGEST_BATCH)
-            found = await asyncio.gather(*(self._create_pod(job, index) for index in batch))
-            refusals = [error for error in found if error is not None]
+            outcomes = await asyncio.gather(*(self._create_pod(job, index) for index in batch))
+            refusals = [error for error in outcomes if error is not None]
             if refusals:
                 problem = refusals[0]
                 self._claim_less(decision, len(refusals) + len(waiting))

@@ -209,9 +209,9 @@ class _Sync:
     def _ending(self) -> tuple[str, str, str] | None:
         """Why the Job ends: the condition that says so first, its reason and message."""
         for type_ in (TARGET, MET):
-            found = find_condition(self.status.get("conditions"), type_)
-            if found.get("status") == "True":
-                return type_, found.get("reason", ""), found.get("message", "")
+            condition = find_condition(self.status.get("conditions"), type_)
+            if condition.get("status") == "True":
+                return type_, condition.get("reason", ""), condition.get("message", "")
         if self.failed > self.spec.get("backoffLimit", 6):
             text = "Job has reached the specified backoff limit"
             return TARGET, "BackoffLimitExceeded", text
@@ -331,13 +331,13 @@ class _Sync:
         used = {index_of(pod) for pod in self.active} | self.done
         if self.patient:
             used |= {index_of(pod) for pod in self.terminating}
-        found: list[int] = []
+        free: list[int] = []
         for index in range(self.completions or 0):
-            if len(found) == count:
+            if len(free) == count:
                 break
             if index not in used:
-                found.append(index)
-        return found
+                free.append(index)
+        return free
 
     def _write_numbers(self) -> None:
         numbers = {

@@ -18,7 +18,7 @@ class Said(NamedTuple):
 
 def told_by(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Said]:
     """The events of the way from one status to the next."""
-    found = []
+    events = []
 
     def became(type_: str, value: str = "True") -> Mapping[str, Any] | None:
         condition = find_condition(new.get("conditions"), type_)
@@ -27,12 +27,12 @@ def told_by(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Said]:
         return condition if changed else None
 
     if became("Suspended"):
-        found.append(Said("Normal", "Suspended", "Job suspended"))
+        events.append(Said("Normal", "Suspended", "Job suspended"))
     if became("Suspended", "False"):
-        found.append(Said("Normal", "Resumed", "Job resumed"))
+        events.append(Said("Normal", "Resumed", "Job resumed"))
     if became("Complete"):
-        found.append(Said("Normal", "Completed", "Job completed"))
+        events.append(Said("Normal", "Completed", "Job completed"))
     failed = became("FailureTarget")
     if failed is not None:
-        found.append(Said("Warning", failed.get("reason", ""), failed.get("message", "")))
-    return found
+        events.append(Said("Warning", failed.get("reason", ""), failed.get("message", "")))
+    return events

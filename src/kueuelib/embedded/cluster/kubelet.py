@@ -66,11 +66,11 @@ class Kubelet(Controller[ObjectKey]):
         """Tells once what is wrong with the annotations that say how a pod continues."""
         if is_terminal(pod):
             return
-        found = problems(annotations_of(pod))
-        if found == self._complaints.get(uid, ()):
+        texts = problems(annotations_of(pod))
+        if texts == self._complaints.get(uid, ()):
             return
-        self._complaints[uid] = found
-        for text in found:
+        self._complaints[uid] = texts
+        for text in texts:
             self._events.warning(pod, "kubelet", "InvalidAnnotation", text)
 
     async def _act(
@@ -102,7 +102,7 @@ class Kubelet(Controller[ObjectKey]):
 
 
 def _host(node: Mapping[str, Any]) -> str:
-    for found in (node.get("status") or {}).get("addresses") or ():
-        if found.get("type") == "InternalIP":
-            return str(found.get("address"))
+    for address in (node.get("status") or {}).get("addresses") or ():
+        if address.get("type") == "InternalIP":
+            return str(address.get("address"))
     return "10.0.0.1"

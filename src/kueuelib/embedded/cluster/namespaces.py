@@ -61,7 +61,7 @@ class NamespaceController(Controller[str]):
         await self._service.delete_collection(EVENTS, name)
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
         if NAMESPACE_FINALIZER in finalizers:
-            rest = [found for found in finalizers if found != NAMESPACE_FINALIZER]
+            rest = [finalizer for finalizer in finalizers if finalizer != NAMESPACE_FINALIZER]
             spec = {**namespace["spec"], "finalizers": rest}
             finalized = {**namespace, "spec": spec}
             written = await self._service.update(NAMESPACES, finalized, subresource="finalize")

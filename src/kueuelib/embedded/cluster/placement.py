@@ -41,8 +41,8 @@ def _matches_term(term: Mapping[str, Any], labels: Mapping[str, str], name: str)
         ),
     )
     try:
-        return any(found for found, _ in parts) and all(
-            from_expressions(found).matches(known) for found, known in parts
+        return any(expressions for expressions, _ in parts) and all(
+            from_expressions(expressions).matches(known) for expressions, known in parts
         )
     except InvalidSelector:
         return False
@@ -103,8 +103,8 @@ class Room:
 def room_of(node: Mapping[str, Any]) -> Room:
     """The room of a node without pods."""
     amounts = section(node, "status", "allocatable")
-    found = {name: Quantity.parse(text) for name, text in amounts.items()}
-    return Room(found, endless=is_simulated(node))
+    quantities = {name: Quantity.parse(text) for name, text in amounts.items()}
+    return Room(quantities, endless=is_simulated(node))
 
 
 @attrs.frozen
@@ -141,8 +141,8 @@ def place(
         if problem:
             problems[problem] = problems.get(problem, 0) + 1
         else:
-            found = (rooms[name].pods, name)
-            best = found if best is None else min(best, found)
+            rank = (rooms[name].pods, name)
+            best = rank if best is None else min(best, rank)
     if best is not None:
         return Placement(best[1])
     if not total:

@@ -100,13 +100,13 @@ def _step_of_doomed(pod: Mapping[str, Any], memory: Memory) -> PodStep:
 
 
 def _earliest_end(pod: Mapping[str, Any], memory: Memory) -> PodStep:
-    found = PodStep(Action.NOTHING)
+    step = PodStep(Action.NOTHING)
     if memory.run is not None:
         code = exit_code(annotations_of(pod))
-        found = PodStep(Action.FINISH, memory.told + max(memory.run, 0.0), code)
+        step = PodStep(Action.FINISH, memory.told + max(memory.run, 0.0), code)
     limit = pod["spec"].get("activeDeadlineSeconds")
     if limit is not None:
         due = memory.started + limit
-        if found.due is None or due < found.due:
-            found = PodStep(Action.EXPIRE, due)
-    return found
+        if step.due is None or due < step.due:
+            step = PodStep(Action.EXPIRE, due)
+    return step

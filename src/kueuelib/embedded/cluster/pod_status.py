@@ -26,10 +26,10 @@ def _conditions(
     status: Mapping[str, Any], changes: Iterable[tuple[str, bool, str]], now: float
 ) -> list[Obj]:
     """The present conditions with some replaced: type, status, reason."""
-    found: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
+    conditions: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
     for type_, value, reason in changes:
-        found = with_raw_condition(found, type_, value, reason, now=now)
-    return list(map(dict, found))
+        conditions = with_raw_condition(conditions, type_, value, reason, now=now)
+    return list(map(dict, conditions))
 
 
 def _container(container: Mapping[str, Any], state: Obj, *, ready: bool) -> Obj:

@@ -122,22 +122,22 @@ class Scheduler(Controller[ObjectKey]):
         uid = pod["metadata"]["uid"]
         if uid in self._taken:
             return None
-        found = place(pod, self._nodes.store.items(), self._rooms)
-        if not found.node:
+        placement = place(pod, self._nodes.store.items(), self._rooms)
+        if not placement.node:
             self._waiting.add(key)
-            if found.cramped:
+            if placement.cramped:
                 self._cramped.add(key)
-            status = unschedulable(pod, found.message, self._clock.now())
+            status = unschedulable(pod, placement.message, self._clock.now())
             if status is not None:
                 await self._pods.update_status(pod, status)
-                self._events.warning(pod, DEFAULT_SCHEDULER, "FailedScheduling", found.message)
+                self._events.warning(pod, DEFAULT_SCHEDULER, "FailedScheduling", placement.message)
             return None
-        self._take(uid, found.node, pod)
+        self._take(uid, placement.node, pod)
         try:
-            await self._service.bind(key, found.node, uid=uid)
+            await self._service.bind(key, placement.node, uid=uid)
         except ApiError:
             self._release(uid)
             raise
-        text = f"Successfully assigned {key} to {found.node}"
+        text = f"Successfully assigned {key} to {placement.node}"
         self._events.normal(pod, DEFAULT_SCHEDULER, "Scheduled", text)
         return None

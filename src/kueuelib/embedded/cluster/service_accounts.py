@@ -34,8 +34,8 @@ class AccountController(Controller[str]):
             self.loop.add(delta.key.namespace)
 
     async def _reconcile(self, namespace: str) -> float | None:
-        found = self._namespaces.get(ObjectKey("", namespace))
-        if found is None or found["metadata"].get("deletionTimestamp"):
+        obj = self._namespaces.get(ObjectKey("", namespace))
+        if obj is None or obj["metadata"].get("deletionTimestamp"):
             return None
         if self._accounts.get(ObjectKey(namespace, DEFAULT)) is not None:
             return None

@@ -61,32 +61,32 @@ class StatefulSetController(Controller[ObjectKey]):
                 self.loop.add(ObjectKey(delta.key.namespace, ref["name"]))
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
-        found = self._sets.get(key)
-        if found is None or found["metadata"].get("deletionTimestamp"):
+        stateful_set = self._sets.get(key)
+        if stateful_set is None or stateful_set["metadata"].get("deletionTimestamp"):
             return None
-        owned = self._pods.owned_by(found["metadata"]["uid"])
+        owned = self._pods.owned_by(stateful_set["metadata"]["uid"])
         pods = {number: pod for pod in owned if (number := ordinal_of(pod, key.name)) is not None}
-        status = status_of(found, pods)
-        if status != (found.get("status") or {}):
-            await self._sets.update_status(found, status)
-        step = next_step(found, pods)
+        status = status_of(stateful_set, pods)
+        if status != (stateful_set.get("status") or {}):
+            await self._sets.update_status(stateful_set, status)
+        step = next_step(stateful_set, pods)
         for pod in step.delete:
             await self._pods.delete(pod, propagation=Propagation.BACKGROUND)
         for ordinal in step.create:
-            await self._pods.create(new_pod(found, ordinal))
+            await self._pods.create(new_pod(stateful_set, ordinal))
         return None
 
 
-def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> SetStep:
+def next_step(stateful_set: Mapping[str, Any], pods: Mapping[int, Obj]) -> SetStep:
     """What to do about a raw StatefulSet with these raw pods, by number.
 
     With the policy OrderedReady, one pod is made or deleted at a time, once all before are ready.
     """
-    spec = found["spec"]
+    spec = stateful_set["spec"]
     ordered = spec.get("podManagementPolicy") != "Parallel"
     create: list[int] = []
     delete: list[Obj] = []
-    ordinals = _ordinals(found)
+    ordinals = _ordinals(stateful_set)
     for ordinal in ordinals:
         pod = pods.get(ordinal)
         if pod is None:
@@ -103,21 +103,21 @@ def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> SetStep:
     if create or delete or condemned:
         return SetStep(tuple(create), tuple(delete))
     for _, pod in sorted(pods.items(), reverse=True):
-        if labels_of(pod).get(REVISION) != revision_of(found):
+        if labels_of(pod).get(REVISION) != revision_of(stateful_set):
             return SetStep((), () if _is_deleted(pod) else (pod,))
         if not _is_healthy(pod):
             break
     return SetStep()
 
 
-def status_of(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Obj:
+def status_of(stateful_set: Mapping[str, Any], pods: Mapping[int, Obj]) -> Obj:
     """The status of a raw StatefulSet with these raw pods, by number."""
-    revision = revision_of(found)
+    revision = revision_of(stateful_set)
     ready = sum(map(_is_healthy, pods.values()))
     updated = sum(labels_of(pod).get(REVISION) == revision for pod in pods.values())
     counts = {"readyReplicas": ready, "currentReplicas": updated, "updatedReplicas": updated}
     return {
-        "observedGeneration": found["metadata"].get("generation", 1),
+        "observedGeneration": stateful_set["metadata"].get("generation", 1),
         "replicas": len(pods),
         "availableReplicas": ready,
         "currentRevision": revision,
@@ -126,11 +126,11 @@ def status_of(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Obj:
     }
 
 
-def revision_of(found: Mapping[str, Any]) -> str:
+def revision_of(stateful_set: Mapping[str, Any]) -> str:
     """The label value of pods that are made from the present template."""
-    text = orjson.dumps(found["spec"]["template"], option=orjson.OPT_SORT_KEYS)
+    text = orjson.dumps(stateful_set["spec"]["template"], option=orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(text).hexdigest()[:_DIGITS]
-    return f"{found['metadata']['name']}-{digest}"
+    return f"{stateful_set['metadata']['name']}-{digest}"
 
 
 def ordinal_of(pod: Mapping[str, Any], name: str) -> int | None:
@@ -139,18 +139,18 @@ def ordinal_of(pod: Mapping[str, Any], name: str) -> int | None:
     return int(digits) if prefix == name and digits.isdecimal() else None
 
 
-def new_pod(found: Mapping[str, Any], ordinal: int) -> Obj:
+def new_pod(stateful_set: Mapping[str, Any], ordinal: int) -> Obj:
     """The pod of an ordinal from the template of a StatefulSet."""
-    pod = from_template(found, STATEFUL_SETS)
-    name = f"{found['metadata']['name']}-{ordinal}"
-    labels = {_NAME: name, INDEX: str(ordinal), REVISION: revision_of(found)}
+    pod = from_template(stateful_set, STATEFUL_SETS)
+    name = f"{stateful_set['metadata']['name']}-{ordinal}"
+    labels = {_NAME: name, INDEX: str(ordinal), REVISION: revision_of(stateful_set)}
     pod["metadata"] |= {"name": name, "labels": {**labels_of(pod), **labels}}
-    pod["spec"] |= {"hostname": name, "subdomain": found["spec"].get("serviceName") or ""}
+    pod["spec"] |= {"hostname": name, "subdomain": stateful_set["spec"].get("serviceName") or ""}
     return pod
 
 
-def _ordinals(found: Mapping[str, Any]) -> range:
-    spec = found["spec"]
+def _ordinals(stateful_set: Mapping[str, Any]) -> range:
+    spec = stateful_set["spec"]
     first = int((spec.get("ordinals") or {}).get("start") or 0)
     count = spec.get("replicas")
     return range(first, first + (1 if count is None else int(count)))

@@ -62,8 +62,8 @@ def _taint(key: str, effect: str, now: float) -> Obj:
 
 def ending_taints(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The taints of a node that end pods."""
-    found = listed(section(node, "spec"), "taints")
-    return [each for each in found if each.get("effect") == "NoExecute"]
+    taints = listed(section(node, "spec"), "taints")
+    return [each for each in taints if each.get("effect") == "NoExecute"]
 
 
 def eviction_due(pod: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) -> float | None:
@@ -78,13 +78,13 @@ def eviction_due(pod: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) ->
     dues = []
     for taint in taints:
         added = parse_time(taint["timeAdded"]) if taint.get("timeAdded") else 0.0
-        found = [
+        seconds = [
             each.get("tolerationSeconds")
             for each in listed(pod["spec"], "tolerations")
             if tolerates(each, taint)
         ]
-        limits = [each for each in found if each is not None]
-        if limits or not found:
+        limits = [each for each in seconds if each is not None]
+        if limits or not seconds:
             dues.append(added + max(0, min(limits, default=0)))
     return min(dues, default=None)
 

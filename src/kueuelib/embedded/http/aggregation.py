@@ -100,18 +100,18 @@ class Aggregation:
         """The spec of the APIService of a group and version; None when nobody else serves it."""
         if not group or not version:
             return None
-        found = self._reader.get(API_SERVICES, ObjectKey("", f"{version}.{group}"))
-        spec = {} if found is None else section(found, "spec")
+        api_service = self._reader.get(API_SERVICES, ObjectKey("", f"{version}.{group}"))
+        spec = {} if api_service is None else section(api_service, "spec")
         return spec if spec.get("service") else None
 
     def versions(self) -> dict[str, list[str]]:
         """The versions that others serve by group, both in the order of their priorities."""
         specs = sorted(self._specs(), key=lambda spec: version_rank(spec["version"]), reverse=True)
         specs.sort(key=_rank)
-        found: dict[str, list[str]] = {}
+        versions: dict[str, list[str]] = {}
         for spec in specs:
-            found.setdefault(spec["group"], []).append(spec["version"])
-        return found
+            versions.setdefault(spec["group"], []).append(spec["version"])
+        return versions
 
     def _specs(self) -> Iterator[Mapping[str, Any]]:
         for obj in self._reader.items(API_SERVICES):
@@ -165,10 +165,10 @@ class Aggregation:
             orjson.JSONDecodeError,
         ) as error:
             raise _unavailable(error) from error
-        found = body.get("resources") if isinstance(body, dict) else None
-        if not isinstance(found, list):
+        resources = body.get("resources") if isinstance(body, dict) else None
+        if not isinstance(resources, list):
             raise _unavailable(ValueError("it answered without resources"))
-        return found
+        return resources
 
     async def _call(
         self,
@@ -207,16 +207,16 @@ def _rank(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _identity(caller: Caller) -> list[tuple[str, str]]:
-    found = [(_USER, caller.user)]
-    found += [(_GROUP, group) for group in caller.groups]
+    headers = [(_USER, caller.user)]
+    headers += [(_GROUP, group) for group in caller.groups]
     if caller.uid:
-        found.append((_UID, caller.uid))
-    found += [
+        headers.append((_UID, caller.uid))
+    headers += [
         (f"{_EXTRA}{quote(key, safe=_IN_NAMES)}", value)
         for key, values in caller.extra.items()
         for value in values
     ]
-    return found
+    return headers
 
 
 def _headers(request: web.BaseRequest, caller: Caller) -> list[tuple[str, str]]:

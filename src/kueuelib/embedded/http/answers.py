@@ -19,7 +19,7 @@ WARNINGS_LIMIT = 4096
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
     """One `Warning` header each, without repetitions, as many as there is room for."""
-    found: list[tuple[str, str]] = []
+    headers: list[tuple[str, str]] = []
     room = WARNINGS_LIMIT
     for text in dict.fromkeys(warnings):
         plain = "".join(letter for letter in text if letter.isprintable())[:WARNING_LIMIT]
@@ -27,8 +27,8 @@ def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
         if room < 0:
             break
         quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
-        found.append(("Warning", f'299 - "{quoted}"'))
-    return found
+        headers.append(("Warning", f'299 - "{quoted}"'))
+    return headers
 
 
 def answer(

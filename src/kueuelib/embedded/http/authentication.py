@@ -59,9 +59,11 @@ class Authenticator:
         if header:
             scheme, _, token = header.partition(" ")
             if scheme.lower() == "bearer":
-                found = self.verify(token.strip())
-                if found is not None and (not found.audiences or ISSUER in found.audiences):
-                    return _with_agent(found.caller, agent)
+                identity = self.verify(token.strip())
+                if identity is not None and (
+                    not identity.audiences or ISSUER in identity.audiences
+                ):
+                    return _with_agent(identity.caller, agent)
             raise Unauthorized("Unauthorized")
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None

@@ -67,13 +67,13 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
 
 def _size(data: Any) -> int:
     """The number of items and fields."""
-    found, rest = 0, [data]
+    count, rest = 0, [data]
     while rest:
         inner = rest.pop()
-        found += len(inner)
+        count += len(inner)
         values = inner.values() if isinstance(inner, dict) else inner
         rest += [each for each in values if isinstance(each, dict | list)]
-    return found
+    return count
 
 
 def _unsupported() -> UnsupportedMediaType:
@@ -166,20 +166,20 @@ def _duplicates(body: bytes, data: Any) -> list[str]:
     json.loads(body, object_pairs_hook=check)
     if not seen:
         return []
-    found: list[str] = []
-    _find(json.loads(body, object_pairs_hook=_Pairs), "", found)
-    return found
+    duplicates: list[str] = []
+    _find(json.loads(body, object_pairs_hook=_Pairs), "", duplicates)
+    return duplicates
 
 
-def _find(value: Any, path: str, found: list[str]) -> None:
+def _find(value: Any, path: str, duplicates: list[str]) -> None:
     if isinstance(value, _Pairs):
         known: set[str] = set()
         for key, inner in value:
             where = f"{path}.{key}" if path else key
             if key in known:
-                found.append(f'duplicate field "{where}"')
+                duplicates.append(f'duplicate field "{where}"')
             known.add(key)
-            _find(inner, where, found)
+            _find(inner, where, duplicates)
     elif isinstance(value, list):
         for i, inner in enumerate(value):
-            _find(inner, f"{path}[{i}]", found)
+            _find(inner, f"{path}[{i}]", duplicates)

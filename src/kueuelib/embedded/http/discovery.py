@@ -79,10 +79,10 @@ class Discovery:
 
     def versions(self, group: str) -> list[str]:
         """The versions of a group, the preferred one first."""
-        found = set(self._registry.group_versions(group))
+        versions = set(self._registry.group_versions(group))
         if group in GROUPS:
-            found.add("v1")
-        return sorted(found, key=version_rank, reverse=True)
+            versions.add("v1")
+        return sorted(versions, key=version_rank, reverse=True)
 
     # ---- classic
 
@@ -114,8 +114,8 @@ class Discovery:
     def _others(self) -> dict[str, list[str]]:
         """The groups that other servers serve alone."""
         mine = self.groups()
-        found = self._aggregation.versions()
-        return {name: versions for name, versions in found.items() if name not in mine}
+        by_group = self._aggregation.versions()
+        return {name: versions for name, versions in by_group.items() if name not in mine}
 
     async def with_others(self, body: Obj, caller: Caller) -> Obj:
         """An aggregated list with what other servers serve; one that is away is said to be stale.
@@ -145,8 +145,8 @@ class Discovery:
 
         def build() -> Obj:
             resources: list[Obj] = []
-            for kind, found in self._registry.kinds_of(group, version):
-                resources += _resources(kind, found)
+            for kind, served in self._registry.kinds_of(group, version):
+                resources += _resources(kind, served)
             for plural, (of, name) in REVIEWS.items():
                 if of == group:
                     namespaced = plural.startswith("local")
@@ -179,9 +179,9 @@ class Discovery:
     def _aggregated_group(self, group: str) -> Obj:
         versions = []
         for version in self.versions(group):
-            found = self.resource_list(group, version)
-            assert found is not None, "it is one of the versions of the group"
-            shown = _aggregated(group, version, found["resources"])
+            resource_list = self.resource_list(group, version)
+            assert resource_list is not None, "it is one of the versions of the group"
+            shown = _aggregated(group, version, resource_list["resources"])
             versions.append({"version": version, "resources": shown, "freshness": "Current"})
         meta: Obj = {"creationTimestamp": None}
         if group:
@@ -196,7 +196,7 @@ def _group(name: str, names: list[str]) -> Obj:
 
 def _aggregated(group: str, version: str, resources: list[Obj]) -> list[Obj]:
     """The classic form of resources as the aggregated one."""
-    found: dict[str, Obj] = {}
+    by_name: dict[str, Obj] = {}
     for one in resources:
         name, _, subresource = one["name"].partition("/")
         about = {
@@ -210,12 +210,17 @@ def _aggregated(group: str, version: str, resources: list[Obj]) -> list[Obj]:
         if not subresource:
             scope = "Namespaced" if one.get("namespaced") else "Cluster"
             singular = one.get("singularName") or ""
-            found[name] = {"resource": name, "scope": scope, "singularResource": singular, **about}
-            found[name] |= {key: one[key] for key in ("shortNames", "categories") if key in one}
-        elif name in found:
+            by_name[name] = {
+                "resource": name,
+                "scope": scope,
+                "singularResource": singular,
+                **about,
+            }
+            by_name[name] |= {key: one[key] for key in ("shortNames", "categories") if key in one}
+        elif name in by_name:
             entry = {"subresource": subresource, **about}
-            found[name].setdefault("subresources", []).append(entry)
-    return list(found.values())
+            by_name[name].setdefault("subresources", []).append(entry)
+    return list(by_name.values())
 
 
 def _entry(name: str, singular: str, kind: str, verbs: list[str], namespaced: bool) -> Obj:
@@ -241,13 +246,13 @@ def _resources(kind: Kind, version: Version) -> list[Obj]:
         parts.append(("status", "", kind.kind, _ON_OBJECT))
     if version.scale:
         parts.append(("scale", "autoscaling/v1", "Scale", _ON_OBJECT))
-    found = [entry]
+    resources = [entry]
     for name, api_version, response, verbs in sorted(parts):
         sub = _entry(f"{kind.plural}/{name}", "", response, verbs, kind.namespaced)
         if api_version:
             sub["group"], _, sub["version"] = api_version.rpartition("/")
-        found.append(sub)
-    return found
+        resources.append(sub)
+    return resources
 
 
 def _hash(kind: Kind) -> str:

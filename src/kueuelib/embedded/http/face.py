@@ -149,37 +149,37 @@ class Face:
                     body = await self._discovery.with_others(body, caller)
                 return answer(body, wanted=wanted, media_type=wanted.media_type)
         wanted = negotiate(accept)
-        found: Any = None
+        document: Any = None
         if path == "/":
-            found = {"paths": self._paths()}
+            document = {"paths": self._paths()}
         elif path == "/version":
-            found = VERSION
+            document = VERSION
         elif path == "/.well-known/openid-configuration":
-            found = self._service.tokens.configuration()
+            document = self._service.tokens.configuration()
         elif path == "/openid/v1/jwks":
-            found = self._service.tokens.keys()
+            document = self._service.tokens.keys()
         elif path == "/api":
-            found = self._discovery.core(self._address)
+            document = self._discovery.core(self._address)
         elif path == "/apis":
-            found = self._discovery.group_list()
+            document = self._discovery.group_list()
         elif parts[0] == "apis" and len(parts) == 2:
-            found = self._discovery.group(parts[1])
+            document = self._discovery.group(parts[1])
         elif parts[0] == "apis" and len(parts) == 3 and parts[1]:
-            found = self._discovery.resource_list(parts[1], parts[2])
+            document = self._discovery.resource_list(parts[1], parts[2])
         elif parts[0] == "api" and len(parts) == 2:
-            found = self._discovery.resource_list("", parts[1])
-        if found is None:
+            document = self._discovery.resource_list("", parts[1])
+        if document is None:
             raise self._unrouted(parse(path))
         if request.method == "HEAD" and path != "/" and (parts[0], len(parts)) not in _HEADS:
             raise failures.wrong_method()
-        return answer(found, wanted=wanted)
+        return answer(document, wanted=wanted)
 
     def _paths(self) -> list[str]:
-        found = ["/api", "/api/v1", "/apis"]
+        paths = ["/api", "/api/v1", "/apis"]
         for group in self._discovery.groups():
-            found.append(f"/apis/{group}")
-            found += [f"/apis/{group}/{version}" for version in self._discovery.versions(group)]
-        return [*found, *HEALTH, "/openapi/v2", "/openapi/v3", "/version"]
+            paths.append(f"/apis/{group}")
+            paths += [f"/apis/{group}/{version}" for version in self._discovery.versions(group)]
+        return [*paths, *HEALTH, "/openapi/v2", "/openapi/v3", "/version"]
 
     async def _review(self, request: web.BaseRequest, route: Route, caller: Caller) -> web.Response:
         if KINDS[route.plural][0] != route.group or route.name:

@@ -71,10 +71,10 @@ class OpenApi:
         return answer(raw)
 
     def _group_versions(self) -> list[tuple[str, str]]:
-        found = [("", "v1")]
+        group_versions = [("", "v1")]
         for group in self._registry.groups():
-            found += [(group, version) for version in self._registry.group_versions(group)]
-        return found
+            group_versions += [(group, version) for version in self._registry.group_versions(group)]
+        return group_versions
 
     def _index(self) -> Obj:
         paths = {}
@@ -88,8 +88,8 @@ class OpenApi:
     def _v3(self, group: str, version: str) -> Obj:
         paths: Obj = {}
         kinds = self._registry.kinds_of(group, version)
-        for kind, found in kinds:
-            paths.update(_paths(kind, found))
+        for kind, served in kinds:
+            paths.update(_paths(kind, served))
         return {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": RELEASE},
@@ -113,17 +113,17 @@ class OpenApi:
 
 def _schemas(kinds: Sequence[tuple[Kind, Version]], prefix: str) -> Obj:
     own = [(kind.group, kind.kind) for kind, _ in kinds if kind.builtin]
-    found = definitions([*own, ("meta", "ObjectMeta")], prefix)
+    schemas = definitions([*own, ("meta", "ObjectMeta")], prefix)
     for kind, version in kinds:
         gvk = {"group": kind.group, "version": version.name, "kind": kind.kind}
         if kind.builtin:
-            definition = found[definition_name(message_name(kind.group, kind.kind))]
+            definition = schemas[definition_name(message_name(kind.group, kind.kind))]
             typed = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
             definition["properties"] = {**typed, **definition.get("properties", {})}
             definition[GVK] = [gvk]
         else:
-            found[_schema_name(kind, version.name)] = {**_custom(version, prefix), GVK: [gvk]}
-    return found
+            schemas[_schema_name(kind, version.name)] = {**_custom(version, prefix), GVK: [gvk]}
+    return schemas
 
 
 def _of_path(path: str) -> tuple[str, str]:
@@ -160,7 +160,7 @@ def _paths(kind: Kind, version: Version) -> Obj:
     gvk = {"group": kind.group, "version": version.name, "kind": kind.kind}
 
     def operation(action: str, *parameters: str, body: tuple[str, ...] = ()) -> Obj:
-        found: Obj = {
+        spec: Obj = {
             "x-kubernetes-action": action,
             GVK: gvk,
             "parameters": [
@@ -170,8 +170,8 @@ def _paths(kind: Kind, version: Version) -> Obj:
             "responses": {"200": {"description": "OK"}},
         }
         if body:
-            found["requestBody"] = {"content": {media: {} for media in body}}
-        return found
+            spec["requestBody"] = {"content": {media: {} for media in body}}
+        return spec
 
     write = ("dryRun", "fieldManager", "fieldValidation")
     json_body = ("application/json",)

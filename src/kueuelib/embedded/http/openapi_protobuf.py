@@ -14,12 +14,12 @@ Encode = Callable[[Any], bytes]
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _part(number: int, value: bytes) -> bytes:
@@ -46,13 +46,13 @@ def _named(number: int, values: Mapping[str, Any], encode: Encode) -> bytes:
 
 def schema(given: Mapping[str, Any]) -> bytes:
     """A schema: what clients look at when they find their way through an object."""
-    found = b""
+    encoded = b""
     for number, name, encode in _FIELDS:
         if name in given:
-            found += _part(number, encode(given[name]))
-    found += _parts(19, map(_text, given.get("required") or ()))
+            encoded += _part(number, encode(given[name]))
+    encoded += _parts(19, map(_text, given.get("required") or ()))
     extensions = {name: value for name, value in given.items() if name.startswith("x-")}
-    return found + _named(31, extensions, _any)
+    return encoded + _named(31, extensions, _any)
 
 
 def _additional(given: Any) -> bytes:

@@ -116,25 +116,25 @@ def _message(name: str, data: memoryview, depth: int) -> Obj:
     if depth > _DEPTH:
         raise BadRequest("malformed protobuf: it is nested too deeply")
     known = _message_fields(name)
-    found: Obj = {}
+    fields: Obj = {}
     for number, value in _fields(data):
         field = known.get(number)
         if field is None:
             continue
         key, type_ = field
         if type_.startswith("^"):
-            found.update(_message(type_[1:], _inner(value), depth + 1))
+            fields.update(_message(type_[1:], _inner(value), depth + 1))
         elif type_.startswith("+"):
-            found.setdefault(key, []).extend(_items(type_[1:], value, depth))
+            fields.setdefault(key, []).extend(_items(type_[1:], value, depth))
         elif type_.startswith("%"):
             name_, each = _entry(type_[1:], value, depth)
-            found.setdefault(key, {})[name_] = each
+            fields.setdefault(key, {})[name_] = each
         else:
             optional = type_.startswith("*")
             decoded = _value(type_.removeprefix("*"), value, depth)
             if decoded is not None and (optional or decoded not in ("", 0, False, {})):
-                found[key] = decoded
-    return found
+                fields[key] = decoded
+    return fields
 
 
 def _inner(value: int | memoryview) -> memoryview:
@@ -155,13 +155,13 @@ def _items(type_: str, value: int | memoryview, depth: int) -> list[Any]:
 
 def _entry(type_: str, value: int | memoryview, depth: int) -> tuple[str, Any]:
     key: str = ""
-    found: Any = [] if type_.startswith("&") else "" if type_ in ("s", "B") else {}
+    decoded: Any = [] if type_.startswith("&") else "" if type_ in ("s", "B") else {}
     for number, each in _fields(_inner(value)):
         if number == 1:
             key = _text(each)
         elif number == 2:
-            found = _value(type_, each, depth)
-    return key, found
+            decoded = _value(type_, each, depth)
+    return key, decoded
 
 
 def _value(type_: str, value: int | memoryview, depth: int) -> Any:

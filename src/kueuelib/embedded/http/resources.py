@@ -51,10 +51,10 @@ class Resources:
         Raises:
             ApiError: whatever is wrong with it.
         """
-        found = self._service.registry.served(route.group, route.version, route.plural)
-        if found is None or (route.rest and route.subresource != "proxy"):
+        served = self._service.registry.served(route.group, route.version, route.plural)
+        if served is None or (route.rest and route.subresource != "proxy"):
             raise failures.unknown_resource()
-        return await _Call(self._service, self._authorizer, request, route, caller, *found).serve()
+        return await _Call(self._service, self._authorizer, request, route, caller, *served).serve()
 
 
 @attrs.frozen
@@ -163,11 +163,11 @@ class _Call:
         wanted, query = self._wanted(), self.request.query
         options = delete_options(query, await self._optional_body(), self.caller)
         resource = self.kind.resource(self.version.name)
-        found = await self.service.delete_collection(
+        deleted = await self.service.delete_collection(
             resource, self.route.namespace, list_options(query), options
         )
         meta = {"resourceVersion": str(self.service.storage.revision)}
-        items = [orjson.dumps(obj) for obj in found]
+        items = [orjson.dumps(obj) for obj in deleted]
         return answer(views.raw_list(self.kind, self.version, items, meta), wanted=wanted)
 
     # ---- objects

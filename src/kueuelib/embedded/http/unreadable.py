@@ -77,7 +77,7 @@ def unrecognized(body: bytes, kind: str, why: str) -> str:
 def mended(body: bytes) -> bytes:
     """A body as Go reads it: U+FFFD where half of a pair is alone, or bytes are no text."""
     text = body.decode(errors="replace")
-    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], text).encode()
+    return _ESCAPES.sub(lambda match: "\\ufffd" if match[1] else match[0], text).encode()
 
 
 def not_json(body: bytes) -> Unreadable:

@@ -58,14 +58,14 @@ def parse_yaml(body: bytes) -> Any:
         BadRequest: it is malformed, there are several, or it goes beyond a limit.
     """
     try:
-        found = list(_Builder(body).documents())
+        documents = list(_Builder(body).documents())
     except RecursionError as error:
         raise BadRequest(_TOO_DEEP) from error
     except _BECAUSE as error:
         raise not_yaml(error) from error
-    if len(found) > 1:
+    if len(documents) > 1:
         raise BadRequest("error parsing YAML: expected a single document in the stream")
-    return found[0] if found else None
+    return documents[0] if documents else None
 
 
 def parse_yaml_stream(body: bytes) -> list[Any]:
@@ -103,8 +103,8 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors.clear()
                 self._nodes = 0
-                found = self._value(self._next())
-                yield "<<" if found is _Merge else found
+                document = self._value(self._next())
+                yield "<<" if document is _Merge else document
 
     def _next(self) -> Any:
         self._events += 1
@@ -124,10 +124,10 @@ class _Builder:
         if event.anchor:
             self._anchors[event.anchor] = None
         before = self._nodes
-        found = self._scalar(event) if isinstance(event, yaml.ScalarEvent) else self._inside(event)
+        value = self._scalar(event) if isinstance(event, yaml.ScalarEvent) else self._inside(event)
         if event.anchor:
-            self._anchors[event.anchor] = (found, self._nodes - before + 1)
-        return found
+            self._anchors[event.anchor] = (value, self._nodes - before + 1)
+        return value
 
     def _alias(self, anchor: str | None) -> Any:
         if anchor is None or anchor not in self._anchors:
@@ -147,23 +147,23 @@ class _Builder:
         if tag is None or tag == "!":
             tag = self._loader.resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
         if tag == _TEXT:
-            found: Any = text
+            value: Any = text
         elif tag == _MERGE:
-            found = _Merge
+            value = _Merge
         elif ":" in text and tag in _NUMBERS and event.tag is None:
-            found = text  # 1:30 is ninety in YAML 1.1, but not in Go
+            value = text  # 1:30 is ninety in YAML 1.1, but not in Go
         else:
             node = yaml.ScalarNode(tag, text, event.start_mark, event.end_mark)
-            found = self._loader.construct_object(node)
-            if isinstance(found, float) and not math.isfinite(found):
-                shown = {math.inf: "+Inf", -math.inf: "-Inf"}.get(found, "NaN")
+            value = self._loader.construct_object(node)
+            if isinstance(value, float) and not math.isfinite(value):
+                shown = {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
                 raise Unreadable(f"json: unsupported value: {shown}", is_yaml=True)
-            if found is not None and not isinstance(found, str | int | float | bool):
-                kind = type(found).__name__
+            if value is not None and not isinstance(value, str | int | float | bool):
+                kind = type(value).__name__
                 raise BadRequest(f"error parsing YAML: a {kind} is not a JSON value")
         if is_plain:
-            self._plain[text] = found
-        return found
+            self._plain[text] = value
+        return value
 
     def _inside(self, event: Any) -> Any:
         wanted = f"{_PREFIX}{_COLLECTIONS[type(event)]}"
@@ -172,19 +172,19 @@ class _Builder:
         self._depth += 1
         if self._depth > DEPTH:
             raise BadRequest(_TOO_DEEP)
-        found = self._list() if isinstance(event, yaml.SequenceStartEvent) else self._map()
+        collection = self._list() if isinstance(event, yaml.SequenceStartEvent) else self._map()
         self._depth -= 1
-        return found
+        return collection
 
     def _list(self) -> list[Any]:
-        found = []
+        items = []
         while not isinstance(event := self._next(), yaml.SequenceEndEvent):
             value = self._value(event)
-            found.append("<<" if value is _Merge else value)
-        return found
+            items.append("<<" if value is _Merge else value)
+        return items
 
     def _map(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
             key, value = self._value(event), self._value(self._next())
@@ -197,8 +197,8 @@ class _Builder:
             elif isinstance(key, dict | list):
                 raise BadRequest("error parsing YAML: a key is not a JSON value")
             else:
-                found[key if isinstance(key, str) else json.dumps(key)] = value
-        return {**merged, **found} if merged else found
+                fields[key if isinstance(key, str) else json.dumps(key)] = value
+        return {**merged, **fields} if merged else fields
 
 
 def _copied(value: Any) -> Any:

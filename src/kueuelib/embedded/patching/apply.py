@@ -203,13 +203,13 @@ def apply_steps(
 
 def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
     """The part of a configuration that the write may change."""
-    found: Obj = remove(node, config, frozenset(write.ignored))
+    part: Obj = remove(node, config, frozenset(write.ignored))
     if write.subresource == "status":
         meta = config.get("metadata", {})
         names = {name: meta[name] for name in ("name", "namespace") if name in meta}
-        found = {name: value for name, value in found.items() if name in _STATUS_KEEPS}
-        found["metadata"] = {**found.get("metadata", {}), **names}
-    return found
+        part = {name: value for name, value in part.items() if name in _STATUS_KEEPS}
+        part["metadata"] = {**part.get("metadata", {}), **names}
+    return part
 
 
 def _pruned(
@@ -225,16 +225,16 @@ def _pruned(
     if start is None:
         return merged
     dropped = with_ancestors(last.fields) - _NEVER_REMOVED
-    found, at = remove(node, start, dropped), last.api_version
+    pruned, at = remove(node, start, dropped), last.api_version
     for each in sorted({entry.api_version for entry in entries.values()}):
         whole = yield from _converted(merged, version, each)
-        part = yield from _converted(found, at, each)
+        part = yield from _converted(pruned, at, each)
         if whole is None or part is None:
             continue
         kept = _owned_at(entries, each)
         gone = _lost(nodes(each), whole, part) - with_ancestors(kept) - _NEVER_REMOVED
-        found, at = remove(nodes(each), whole, gone, kept), each
-    part = yield from _converted(found, at, last.api_version)
+        pruned, at = remove(nodes(each), whole, gone, kept), each
+    part = yield from _converted(pruned, at, last.api_version)
     if part is None:
         return merged
     gone = _lost(node, start, part) & dropped

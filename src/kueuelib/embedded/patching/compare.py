@@ -51,9 +51,9 @@ class Difference:
 
 def compare(node: SchemaNode, old: Any, new: Any) -> Difference:
     """What a change from `old` to `new` adds, modifies and removes."""
-    found = _Walk()
-    found.walk(node, old, new, ())
-    return Difference(frozenset(found.added), frozenset(found.modified), frozenset(found.removed))
+    walk = _Walk()
+    walk.walk(node, old, new, ())
+    return Difference(frozenset(walk.added), frozenset(walk.modified), frozenset(walk.removed))
 
 
 class _Walk:
@@ -87,18 +87,18 @@ class _Walk:
         else:
             self._replaced(node, old, new, path)
 
-    def _alone(self, node: SchemaNode, value: Any, path: Path, found: set[Path]) -> None:
+    def _alone(self, node: SchemaNode, value: Any, path: Path, paths: set[Path]) -> None:
         """A value that only one side has, with everything in it."""
-        found.add(path)
+        paths.add(path)
         if is_granular_map(node, value):
             for name, each in value.items():
                 if isinstance(each, dict | list):
-                    self._alone(node.child(name), each, (*path, field(name)), found)
+                    self._alone(node.child(name), each, (*path, field(name)), paths)
                 else:
-                    found.add((*path, field(name)))
+                    paths.add((*path, field(name)))
         elif is_granular_list(node, value):
             for name, item in items_by_element(node, value, path).items():
-                self._alone(node.item, item, (*path, name), found)
+                self._alone(node.item, item, (*path, name), paths)
 
     def _replaced(self, node: SchemaNode, old: Any, new: Any, path: Path) -> None:
         """A leaf got another value, or a value another shape."""

@@ -56,8 +56,8 @@ def element(node: SchemaNode, item: Any) -> str:
 
 def _key(node: SchemaNode, item: Obj) -> Obj:
     """What identifies an item: its keys and defaults of those that it has not."""
-    found = {name: item.get(name, node.item.child(name).default) for name in node.list_map_keys}
-    return {name: value for name, value in found.items() if value is not MISSING}
+    values = {name: item.get(name, node.item.child(name).default) for name in node.list_map_keys}
+    return {name: value for name, value in values.items() if value is not MISSING}
 
 
 def is_granular_map(node: SchemaNode, value: Any) -> bool:
@@ -93,18 +93,18 @@ def items_by_element(
         Ambiguous: with `strict`, when two items are equal or one lacks its key.
         Unkeyed: with `keyed`, when one lacks its key.
     """
-    found: dict[str, Any] = {}
+    by_element: dict[str, Any] = {}
     for index, item in enumerate(value or ()):
         if strict and node.list_type is ListType.MAP:
             _check_key(node, item, path, index)
         name = element(node, item)
         if name == NO_KEY and keyed and not strict:
             raise Unkeyed(_no_key(node, path, index))
-        if name not in found:
-            found[name] = item
+        if name not in by_element:
+            by_element[name] = item
         elif strict:
             raise Ambiguous(f"{show(path)}: duplicate entries for key {show_element(name)}")
-    return found
+    return by_element
 
 
 def _check_key(node: SchemaNode, item: Any, path: Path, index: int) -> None:
@@ -134,29 +134,29 @@ def fields_of(node: SchemaNode, value: Any) -> FieldSet:
 
     Leaves, atomic maps and lists, empty maps, entries of open maps, and items of granular lists.
     """
-    found: set[Path] = set()
-    _collect(node, value, (), found)
-    return frozenset(found)
+    paths: set[Path] = set()
+    _collect(node, value, (), paths)
+    return frozenset(paths)
 
 
-def _collect(node: SchemaNode, value: Any, path: Path, found: set[Path]) -> None:
+def _collect(node: SchemaNode, value: Any, path: Path, paths: set[Path]) -> None:
     if is_granular_map(node, value):
         properties = node.properties
         for name, each in value.items():
             inner = (*path, "f:" + name)
             if not isinstance(each, dict | list):
-                found.add(inner)
+                paths.add(inner)
                 continue
-            _collect(node.child(name), each, inner, found)
+            _collect(node.child(name), each, inner, paths)
             if name not in properties or each == {}:
-                found.add(inner)
+                paths.add(inner)
     elif is_granular_list(node, value):
         for name, item in items_by_element(node, value, path, keyed=False).items():
             inner = (*path, name)
-            _collect(node.item, item, inner, found)
-            found.add(inner)
+            _collect(node.item, item, inner, paths)
+            paths.add(inner)
     else:
-        found.add(path)
+        paths.add(path)
 
 
 # ---- algebra ------------------------------------------------------------------------------------
@@ -164,13 +164,13 @@ def _collect(node: SchemaNode, value: Any, path: Path, found: set[Path]) -> None
 
 def with_ancestors(fields: Iterable[Path]) -> FieldSet:
     """The fields and everything above them, without the root."""
-    found = set(fields)
-    layer = found
+    paths = set(fields)
+    layer = paths
     while layer:
-        layer = {path[:-1] for path in layer if len(path) > 1} - found
-        found |= layer
-    found.discard(())
-    return frozenset(found)
+        layer = {path[:-1] for path in layer if len(path) > 1} - paths
+        paths |= layer
+    paths.discard(())
+    return frozenset(paths)
 
 
 def without(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
@@ -235,8 +235,8 @@ def to_fields_v1(fields: FieldSet) -> Obj:
     """The JSON form, elements in a fixed order."""
     if len(fields) > _LARGE:
         return _shortened(_tree(fields))
-    found: Obj = orjson.loads(_written(fields))
-    return found
+    fields_v1: Obj = orjson.loads(_written(fields))
+    return fields_v1
 
 
 @lru_cache(_KNOWN)
@@ -262,15 +262,15 @@ def from_fields_v1(raw: Mapping[str, Any]) -> FieldSet:
 
 @lru_cache(_KNOWN)
 def _read_text(text: bytes) -> FieldSet:
-    found: set[Path] = set()
-    _read(orjson.loads(text), (), found)
-    return frozenset(found)
+    paths: set[Path] = set()
+    _read(orjson.loads(text), (), paths)
+    return frozenset(paths)
 
 
-def _read(raw: Mapping[str, Any], path: Path, found: set[Path]) -> None:
+def _read(raw: Mapping[str, Any], path: Path, paths: set[Path]) -> None:
     for name, below in raw.items():
         if name == _SELF:
-            found.add(path)
+            paths.add(path)
             continue
         if name[1:2] != ":" or not isinstance(below, Mapping):
             raise ValueError(f"{name!r} is not an element of a field path")
@@ -278,9 +278,9 @@ def _read(raw: Mapping[str, Any], path: Path, found: set[Path]) -> None:
             continue  # of a kind that a later Kubernetes may know
         inner = (*path, name if name[:2] in ("f:", "i:") else _respelled(name))
         if below:
-            _read(below, inner, found)
+            _read(below, inner, paths)
         else:
-            found.add(inner)
+            paths.add(inner)
 
 
 @lru_cache(4096)

@@ -84,5 +84,5 @@ def _encoded(config: Mapping[str, Any]) -> str:
 
 def _annotations(obj: Mapping[str, Any] | None) -> Mapping[str, Any]:
     meta = (obj or {}).get("metadata")
-    found = meta.get("annotations") if isinstance(meta, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    annotations = meta.get("annotations") if isinstance(meta, Mapping) else None
+    return annotations if isinstance(annotations, Mapping) else {}

@@ -24,12 +24,12 @@ def typed_problem(node: SchemaNode, value: Any, path: str, text: str) -> str:
         text: what is wrong there.
     """
     where, at = "", 0
-    while found := _STEP.match(path, at):
-        name, index = found.groups()
+    while match := _STEP.match(path, at):
+        name, index = match.groups()
         if name is not None and isinstance(value, dict) and name in value:
             value, node, where = value[name], node.child(name), f"{where}.{name}"
         elif index is not None and isinstance(value, list) and int(index) < len(value):
-            value, step, keyed = value[int(index)], found[0], node.list_type is ListType.MAP
+            value, step, keyed = value[int(index)], match[0], node.list_type is ListType.MAP
             if keyed and not isinstance(value, dict):
                 why = "associative list with keys may not have non-map elements"
                 return f"{where}: element {index}: {why}"
@@ -38,14 +38,14 @@ def typed_problem(node: SchemaNode, value: Any, path: str, text: str) -> str:
             node, where = node.item, where + step
         else:
             break
-        at = found.end()
+        at = match.end()
     rest = path[at:]
     return f"{where}{'.' if rest and at == 0 else ''}{rest}: {text}"
 
 
 def without(config: Obj, path: str) -> Obj | None:
     """A copy of a configuration without the value at a path; None if there is none."""
-    steps = [(found[1], found[2]) for found in _STEP.finditer(path)]
+    steps = [(match[1], match[2]) for match in _STEP.finditer(path)]
     copied: Obj = copy_json(config)
     outer: Any = copied
     for at, (name, index) in enumerate(steps):

@@ -88,7 +88,7 @@ Entries = dict[tuple[str, str, str, str], ManagerEntry]
 
 def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
     """The entries of raw `managedFields`; none at all when one cannot be read, as in Kubernetes."""
-    found: Entries = {}
+    entries: Entries = {}
     for each in raw or ():
         try:
             fields = from_fields_v1(each.get("fieldsV1") or {})
@@ -105,8 +105,8 @@ def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
             each.get("subresource") or "",
             each.get("time") or "",
         )
-        found[entry.identity] = entry
-    return found
+        entries[entry.identity] = entry
+    return entries
 
 
 def is_reset(raw: Any) -> bool:
@@ -154,9 +154,9 @@ def capped(entries: Entries) -> Entries:
     kept = {key: each for key, each in entries.items() if each not in surplus}
     for each in surplus:
         bucket = attrs.evolve(each, manager=ANCIENT_CHANGES)
-        found = kept.get(bucket.identity)
-        if found is not None:
-            bucket = attrs.evolve(bucket, fields=found.fields | each.fields)
+        earlier = kept.get(bucket.identity)
+        if earlier is not None:
+            bucket = attrs.evolve(bucket, fields=earlier.fields | each.fields)
         kept[bucket.identity] = bucket
     return kept
 

@@ -138,12 +138,12 @@ def _interleaved(known: Sequence[str], items: Mapping[str, Any], order: list[str
     named = [key for key in dict.fromkeys(order) if key in items]
     rest = [key for key in items if key not in set(named)]
     at = {key: place for place, key in enumerate(known)}
-    found = []
+    merged = []
     for key in named:
         while rest and key in at and at.get(rest[0], len(at)) < at[key]:
-            found.append(rest.pop(0))
-        found.append(key)
-    return found + rest
+            merged.append(rest.pop(0))
+        merged.append(key)
+    return merged + rest
 
 
 def _ordered(node: SchemaNode, before: Any, value: list[Any], order: list[Any]) -> list[Any]:
@@ -172,8 +172,8 @@ def _unknown_directive(patch: Mapping[str, Any]) -> ApiError:
 
 def _bad_argument(value: Any) -> ApiError:
     names = {"object": "map[string]interface {}", "number": "int64", "null": "%!s(<nil>)"}
-    found = names.get(json_type(value), json_type(value))
-    return failures.unexplained(f"expected a []interface {{}}, but received a {found}")
+    type_name = names.get(json_type(value), json_type(value))
+    return failures.unexplained(f"expected a []interface {{}}, but received a {type_name}")
 
 
 def _retained(target: Obj, patch: Obj) -> Obj:
@@ -207,5 +207,5 @@ def _without_directives(value: Any) -> Any:
                 del value[name]
         return value
     if isinstance(value, list):
-        return [found for each in value if (found := _without_directives(each)) is not _GONE]
+        return [item for each in value if (item := _without_directives(each)) is not _GONE]
     return value

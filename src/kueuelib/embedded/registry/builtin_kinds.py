@@ -150,12 +150,12 @@ def _kind(group: str, row: list[str], rules: Rules) -> Kind:
 
 def _describe(kind: str, paths: tuple[str, ...]) -> Callable[[Obj], Mapping[str, str]]:
     def describe(obj: Obj) -> Mapping[str, str]:
-        found = {path: field_of(obj, path) or _ALWAYS_SAID.get(path, "") for path in paths}
+        fields = {path: field_of(obj, path) or _ALWAYS_SAID.get(path, "") for path in paths}
         if kind == "Event":
             source = field_of(obj, "source.component") or field_of(obj, "reportingComponent")
-            found["source"] = source
+            fields["source"] = source
         elif kind == "Job":
-            found["status.successful"] = field_of(obj, "status.succeeded") or "0"
-        return {path: value for path, value in found.items() if value}
+            fields["status.successful"] = field_of(obj, "status.succeeded") or "0"
+        return {path: value for path, value in fields.items() if value}
 
     return describe

@@ -61,8 +61,8 @@ def slashed(first: str, second: str, otherwise: str = "") -> Callable[[Obj, floa
     """The texts at two paths with a slash between them."""
 
     def read(obj: Obj, _: float) -> str:
-        found = field_of(obj, first), field_of(obj, second)
-        return "/".join(found) if any(found) else otherwise
+        texts = field_of(obj, first), field_of(obj, second)
+        return "/".join(texts) if any(texts) else otherwise
 
     return read
 
@@ -91,10 +91,10 @@ def subjects(kind: str) -> Callable[[Obj, float], str]:
     """The subjects of a binding that are of a kind."""
 
     def read(obj: Obj, _: float) -> str:
-        found = [each for each in obj.get("subjects") or () if each.get("kind") == kind]
+        members = [each for each in obj.get("subjects") or () if each.get("kind") == kind]
         if kind == "ServiceAccount":
-            return ", ".join(f"{each.get('namespace', '')}/{each.get('name')}" for each in found)
-        return ", ".join(str(each.get("name")) for each in found)
+            return ", ".join(f"{each.get('namespace', '')}/{each.get('name')}" for each in members)
+        return ", ".join(str(each.get("name")) for each in members)
 
     return read
 
@@ -113,8 +113,10 @@ def slice_ports(obj: Obj, _: float) -> str:
 
 def slice_addresses(obj: Obj, _: float) -> str:
     """The addresses of an EndpointSlice."""
-    found = [text for each in obj.get("endpoints") or () for text in each.get("addresses") or ()]
-    return listed(found) or "<unset>"
+    addresses = [
+        text for each in obj.get("endpoints") or () for text in each.get("addresses") or ()
+    ]
+    return listed(addresses) or "<unset>"
 
 
 def hosts(obj: Obj, _: float) -> str:
@@ -184,8 +186,8 @@ def pod_restarts(obj: Obj, _: float) -> str:
 
 def gates(obj: Obj, _: float) -> str:
     """How many readiness gates there are."""
-    found = section(obj, "spec").get("readinessGates")
-    return str(len(found)) if found else NONE
+    readiness_gates = section(obj, "spec").get("readinessGates")
+    return str(len(readiness_gates)) if readiness_gates else NONE
 
 
 def job_status(obj: Obj, _: float) -> str:
@@ -220,8 +222,8 @@ def job_duration(obj: Obj, now: float) -> str:
 def node_status(obj: Obj, _: float) -> str:
     """Whether a node is ready, and cordoned."""
     conditions = section(obj, "status").get("conditions")
-    found = find_condition(conditions, "Ready").get("status")
-    text = {"True": "Ready", "False": "NotReady"}.get(str(found), "Unknown")
+    ready = find_condition(conditions, "Ready").get("status")
+    text = {"True": "Ready", "False": "NotReady"}.get(str(ready), "Unknown")
     return f"{text},SchedulingDisabled" if section(obj, "spec").get("unschedulable") else text
 
 
@@ -331,13 +333,13 @@ def replicas_ready(obj: Obj, _: float) -> str:
 
 def endpoints(obj: Obj, _: float) -> str:
     """The first few addresses of Endpoints."""
-    found = [
+    addresses = [
         address.get("ip", "") + (f":{port.get('port')}" if port else "")
         for subset in obj.get("subsets") or ()
         for port in subset.get("ports") or (None,)
         for address in subset.get("addresses") or ()
     ]
-    return listed(found) or NONE
+    return listed(addresses) or NONE
 
 
 def quota(limits: str) -> Callable[[Obj, float], str]:

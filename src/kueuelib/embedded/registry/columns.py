@@ -25,8 +25,8 @@ def _read(text: str) -> Callable[[Obj, float], Any]:
     if name.startswith("."):
         absent = arguments[0] if arguments else NONE
         return lambda obj, _: field_of(obj, name[1:]) or absent
-    found: Callable[..., Any] = getattr(cells, name)
-    return found(*arguments) if arguments else found
+    cell: Callable[..., Any] = getattr(cells, name)
+    return cell(*arguments) if arguments else cell
 
 
 AGE: Final = Column("Age", "string", cells.age)

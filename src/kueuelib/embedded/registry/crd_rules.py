@@ -57,8 +57,8 @@ class CrdRules(KindRules):
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
         """Formats that are new and that nobody knows."""
         known = frozenset() if old is None else frozenset(unknown_formats(old["spec"]))
-        found = unknown_formats(obj["spec"])
-        return [f'unrecognized format "{name}"' for name in found if name not in known]
+        formats = unknown_formats(obj["spec"])
+        return [f'unrecognized format "{name}"' for name in formats if name not in known]
 
     def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
         """Shows that its objects are being removed."""
@@ -155,5 +155,5 @@ def is_established(crd: Obj) -> bool:
 def _set_condition(
     status: Obj, type_: str, value: bool, reason: str, message: str, now: float
 ) -> None:
-    found = status.get("conditions") or ()
-    status["conditions"] = with_raw_condition(found, type_, value, reason, message, now=now)
+    conditions = status.get("conditions") or ()
+    status["conditions"] = with_raw_condition(conditions, type_, value, reason, message, now=now)

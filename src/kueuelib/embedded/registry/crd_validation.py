@@ -142,13 +142,13 @@ def _validate_approval(obj: Obj, old: Obj | None) -> list[FieldError]:
 
 
 def _approval(obj: Obj) -> str:
-    found = section(obj, "metadata", "annotations").get(APPROVAL) or ""
-    if not found:
+    approval = section(obj, "metadata", "annotations").get(APPROVAL) or ""
+    if not approval:
         return "missing"
-    if found.startswith("unapproved"):
+    if approval.startswith("unapproved"):
         return "bypassed"
     try:
-        url = urlsplit(found)
+        url = urlsplit(approval)
     except ValueError:
         return "invalid"
     return "approved" if url.scheme and url.netloc else "invalid"
@@ -215,12 +215,12 @@ def _validate_facet(
 
 def unknown_formats(spec: Mapping[str, Any]) -> list[str]:
     """The formats in the schemas of a definition that Kubernetes does not know."""
-    found = [
+    names = [
         name
         for version in listed(spec, "versions")
         for name in _formats(section(version, "schema").get("openAPIV3Schema"))
     ]
-    return sorted(set(found))
+    return sorted(set(names))
 
 
 def _formats(schema: Any) -> Iterator[str]:
@@ -295,13 +295,13 @@ def _validate_selectable(
             errors.append(required(where))
             continue
         try:
-            found = _field_of(schema, text)
+            field_schema = _field_of(schema, text)
         except ValueError as error:
             errors.append(invalid(where, text, f"is an invalid path: {error}"))
             continue
         if text.startswith((".metadata.", "['metadata']")):
             errors.append(invalid(where, text, "must not point to fields in metadata"))
-        if found.get("type") not in ("string", "boolean", "integer"):
+        if field_schema.get("type") not in ("string", "boolean", "integer"):
             words = (
                 "must point to a field of type string, boolean or integer. Enum string fields "
                 "and strings with formats are allowed."
@@ -322,18 +322,18 @@ def _field_of(schema: Mapping[str, Any], text: str) -> Mapping[str, Any]:
     Raises:
         ValueError: it does not exist, or is not such a path.
     """
-    at, found = 0, schema
+    at, node = 0, schema
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
             raise ValueError(f"expected [ or . but got: {text[at:].split('.', maxsplit=1)[0]}")
         if step["array"]:
             raise ValueError("array notation is not allowed")
-        inner = (found.get("properties") or {}).get(step["field"] or step["quoted"])
+        inner = (node.get("properties") or {}).get(step["field"] or step["quoted"])
         if inner is None:
             raise ValueError("does not refer to a valid field")
-        found, at = inner, step.end()
-    return found
+        node, at = inner, step.end()
+    return node
 
 
 # ---- conversion ----------------------------------------------------------------------------------
@@ -348,9 +348,9 @@ def _validate_conversion(conversion: Mapping[str, Any]) -> list[FieldError]:
     reviews = listed(hook or {}, "conversionReviewVersions")
     if strategy == "None":
         text = "should not be set when strategy is not set to Webhook"
-        found = [] if client is None else [forbidden(where, text)]
+        conflicts = [] if client is None else [forbidden(where, text)]
         return [
-            *found,
+            *conflicts,
             *([forbidden(f"{path}.conversionReviewVersions", text)] if reviews else ()),
         ]
     errors: list[FieldError] = []

@@ -104,10 +104,10 @@ def _column(given: Obj) -> Column:
 
 def _reader(path: JsonPath, type_: str) -> Callable[[Obj, float], Any]:
     def read(obj: Obj, now: float) -> Any:
-        found = path.find(obj)
-        if not found:
+        values = path.find(obj)
+        if not values:
             return None
-        value = found[0]
+        value = values[0]
         if type_ == "date":
             return since(value, now) if isinstance(value, str) else None
         if type_ == "string":

@@ -31,11 +31,11 @@ _BACK: Final = {old: new for new, old in _RENAMED.items()}
 
 
 def _renamed(obj: Obj, api_version: str, names: Mapping[str, str]) -> Obj:
-    found: Obj = {"apiVersion": api_version, "kind": "Event", "metadata": obj["metadata"]}
+    renamed: Obj = {"apiVersion": api_version, "kind": "Event", "metadata": obj["metadata"]}
     for key, value in obj.items():
-        if key not in found:
-            found[names.get(key, key)] = value
-    return found
+        if key not in renamed:
+            renamed[names.get(key, key)] = value
+    return renamed
 
 
 def to_core(obj: Obj) -> Obj:

@@ -41,11 +41,11 @@ class JsonPath:
         self._steps: list[Step] = []
         position = 0
         while position < len(body):
-            found = _TOKEN.match(body, position)
-            if found is None:
+            token = _TOKEN.match(body, position)
+            if token is None:
                 raise ValueError(f"unsupported JSONPath {text!r}")
-            self._steps.append(_step(found))
-            position = found.end()
+            self._steps.append(_step(token))
+            position = token.end()
 
     def find(self, obj: Any) -> list[Any]:
         """Every value at the path."""
@@ -56,19 +56,19 @@ class JsonPath:
 
     def first(self, obj: Any) -> Any:
         """The first value at the path, or None."""
-        found = self.find(obj)
-        return found[0] if found else None
+        values = self.find(obj)
+        return values[0] if values else None
 
 
-def _step(found: re.Match[str]) -> Step:
-    if found["field"] is not None:
-        return _member(found["field"].replace("\\.", "."))
-    if found["quoted"] is not None:
-        return _member(_unquoted(found["quoted"]))
-    if found["index"] is not None:
-        return _at(int(found["index"]))
-    if found["left"] is not None:
-        return _filter(found["left"].split("."), found["op"] == "==", _literal(found["right"]))
+def _step(token: re.Match[str]) -> Step:
+    if token["field"] is not None:
+        return _member(token["field"].replace("\\.", "."))
+    if token["quoted"] is not None:
+        return _member(_unquoted(token["quoted"]))
+    if token["index"] is not None:
+        return _at(int(token["index"]))
+    if token["left"] is not None:
+        return _filter(token["left"].split("."), token["op"] == "==", _literal(token["right"]))
     return _every
 
 

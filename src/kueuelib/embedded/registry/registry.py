@@ -73,8 +73,8 @@ class Registry:
         kind = self._kinds.get((group, plural))
         if kind is None:
             return None
-        found = kind.versions.get(version)
-        return (kind, found) if found is not None and found.served else None
+        served = kind.versions.get(version)
+        return (kind, served) if served is not None and served.served else None
 
     def require(self, resource: Resource) -> tuple[Kind, Version]:
         """The kind and the version of a resource.
@@ -82,10 +82,10 @@ class Registry:
         Raises:
             NotFound: it is not served.
         """
-        found = self.served(resource.group, resource.version, resource.plural)
-        if found is None:
+        served = self.served(resource.group, resource.version, resource.plural)
+        if served is None:
             raise NotFound("the server could not find the requested resource", details={})
-        return found
+        return served
 
     def brings(self, group: str) -> bool:
         """Whether the server itself has a kind of the group."""
@@ -108,9 +108,9 @@ class Registry:
 
     def kinds_of(self, group: str, version: str) -> list[tuple[Kind, Version]]:
         """What a group serves at a version, by plural."""
-        found = [
+        pairs = [
             (kind, kind.versions[version])
             for kind in self._kinds.values()
             if kind.group == group and version in kind.versions and kind.versions[version].served
         ]
-        return sorted(found, key=lambda pair: pair[0].plural)
+        return sorted(pairs, key=lambda pair: pair[0].plural)

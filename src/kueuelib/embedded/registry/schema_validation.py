@@ -50,11 +50,11 @@ def schema_problems(
     if shape or basics or lenient:
         return [*errors, *basics]
     try:
-        found = StructuralSchema.of(schema)
+        structural = StructuralSchema.of(schema)
     except (ValueError, TypeError, AttributeError) as error:
         return [*errors, invalid(path, "", f"error building validator: {error}")]
-    errors += default_problems(found.node, path)
-    return errors or found.rule_problems(path)
+    errors += default_problems(structural.node, path)
+    return errors or structural.rule_problems(path)
 
 
 def is_structural(schema: Mapping[str, Any]) -> bool:

@@ -45,25 +45,25 @@ def definitions(kinds: Iterable[tuple[str, str]], prefix: str) -> dict[str, Any]
         kinds: group and kind of each; those without types are left out.
         prefix: of references, `#/definitions/` or `#/components/schemas/`.
     """
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     named = (message_name(group, kind) for group, kind in kinds)
     waiting = [message for message in named if exists(message)]
     while waiting:
         message = waiting.pop()
         name = definition_name(message)
-        if name not in found:
-            found[name] = _definition(message, prefix, waiting, found)
-    return found
+        if name not in schemas:
+            schemas[name] = _definition(message, prefix, waiting, schemas)
+    return schemas
 
 
 def _definition(
-    message: str, prefix: str, waiting: list[str], found: dict[str, Any]
+    message: str, prefix: str, waiting: list[str], schemas: dict[str, Any]
 ) -> dict[str, Any]:
     node = message_node(message)
     properties: dict[str, Any] = {}
     for field in json_fields(message):
         child = node.child(field.name)
-        inner = _type(field, prefix, found)
+        inner = _type(field, prefix, schemas)
         if field.message:
             waiting.append(field.message)
         elif field.type == "S":
@@ -80,14 +80,14 @@ def _definition(
     return result
 
 
-def _type(field: Field, prefix: str, found: dict[str, Any]) -> dict[str, Any]:
+def _type(field: Field, prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
     if field.type in ("i", "l"):
         return {"type": "integer", "format": f"int{field.bits}"}
     if field.type in _SCALARS:
         return dict(_SCALARS[field.type])
     if field.type in _NAMED:
         name, schema = _NAMED[field.type]
-        found.setdefault(name, dict(schema))
+        schemas.setdefault(name, dict(schema))
         return {"$ref": prefix + name}
     if field.type.startswith("&"):
         return {"type": "array", "items": {"type": "string"}}

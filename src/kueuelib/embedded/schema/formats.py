@@ -77,8 +77,8 @@ def _is_date(text: str) -> bool:
 
 
 def _is_email(text: str) -> bool:
-    found = _EMAIL.fullmatch(text)
-    return found is not None and (found["end"] == ">") is ("<" in text[: found.start("local")])
+    match = _EMAIL.fullmatch(text)
+    return match is not None and (match["end"] == ">") is ("<" in text[: match.start("local")])
 
 
 def _is_host(text: str) -> bool:
@@ -107,12 +107,12 @@ def _is_uri(text: str) -> bool:
     if not rest.startswith("/"):
         return True
     try:
-        found = urlsplit(f"http:{rest}")
-        if found.port is not None and found.port < 0:
+        parts = urlsplit(f"http:{rest}")
+        if parts.port is not None and parts.port < 0:
             return False
     except ValueError:
         return False
-    return " " not in found.netloc and not _BAD_ESCAPE.search(rest)
+    return " " not in parts.netloc and not _BAD_ESCAPE.search(rest)
 
 
 def _plain_zeros(text: str) -> str:

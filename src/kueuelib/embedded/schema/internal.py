@@ -27,12 +27,12 @@ _ESCAPED: Final = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 @cache
 def _structs() -> Mapping[str, tuple[tuple[str, str], ...]]:
     text = files("kueuelib.embedded.schema").joinpath("internal.txt").read_text("ascii")
-    found = {}
+    structs = {}
     for line in text.splitlines():
         name, *fields = line.split()
         pairs = [field.partition(":") for field in fields]
-        found[name] = tuple((first, type_) for first, _, type_ in pairs)
-    return found
+        structs[name] = tuple((first, type_) for first, _, type_ in pairs)
+    return structs
 
 
 def internal(struct: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -50,13 +50,13 @@ def internal(struct: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
             if isinstance(security, Mapping):
                 given["securityContext"] = {**security, **host}
     lowered = {name.lower(): each for name, each in given.items()}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, type_ in _structs()[struct]:
         if name.startswith("^"):
-            found |= internal(name[1:], value)
+            fields |= internal(name[1:], value)
         else:
-            found[name] = _value(type_, lowered.get(name.lower()))
-    return found
+            fields[name] = _value(type_, lowered.get(name.lower()))
+    return fields
 
 
 def _value(type_: str, value: Any) -> Any:

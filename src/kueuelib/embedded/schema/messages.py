@@ -77,7 +77,7 @@ class Field:
 def _paragraphs() -> Mapping[str, tuple[list[str], list[str]]]:
     """What is known of each message, and its lines."""
     text = files("kueuelib.embedded.schema").joinpath("wire.txt").read_text("ascii")
-    found: dict[str, tuple[list[str], list[str]]] = {}
+    paragraphs: dict[str, tuple[list[str], list[str]]] = {}
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith(" "):
@@ -85,8 +85,8 @@ def _paragraphs() -> Mapping[str, tuple[list[str], list[str]]]:
         else:
             name, *facts = line.split()
             lines = []
-            found[name] = facts, lines
-    return found
+            paragraphs[name] = facts, lines
+    return paragraphs
 
 
 @cache

@@ -117,9 +117,9 @@ class SchemaNode:
 
     def child(self, name: str) -> SchemaNode:
         """The node of a field's value; `ANYTHING` when nothing is known of it."""
-        found = self.properties.get(name)
-        if found is not None:
-            return found
+        node = self.properties.get(name)
+        if node is not None:
+            return node
         return ANYTHING if self.additional is None else self.additional
 
     @property
@@ -161,42 +161,42 @@ def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
     Raises:
         ValueError: a pattern or a list type is none.
     """
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: raw[keyword] for keyword, name in _PLAIN.items() if raw.get(keyword) is not None
     }
     if not is_known(raw.get("type") or "", raw.get("format") or ""):
-        found.pop("format", None)
+        fields.pop("format", None)
     if raw.get("properties"):
-        found["properties"] = {name: from_openapi(sub) for name, sub in raw["properties"].items()}
+        fields["properties"] = {name: from_openapi(sub) for name, sub in raw["properties"].items()}
     additional = raw.get("additionalProperties")
     if additional is True:
-        found["additional"] = ANYTHING
+        fields["additional"] = ANYTHING
     elif additional:
-        found["additional"] = from_openapi(additional)
+        fields["additional"] = from_openapi(additional)
     if raw.get("items"):
-        found["items"] = from_openapi(raw["items"])
+        fields["items"] = from_openapi(raw["items"])
     if raw.get("required"):
-        found["required"] = tuple(raw["required"])
+        fields["required"] = tuple(raw["required"])
     if raw.get("enum") is not None:
-        found["enum"] = tuple(raw["enum"])
+        fields["enum"] = tuple(raw["enum"])
     if raw.get("pattern"):
-        found["pattern"] = _compiled(raw["pattern"])
+        fields["pattern"] = _compiled(raw["pattern"])
     for keyword, name in (("allOf", "all_of"), ("anyOf", "any_of"), ("oneOf", "one_of")):
         if raw.get(keyword):
-            found[name] = tuple(from_openapi(sub) for sub in raw[keyword])
+            fields[name] = tuple(from_openapi(sub) for sub in raw[keyword])
     if raw.get("not"):
-        found["not_"] = from_openapi(raw["not"])
-    found["list_type"] = ListType(raw.get("x-kubernetes-list-type") or "atomic")
-    found["list_map_keys"] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
-    found["atomic_map"] = raw.get("x-kubernetes-map-type") == "atomic"
+        fields["not_"] = from_openapi(raw["not"])
+    fields["list_type"] = ListType(raw.get("x-kubernetes-list-type") or "atomic")
+    fields["list_map_keys"] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
+    fields["atomic_map"] = raw.get("x-kubernetes-map-type") == "atomic"
     if raw.get("x-kubernetes-validations"):
         if not all(isinstance(each, dict) for each in raw["x-kubernetes-validations"]):
             raise ValueError("x-kubernetes-validations must be a list of rules")
-        found["rules"] = tuple(raw["x-kubernetes-validations"])
-    below = (*found.get("properties", {}).values(), found.get("items"), found.get("additional"))
-    found["ruled"] = "rules" in found or any(sub is not None and sub.ruled for sub in below)
-    found["embeds"] = any(sub is not None and (sub.embedded or sub.embeds) for sub in below)
-    return SchemaNode(**found)
+        fields["rules"] = tuple(raw["x-kubernetes-validations"])
+    below = (*fields.get("properties", {}).values(), fields.get("items"), fields.get("additional"))
+    fields["ruled"] = "rules" in fields or any(sub is not None and sub.ruled for sub in below)
+    fields["embeds"] = any(sub is not None and (sub.embedded or sub.embeds) for sub in below)
+    return SchemaNode(**fields)
 
 
 def _compiled(pattern: str) -> Pattern:

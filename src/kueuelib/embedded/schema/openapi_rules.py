@@ -53,8 +53,8 @@ class SchemaPlace:
     @property
     def items(self) -> Raw | None:
         """The schema of the items, if there is one for all of them."""
-        found = self.schema.get("items")
-        return found if isinstance(found, Mapping) else None
+        items = self.schema.get("items")
+        return items if isinstance(items, Mapping) else None
 
 
 Rule = Callable[[Raw, str, SchemaPlace], Errors]
@@ -174,12 +174,12 @@ def _of_type(keyword: str, wanted: str, *known: str) -> Rule:
     """A keyword has one of these values, and stands at a type."""
 
     def rule(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-        found = schema.get(keyword)
-        if found is None:
+        value = schema.get(keyword)
+        if value is None:
             return
         yield from _typed(schema, path, wanted, keyword)
-        if found not in known:
-            yield not_supported(f"{path}.{keyword}", found, known, ordered=True)
+        if value not in known:
+            yield not_supported(f"{path}.{keyword}", value, known, ordered=True)
 
     return rule
 

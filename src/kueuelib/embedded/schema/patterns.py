@@ -41,12 +41,12 @@ class Matcher:
                 return known
         if self._budget is None:
             self._budget = Budget(OBJECT_UNITS)
-        found = pattern.matches(text, self._budget.spend)
+        matched = pattern.matches(text, self._budget.spend)
         if short:
             if len(_known) >= MOST_KNOWN:
                 _known.clear()
-            _known[pattern, text] = found
-        return found
+            _known[pattern, text] = matched
+        return matched
 
 
 def are_too_large(schemas: Any) -> bool:
@@ -65,11 +65,11 @@ def are_too_large(schemas: Any) -> bool:
 def _patterns(raw: Any) -> Iterator[str]:
     rest = [raw]
     while rest:
-        found = rest.pop()
-        if isinstance(found, dict):
-            pattern = found.get("pattern")
+        node = rest.pop()
+        if isinstance(node, dict):
+            pattern = node.get("pattern")
             if isinstance(pattern, str):
                 yield pattern
-            rest += found.values()
-        elif isinstance(found, list):
-            rest += found
+            rest += node.values()
+        elif isinstance(node, list):
+            rest += node

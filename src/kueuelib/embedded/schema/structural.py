@@ -40,11 +40,11 @@ class StructuralSchema:
             ValueError: a pattern or a list type is none.
         """
         text = orjson.dumps(openapi)
-        found = _RECENT.pop(text, None) or cls(from_openapi(openapi))
-        _RECENT[text] = found
+        schema = _RECENT.pop(text, None) or cls(from_openapi(openapi))
+        _RECENT[text] = schema
         if len(_RECENT) > KEPT:
             _RECENT.popitem(last=False)
-        return found
+        return schema
 
     def prune(self, obj: Obj) -> list[str]:
         """Remove unknown fields in place, and give their paths."""

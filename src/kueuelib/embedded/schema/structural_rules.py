@@ -40,8 +40,8 @@ def structural_problems(schema: Raw, path: str) -> list[FieldError]:
         schema: the whole schema of one version, without what Kubernetes does not support at all.
         path: of the schema in the definition.
     """
-    found = [*_structure(schema, path, Level.ROOT), *_incomplete(schema, schema, path, path)]
-    return sorted(found, key=lambda error: f"{error.path}: {error.message}")
+    errors = [*_structure(schema, path, Level.ROOT), *_incomplete(schema, schema, path, path)]
+    return sorted(errors, key=lambda error: f"{error.path}: {error.message}")
 
 
 # ---- walking -------------------------------------------------------------------------------------
@@ -176,10 +176,10 @@ def heads_have_their_types(schema: Raw, path: str, level: Level) -> Errors:
     if level is not Level.ROOT and not schema.get(EMBEDDED):
         return
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
-        found = (schema.get("properties") or {}).get(name)
-        if found is not None and found.get("type") != wanted:
+        head = (schema.get("properties") or {}).get(name)
+        if head is not None and head.get("type") != wanted:
             where = f"{path}.properties[{name}].type"
-            yield invalid(where, found.get("type") or "", f"must be {wanted}")
+            yield invalid(where, head.get("type") or "", f"must be {wanted}")
 
 
 def metadata_of_the_root_is_known(schema: Raw, path: str, level: Level) -> Errors:

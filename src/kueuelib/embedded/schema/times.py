@@ -26,15 +26,15 @@ def problem(text: str, fraction: str = "") -> str:
     seconds = (("05", r"\d\d"), (fraction, r"[.,]\d{6}")) if fraction else whole
     rest = text
     for name, pattern in (*_DATE, *_CLOCK, *seconds, *_ZONE):
-        found = re.match(pattern, rest, re.ASCII)
-        if found is None:
+        match = re.match(pattern, rest, re.ASCII)
+        if match is None:
             layout = f"2006-01-02T15:04:05{fraction}Z07:00"
             at = f"cannot parse {_quoted(rest)} as {_quoted(name)}"
             return f"parsing time {_quoted(text)} as {_quoted(layout)}: {at}"
         unit, low, high = _SECONDS if name == "05" else _RANGES.get(name, ("", 0, 0))
-        if unit and not low <= int(found[0][:2]) <= high:
+        if unit and not low <= int(match[0][:2]) <= high:
             return f"parsing time {_quoted(text)}: {unit} out of range"
-        rest = rest[found.end() :]
+        rest = rest[match.end() :]
     if rest:
         return f"parsing time {_quoted(text)}: extra text: {_quoted(rest)}"
     try:

@@ -112,15 +112,15 @@ def _map(inner: Visit, field: Field) -> Visit:
 @cache
 def _fields(message: str) -> Mapping[str, tuple[Visit, str]]:
     """How to visit each field, and where Go says that it is."""
-    found = {}
+    visits = {}
     for field in own_fields(message):
         if field.form == "^":
             outer = field.type.rpartition(".")[2]
             for name, (visit, where) in _fields(field.type).items():
-                found[name] = visit, f"{outer}.{where}"
+                visits[name] = visit, f"{outer}.{where}"
         else:
-            found[field.name] = _visit(field), field.name
-    return found
+            visits[field.name] = _visit(field), field.name
+    return visits
 
 
 @cache

@@ -109,21 +109,21 @@ def type_name(value: Any) -> str:
 
 
 def _type_error(node: SchemaNode, value: Any, path: str) -> FieldError | None:
-    found = type_name(value)
+    actual = type_name(value)
     if node.int_or_string:
-        wanted, fine = "integer,string", found in ("integer", "string")
+        wanted, fine = "integer,string", actual in ("integer", "string")
     elif node.type:
         wanted = node.type
-        fine = found == wanted or (wanted == "number" and found == "integer")
+        fine = actual == wanted or (wanted == "number" and actual == "integer")
     else:
         return None
     if fine:
         return None
     if node.format and value is not None and not isinstance(value, str | list):
-        whole = type(value) is int and found == "integer"
-        wanted, found = node.format, "int64" if whole else _GO_FORMATS.get(type(value), "")
+        whole = type(value) is int and actual == "integer"
+        wanted, actual = node.format, "int64" if whole else _GO_FORMATS.get(type(value), "")
     return _type_invalid(
-        path, found, f"{_named(path)} must be of type {wanted}: {canonical(found)}"
+        path, actual, f"{_named(path)} must be of type {wanted}: {canonical(actual)}"
     )
 
 
@@ -247,9 +247,9 @@ def _check_map(
 
 def _check_junctors(node: SchemaNode, value: Any, path: str, errors: _Errors) -> None:
     def holds(sub: SchemaNode) -> bool:
-        found = _Errors(errors.matcher)
-        _check(sub, value, MISSING, path, found)
-        return not found
+        own_errors = _Errors(errors.matcher)
+        _check(sub, value, MISSING, path, own_errors)
+        return not own_errors
 
     for sub in node.all_of:
         _check(sub, value, MISSING, path, errors)
@@ -260,8 +260,10 @@ def _check_junctors(node: SchemaNode, value: Any, path: str, errors: _Errors) ->
     if node.one_of:
         count = sum(holds(sub) for sub in node.one_of)
         if count != 1:
-            found = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
-            text = f"{canonical(path)} must validate one and only one schema (oneOf). {found}"
+            alternatives = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
+            text = (
+                f"{canonical(path)} must validate one and only one schema (oneOf). {alternatives}"
+            )
             errors.append(invalid(path, "", text))
     if node.not_ is not None and holds(node.not_):
         errors.append(invalid(path, "", f"{canonical(path)} must not validate the schema (not)"))

@@ -235,8 +235,8 @@ class DataFolder:
     def fact(self, name: str) -> bytes | None:
         """What was noted under a name."""
         with self._explained():
-            found = self.database.execute("SELECT value FROM facts WHERE name = ?", (name,))
-            row = found.fetchone()
+            cursor = self.database.execute("SELECT value FROM facts WHERE name = ?", (name,))
+            row = cursor.fetchone()
         return None if row is None else bytes(row[0])
 
     def note(self, **facts: bytes) -> None:
@@ -247,8 +247,8 @@ class DataFolder:
     def latest(self) -> int:
         """The resource version of the latest state; 0 when there is none."""
         with self._explained():
-            (found,) = self.database.execute("SELECT max(revision) FROM states").fetchone()
-        return int(found or 0)
+            (latest,) = self.database.execute("SELECT max(revision) FROM states").fetchone()
+        return int(latest or 0)
 
     # ---- writing
 
@@ -281,8 +281,10 @@ class DataFolder:
             sqlite3.Error: the disk refuses it, or writers are in the way.
         """
         with closing(sqlite3.connect(self.file, isolation_level=None)) as database:
-            found = database.execute("SELECT value FROM facts WHERE name = 'compacted'").fetchone()
-            for first in range(int(found[0]) if found else 0, revision, TIDIED):
+            compacted = database.execute(
+                "SELECT value FROM facts WHERE name = 'compacted'"
+            ).fetchone()
+            for first in range(int(compacted[0]) if compacted else 0, revision, TIDIED):
                 if ended():
                     return
                 last = min(revision, first + TIDIED)

@@ -35,10 +35,10 @@ class Storage:
 
     def table(self, name: str) -> Table:
         """The table of that name, made when it is not there."""
-        found = self._tables.get(name)
-        if found is None:
-            found = self._tables[name] = Table(name, self.floor)
-        return found
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = Table(name, self.floor)
+        return table
 
     def put(
         self, table: Table, key: ObjectKey, obj: Obj, describe: Describe, expect: Entry | None
