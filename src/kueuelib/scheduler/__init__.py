@@ -2,8 +2,8 @@
 
     engine = Engine(Settings())
     engine.observe(events.WorkloadSet(workload), now)   for every fact
-    found = engine.next_cycle(now)                      None if there is nothing to decide
-    settled = engine.settle(decide_cycle(found, now), now)
+    cycle = engine.next_cycle(now)                      None if there is nothing to decide
+    settled = engine.settle(decide_cycle(cycle, now), now)
 
 Everything here is pure: no I/O, no clock, no randomness. `explain_workload` says why a Workload of
 a `World` waits, and which smallest change would admit it. These names are stable, see

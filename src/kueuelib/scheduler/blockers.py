@@ -226,11 +226,11 @@ class QuotaInUse:
     @property
     def in_vain(self) -> Together | None:
         """What preempting for this request came to; None when it helps, or nobody was looked at."""
-        found = self.outlook
-        if found is None or found.victims or not (found.candidates or found.spared):
+        outlook = self.outlook
+        if outlook is None or outlook.victims or not (outlook.candidates or outlook.spared):
             return None
-        lacks = ((self.flavor, self.resource, found.lack),)
-        return Together(found.candidates, found.named, found.borrowing, lacks, found.spared)
+        lacks = ((self.flavor, self.resource, outlook.lack),)
+        return Together(outlook.candidates, outlook.named, outlook.borrowing, lacks, outlook.spared)
 
     @property
     def lack(self) -> int:

@@ -1,8 +1,8 @@
 """The decision engine: facts in, plans out, status to read.
 
     engine.observe(event, now)            for every change that a watch shows
-    found = engine.next_cycle(now)        None when nothing can have changed since the last cycle
-    plan = decide(found, now)             pure, in `kueuelib.scheduler.decide.cycle`
+    cycle = engine.next_cycle(now)        None when nothing can have changed since the last cycle
+    plan = decide(cycle, now)             pure, in `kueuelib.scheduler.decide.cycle`
     settled = engine.settle(plan, now)    charges the admissions, queues the rest again
 
 Everything is synchronous and belongs to one writer. Between `next_cycle` and `settle` events may be
@@ -91,11 +91,11 @@ class Engine(Knowledge):
 
     def observe_all(self, events: Iterable[Event], now: float) -> Effects:
         """Takes over several facts."""
-        found = [self.observe(event, now) for event in events]
+        effects = [self.observe(event, now) for event in events]
         return Effects(
-            tuple(sorted({name for one in found for name in one.cluster_queues})),
-            tuple(sorted({key for one in found for key in one.local_queues})),
-            tuple(sorted({key for one in found for key in one.workloads})),
+            tuple(sorted({name for one in effects for name in one.cluster_queues})),
+            tuple(sorted({key for one in effects for key in one.local_queues})),
+            tuple(sorted({key for one in effects for key in one.workloads})),
         )
 
     def advance(self, now: float) -> None:
@@ -120,11 +120,11 @@ class Engine(Knowledge):
 
     def next_deadline(self) -> float | None:
         """When time alone makes work, in seconds since the epoch; None when it does not."""
-        found = [self._queues.next_deadline(), *self._again.values()]
+        deadlines = [self._queues.next_deadline(), *self._again.values()]
         past = self._state.past_usage
         if past is not None and self._queues.blocked_by_usage():
-            found.append(past.next_sample())
-        return min((deadline for deadline in found if deadline is not None), default=None)
+            deadlines.append(past.next_sample())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _look_again(self, now: float) -> None:
         """Wakes the trees for which the preemption policy may answer differently by now."""
@@ -239,15 +239,15 @@ class Engine(Knowledge):
 
     def _let_go(self, victims: Iterable[Victim]) -> tuple[Victim, ...]:
         """Marks workloads as leaving; those that were not before."""
-        found = tuple(
+        leaving = tuple(
             victim
             for victim in victims
             if self._facts.workloads.let_go(victim.key, victim.holder.uid)
         )
-        for victim in found:
+        for victim in leaving:
             holder = victim.holder
             self.history.issued(holder.uid, holder.local_queue, self._now)
-        return found
+        return leaving
 
     def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> Pending | None:
         """The workload that was decided about; None when the decision is void by now."""
@@ -317,10 +317,10 @@ class Engine(Knowledge):
         if holder is None or workload is None:
             return nothing
         frozen = self._freeze([holder.cluster_queue])
-        found, faults = self._victims_for(frozen, holder)
-        if found:
+        chosen, faults = self._victims_for(frozen, holder)
+        if chosen:
             self._making_room[key] = None
-        victims = self._let_go(found)
+        victims = self._let_go(chosen)
         if not victims:
             return attrs.evolve(nothing, faults=faults)
         name = holder.cluster_queue

@@ -82,19 +82,19 @@ class Knowledge:
 
     def pending_requests(self) -> dict[tuple[str, ...], float]:
         """What waits in each ClusterQueue asks for, by queue and resource, in base units."""
-        found: dict[tuple[str, ...], float] = {}
+        requests: dict[tuple[str, ...], float] = {}
         for name, queue in self._queues.cluster_queues.items():
             for resource, amount in pending_requests(queue).items():
-                found[name, resource] = float(quantity_of(resource, amount).fraction())
-        return found
+                requests[name, resource] = float(quantity_of(resource, amount).fraction())
+        return requests
 
     def pending_shapes(self) -> dict[tuple[str, ...], float]:
         """How many different Workloads wait in each ClusterQueue, by queue and status."""
-        found: dict[tuple[str, ...], float] = {}
+        shapes: dict[tuple[str, ...], float] = {}
         for name, queue in self._queues.cluster_queues.items():
             tried, parked = pending_shapes(queue)
-            found[name, "active"], found[name, "inadmissible"] = float(tried), float(parked)
-        return found
+            shapes[name, "active"], shapes[name, "inadmissible"] = float(tried), float(parked)
+        return shapes
 
     def waiting(self) -> Iterator[tuple[str, str, Collection[ObjectKey]]]:
         """What waits in each ClusterQueue, by queue and status; those in flight can be tried."""
@@ -121,10 +121,10 @@ class Knowledge:
 
     def local_queue_status(self, key: ObjectKey) -> LocalQueueNumbers | None:
         """The numbers of a LocalQueue's status, None when it does not exist."""
-        found = self._state.local_queues.get(key)
-        if found is None:
+        local_queue = self._state.local_queues.get(key)
+        if local_queue is None:
             return None
-        state = self._cache.state(found.spec.cluster_queue)
+        state = self._cache.state(local_queue.spec.cluster_queue)
         tally = state.local.get(key) if state is not None else None
         spec = state.spec if state is not None else None
         past, pending = past_of(self.past_usage, key), self._state.waiting.size(key)
@@ -161,8 +161,8 @@ class Knowledge:
 
     def cluster_queue_of(self, key: ObjectKey) -> str | None:
         """The ClusterQueue that a LocalQueue names; None when there is no such LocalQueue."""
-        found = self._state.local_queues.get(key)
-        return None if found is None else found.spec.cluster_queue
+        local_queue = self._state.local_queues.get(key)
+        return None if local_queue is None else local_queue.spec.cluster_queue
 
     def places(self, name: str) -> dict[ObjectKey, PendingPlace]:
         """The place of every workload that waits in a ClusterQueue, in its order."""

@@ -241,9 +241,11 @@ class LocalQueueFacts:
     stop_policy: str = NONE
 
     @classmethod
-    def of(cls, found: LocalQueue) -> LocalQueueFacts:
+    def of(cls, local_queue: LocalQueue) -> LocalQueueFacts:
         """Those of a LocalQueue."""
-        return cls(found.name, found.spec.cluster_queue, found.spec.stop_policy or NONE)
+        return cls(
+            local_queue.name, local_queue.spec.cluster_queue, local_queue.spec.stop_policy or NONE
+        )
 
     @classmethod
     def of_raw(cls, obj: Obj) -> LocalQueueFacts:

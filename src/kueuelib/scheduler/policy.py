@@ -166,34 +166,36 @@ class WrongAnswerError(Exception):
     """A policy returned something that is not an answer."""
 
 
-def checked_refusal(found: Any, now: float) -> Refusal | None:
+def checked_refusal(answer: Any, now: float) -> Refusal | None:
     """The answer of `refuse`, if it is one.
 
     Raises:
         WrongAnswerError: it is not; tells why.
     """
-    if found is None:
+    if answer is None:
         return None
-    if not isinstance(found, Refusal):
-        raise WrongAnswerError(f"returned {_shown(found)} instead of a Refusal or None")
-    if found.until is None:
-        return found
-    if not _is_number(found.until):
-        raise WrongAnswerError(f"returned until={_shown(found.until)}, which is not a time")
-    if not now < found.until < float("inf"):
-        raise WrongAnswerError(f"returned until={found.until}, which is not later than now ({now})")
-    return found
+    if not isinstance(answer, Refusal):
+        raise WrongAnswerError(f"returned {_shown(answer)} instead of a Refusal or None")
+    if answer.until is None:
+        return answer
+    if not _is_number(answer.until):
+        raise WrongAnswerError(f"returned until={_shown(answer.until)}, which is not a time")
+    if not now < answer.until < float("inf"):
+        raise WrongAnswerError(
+            f"returned until={answer.until}, which is not later than now ({now})"
+        )
+    return answer
 
 
-def checked_order(found: Any) -> tuple[float, ...]:
+def checked_order(answer: Any) -> tuple[float, ...]:
     """The answer of `order`, if it is one.
 
     Raises:
         WrongAnswerError: it is not; tells why.
     """
-    if not isinstance(found, tuple) or not all(map(_is_number, found)):
-        raise WrongAnswerError(f"returned {_shown(found)} instead of a tuple of numbers")
-    return found
+    if not isinstance(answer, tuple) or not all(map(_is_number, answer)):
+        raise WrongAnswerError(f"returned {_shown(answer)} instead of a tuple of numbers")
+    return answer
 
 
 def _is_number(value: Any) -> bool:

@@ -24,19 +24,19 @@ class Rounds:
         self._snapshot: Snapshot | None = None
         self.snapshots = 0
 
-    def decide(self, found: CycleInput, now: float) -> Plan:
+    def decide(self, cycle: CycleInput, now: float) -> Plan:
         """Decides one round, as `kueuelib.scheduler.decide.cycle.decide` would.
 
         Args:
-            found: the heads, and the state for the case that a snapshot is needed.
+            cycle: the heads, and the state for the case that a snapshot is needed.
             now: seconds since the epoch.
         """
         snapshot = self._snapshot
-        if snapshot is None or not _serves(snapshot, found):
-            snapshot = self._snapshot = Snapshot(found.frozen)
+        if snapshot is None or not _serves(snapshot, cycle):
+            snapshot = self._snapshot = Snapshot(cycle.frozen)
             self.snapshots += 1
         mark = snapshot.mark()
-        plan = decide_on(snapshot, found, now)
+        plan = decide_on(snapshot, cycle, now)
         snapshot.undo(mark)
         if plan.preemptions:
             self._snapshot = None
@@ -61,6 +61,6 @@ class Rounds:
         self._snapshot = None
 
 
-def _serves(snapshot: Snapshot, found: CycleInput) -> bool:
-    queues = [snapshot.queue(head.cluster_queue) for head in found.heads]
+def _serves(snapshot: Snapshot, cycle: CycleInput) -> bool:
+    queues = [snapshot.queue(head.cluster_queue) for head in cycle.heads]
     return all(queue is not None and queue.spec.preemption.never_preempts for queue in queues)

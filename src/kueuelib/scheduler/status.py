@@ -108,12 +108,12 @@ def queue_status(
 
 def pending_requests(waiting: PendingQueue) -> dict[str, int]:
     """What all that waits asks for, by resource; also resources with a quota that none asks for."""
-    found = dict.fromkeys((pair.resource for pair in waiting.spec.limits), 0)
+    requests = dict.fromkeys((pair.resource for pair in waiting.spec.limits), 0)
     for item in waiting.items.values():
         for pod_set in item.info.pod_sets:
             for resource, amount in pod_set.requests(pod_set.count, count_pods=False).items():
-                found[resource] = found.get(resource, 0) + amount
-    return found
+                requests[resource] = requests.get(resource, 0) + amount
+    return requests
 
 
 def parked(waiting: PendingQueue) -> Iterator[ObjectKey]:
@@ -168,11 +168,11 @@ def _resources(spec: QueueSpec) -> list[tuple[str, list[str]]]:
     The webhook refuses a flavor in two groups. Where it came in past the webhook, it has one row
     nevertheless: an API server takes no status with two of one name.
     """
-    found: dict[str, set[str]] = {}
+    by_flavor: dict[str, set[str]] = {}
     for group in spec.groups:
         for flavor in group.flavors:
-            found.setdefault(flavor, set()).update(group.resources)
-    return [(flavor, sorted(resources)) for flavor, resources in found.items()]
+            by_flavor.setdefault(flavor, set()).update(group.resources)
+    return [(flavor, sorted(resources)) for flavor, resources in by_flavor.items()]
 
 
 def _usage(spec: QueueSpec, used: Amounts) -> tuple[FlavorUsage, ...]:

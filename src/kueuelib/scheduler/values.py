@@ -25,8 +25,8 @@ def record(cls: type[C]) -> type[C]:
     return attrs.define(unsafe_hash=True)(cls)
 
 
-def changed(found: C, **changes: Any) -> C:
+def changed(original: C, **changes: Any) -> C:
     """A value like another one but for some attributes; the type checker does not look at these."""
     evolve: Any = attrs.evolve
-    result: C = evolve(found, **changes)
+    result: C = evolve(original, **changes)
     return result

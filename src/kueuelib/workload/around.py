@@ -62,8 +62,8 @@ def surroundings(
         life: what the configuration says about time.
     """
     queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
-    found = objects.local_queue(queue_key)
-    local_queue = None if found is None else LocalQueueFacts.of_raw(found)
+    raw_queue = objects.local_queue(queue_key)
+    local_queue = None if raw_queue is None else LocalQueueFacts.of_raw(raw_queue)
     admission = states.status_of(wl).get("admission") or {}
     name = admission.get("clusterQueue")
     if not name and local_queue is not None:

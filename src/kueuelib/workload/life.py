@@ -127,19 +127,21 @@ def deactivation_reason(wl: Mapping[str, Any]) -> str:
 
 def pods_are_ready(wl: Mapping[str, Any]) -> bool:
     """Whether PodsReady is True and was said in this turn, not before the workload was admitted."""
-    found = states.condition(wl, PODS_READY)
-    if found.get("status") != "True" or not states.is_admitted(wl):
+    condition = states.condition(wl, PODS_READY)
+    if condition.get("status") != "True" or not states.is_admitted(wl):
         return False
-    return parse_time(found["lastTransitionTime"]) >= states.admitted_since(wl)
+    return parse_time(condition["lastTransitionTime"]) >= states.admitted_since(wl)
 
 
 def _pods_deadline(wl: Mapping[str, Any], policy: PodsReadyPolicy) -> float | None:
     if pods_are_ready(wl):
         return None
     admitted = states.admitted_since(wl)
-    found = states.condition(wl, PODS_READY)
-    since = parse_time(found["lastTransitionTime"]) if found.get("status") == "False" else 0.0
-    if found.get("reason") == evictions.WAIT_FOR_RECOVERY and since >= admitted:
+    condition = states.condition(wl, PODS_READY)
+    since = (
+        parse_time(condition["lastTransitionTime"]) if condition.get("status") == "False" else 0.0
+    )
+    if condition.get("reason") == evictions.WAIT_FOR_RECOVERY and since >= admitted:
         return None if policy.recovery_timeout is None else since + policy.recovery_timeout
     return max(admitted, since) + policy.timeout
 

@@ -173,10 +173,10 @@ def _lost_its_job(wl: Obj) -> bool:
 def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
     """What keeps a pending Workload out of its queue, or None."""
     facts = around.local_queue
-    found = queue_obstacle(queue_name, facts, known=around.cluster_queue is not None)
-    if found is None and facts is not None and not around.activity.active:
+    reason = queue_obstacle(queue_name, facts, known=around.cluster_queue is not None)
+    if reason is None and facts is not None and not around.activity.active:
         return ClusterQueueInactive(facts.cluster_queue, around.activity.reason)
-    return found
+    return reason
 
 
 def _required(wl: Obj, around: Surroundings) -> tuple[str, ...]:
@@ -228,9 +228,9 @@ def _was_reactivated(wl: Obj, phase: Phase) -> bool:
 
 def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
     queue_name = wl["spec"].get("queueName") or ""
-    found = obstacle(queue_name, around)
-    if found is not None:
-        changed = _wait(wl, found, now)
+    reason = obstacle(queue_name, around)
+    if reason is not None:
+        changed = _wait(wl, reason, now)
         return NOTHING if changed is wl else Step(workload=changed)
     cause = states.condition(wl, REQUEUED)
     if cause.get("status") == "False" and evictions.return_after(cause["reason"]).with_queue:
@@ -297,15 +297,15 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
 
 def _running(wl: Obj, settings: LifeSettings, now: float) -> Step:
     """What time does to an admitted Workload."""
-    found = [life.execution_overdue(wl, now)]
+    overdue = [life.execution_overdue(wl, now)]
     if settings.pods_ready is not None:
-        found.append(life.pods_overdue(wl, settings.pods_ready, now))
-    for due in found:
+        overdue.append(life.pods_overdue(wl, settings.pods_ready, now))
+    for due in overdue:
         if due.workload is not None:
             evicted = states.is_evicted(due.workload)
             notes = (_eviction_note(due.workload),) if evicted else ()
             return Step(workload=due.workload, notes=notes)
-    deadlines = [due.at for due in found if due.at is not None]
+    deadlines = [due.at for due in overdue if due.at is not None]
     return Step(look_again=min(deadlines)) if deadlines else NOTHING
 
 
@@ -333,8 +333,8 @@ def _told(wl: Obj, state: str) -> str:
 
 
 def _eviction_note(wl: Obj) -> Note:
-    found = states.condition(wl, EVICTED)
-    return Note("Normal", f"EvictedDueTo{found['reason']}", found["message"])
+    condition = states.condition(wl, EVICTED)
+    return Note("Normal", f"EvictedDueTo{condition['reason']}", condition["message"])
 
 
 def _retries(

@@ -355,8 +355,8 @@ class OrderBook:
         line = self._lines.get(key)
         if line is None:
             return None
-        found = line.then if line.under_way else line.first
-        return None if found is None else found.what
+        order = line.then if line.under_way else line.first
+        return None if order is None else order.what
 
     def admits(self, key: ObjectKey, uid: str) -> bool:
         """Whether an admission of this very Workload waits or is being written."""

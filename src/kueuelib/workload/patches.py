@@ -67,15 +67,15 @@ class StatusWrite:
 
 def status_writes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[StatusWrite, ...]:
     """The patches, in order, that turn the status of `old` into that of `new`."""
-    found = []
+    writes = []
     if (list(states.check_states(old))) != (list(states.check_states(new))):
         body = _identity(old)
         body["status"] = {"admissionChecks": list(states.check_states(new)) or None}
-        found.append(StatusWrite("merge", body, CHECKS_MANAGER))
+        writes.append(StatusWrite("merge", body, CHECKS_MANAGER))
     if admission_bundle(old) != admission_bundle(new):
         body = {**_identity(old), "status": admission_bundle(new)}
-        found.append(StatusWrite("apply", body, ADMISSION_MANAGER))
-    return tuple(found)
+        writes.append(StatusWrite("apply", body, ADMISSION_MANAGER))
+    return tuple(writes)
 
 
 def admission_bundle(wl: Mapping[str, Any]) -> Obj:

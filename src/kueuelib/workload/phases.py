@@ -82,14 +82,14 @@ def is_deleted(wl: Mapping[str, Any]) -> bool:
 def priority_class_of(wl: Mapping[str, Any]) -> str:
     """The name of the class that its priority came from, in either version; empty for none."""
     spec = wl["spec"]
-    found = (spec.get("priorityClassRef") or {}).get("name") or spec.get("priorityClassName")
-    return found or ""
+    name = (spec.get("priorityClassRef") or {}).get("name") or spec.get("priorityClassName")
+    return name or ""
 
 
 def phase_of(wl: Mapping[str, Any]) -> Phase:
     """Where the workload is in its life."""
     conditions = status_of(wl).get("conditions") or ()
-    true = {found.get("type") for found in conditions if found.get("status") == "True"}
+    true = {entry.get("type") for entry in conditions if entry.get("status") == "True"}
     if FINISHED in true:
         return Phase.FINISHED
     if QUOTA_RESERVED not in true:
@@ -106,8 +106,8 @@ def is_deactivation(reason: str) -> bool:
 
 def is_held_back(wl: Mapping[str, Any]) -> bool:
     """Whether the workload waits outside of its queue for pods that are missing."""
-    found = condition(wl, REQUEUED)
-    return found.get("status") == "False" and found.get("reason") == PODS_MISSING
+    requeued = condition(wl, REQUEUED)
+    return requeued.get("status") == "False" and requeued.get("reason") == PODS_MISSING
 
 
 def past_seconds(wl: Mapping[str, Any]) -> int:

@@ -64,8 +64,8 @@ def shorten(message: str) -> str:
         A message of any other form is returned as it is.
     """
     for pattern, form in _OTHERS:
-        if found := pattern.fullmatch(message):
-            return found.expand(form)
+        if match := pattern.fullmatch(message):
+            return match.expand(form)
     _, *parts = POD_SET.split(message)
     names, texts = parts[::2], parts[1::2]
     shorts = []
@@ -77,5 +77,5 @@ def shorten(message: str) -> str:
 
 def _short(cause: str) -> str:
     return next(
-        found.expand(form) for pattern, form in _CAUSES if (found := pattern.fullmatch(cause))
+        match.expand(form) for pattern, form in _CAUSES if (match := pattern.fullmatch(cause))
     )

@@ -312,23 +312,23 @@ def finish(wl: Obj, reason: str, message: str, now: float) -> Obj:
 
 def violations(wl: Mapping[str, Any]) -> tuple[str, ...]:
     """Every law of the machine that the conditions of a Workload break; empty for a sound one."""
-    found = []
+    broken = []
     reserved, admission = has_quota(wl), status_of(wl).get("admission")
     if reserved and not admission:
-        found.append("QuotaReserved without status.admission")
+        broken.append("QuotaReserved without status.admission")
     if admission and not reserved:
-        found.append("status.admission without QuotaReserved")
+        broken.append("status.admission without QuotaReserved")
     if is_admitted(wl) and not reserved:
-        found.append("Admitted without QuotaReserved")
+        broken.append("Admitted without QuotaReserved")
     if condition(wl, REQUEUED).get("status") == "False" and reserved:
-        found.append("quota is held although the workload is not requeued")
+        broken.append("quota is held although the workload is not requeued")
     types = [entry["type"] for entry in status_of(wl).get("conditions") or ()]
     if len(types) != len({*types}):
-        found.append("a condition is listed twice")
+        broken.append("a condition is listed twice")
     names = [entry["name"] for entry in check_states(wl)]
     if len(names) != len({*names}):
-        found.append("a check is listed twice")
-    return tuple(found)
+        broken.append("a check is listed twice")
+    return tuple(broken)
 
 
 def _check(wl: Obj, step: str, words: str) -> Phase:
@@ -337,10 +337,10 @@ def _check(wl: Obj, step: str, words: str) -> Phase:
     Raises:
         IllegalTransition: it can not.
     """
-    found = phase_of(wl)
-    if found not in STEPS[step]:
-        raise IllegalTransition(wl, words, f"it is {found.value}")
-    return found
+    phase = phase_of(wl)
+    if phase not in STEPS[step]:
+        raise IllegalTransition(wl, words, f"it is {phase.value}")
+    return phase
 
 
 def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:

@@ -47,10 +47,10 @@ class StatusWriter:
             ApiError: the server refuses.
             TransportError: no answer.
         """
-        found = await self.workloads.refresh(key)
-        if found is None:
+        workload = await self.workloads.refresh(key)
+        if workload is None:
             raise NotFound(f"workload {key} is gone")
-        return found
+        return workload
 
     async def store(self, old: Obj, new: Obj) -> Obj:
         """Makes the stored status that of `new`; raises as `write_status`.
@@ -58,11 +58,11 @@ class StatusWriter:
         After a conflict the newest state is known.
         """
         try:
-            found = await write_status(self.client, old, new, self.workloads.learn)
+            stored = await write_status(self.client, old, new, self.workloads.learn)
         except Conflict:
             await self.workloads.refresh(key_of(old))
             raise
-        return found
+        return stored
 
     async def change(
         self,
@@ -166,12 +166,12 @@ async def write_status(
         ApiError: the server refuses.
         TransportError: no answer; the write may have happened.
     """
-    found = old
+    current = old
     for number, write in enumerate(status_writes(old, new)):
-        ready = write.at(found["metadata"]["resourceVersion"]) if number else write
-        found = await send(client, old, ready)
-        learn(found)
-    return found
+        ready = write.at(current["metadata"]["resourceVersion"]) if number else write
+        current = await send(client, old, ready)
+        learn(current)
+    return current
 
 
 async def send(client: Client, wl: Obj, write: StatusWrite) -> Obj:

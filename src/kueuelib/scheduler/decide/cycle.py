@@ -22,36 +22,36 @@ from kueuelib.scheduler.quota.snapshot import Snapshot
 __all__ = ["Admit", "CycleInput", "Head", "Plan", "Wait", "decide", "decide_on"]
 
 
-def decide(found: CycleInput, now: float) -> Plan:
+def decide(cycle: CycleInput, now: float) -> Plan:
     """Decides one cycle; equal input gives an equal plan.
 
     Args:
-        found: the heads and the state.
+        cycle: the heads and the state.
         now: seconds since the epoch; only waiting times and the preemption policy depend on it.
     """
-    return decide_on(Snapshot(found.frozen), found, now)
+    return decide_on(Snapshot(cycle.frozen), cycle, now)
 
 
-def decide_on(snapshot: Snapshot, found: CycleInput, now: float) -> Plan:
+def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     """Decides one cycle on a snapshot; the caller must undo the changes in it.
 
     Args:
         snapshot: the state; changed by every decision.
-        found: the heads; its frozen state is not read.
+        cycle: the heads; its frozen state is not read.
         now: seconds since the epoch; only waiting times and the preemption policy depend on it.
     """
-    judge = Judge(found.settings.preemption, found.past, now)
+    judge = Judge(cycle.settings.preemption, cycle.past, now)
     entries: list[Entry] = []
     refused: list[Wait] = []
-    for head in sorted(found.heads, key=attrgetter("cluster_queue")):
-        outcome = nominate(snapshot, head, found.settings, judge)
+    for head in sorted(cycle.heads, key=attrgetter("cluster_queue")):
+        outcome = nominate(snapshot, head, cycle.settings, judge)
         if isinstance(outcome, Wait):
             refused.append(outcome)
         else:
             entries.append(outcome)
-    turns = Turns(snapshot, found, now, judge)
+    turns = Turns(snapshot, cycle, now, judge)
     order = []
-    for entry in in_turn(entries, turns.shown, found.settings):
+    for entry in in_turn(entries, turns.shown, cycle.settings):
         turns.take(entry)
         order.append(entry.head.info.key)
     waits = (*turns.waits, *refused)

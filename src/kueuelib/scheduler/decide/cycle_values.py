@@ -137,13 +137,13 @@ class Wait:
         """What to write about its requests; the pods themselves are not among them."""
         return tuple(
             PodSetRequest(
-                found.name,
+                pod_set.name,
                 {
                     name: quantity_of(name, amount)
-                    for name, amount in found.requests(found.count, count_pods=False).items()
+                    for name, amount in pod_set.requests(pod_set.count, count_pods=False).items()
                 },
             )
-            for found in self.pod_sets
+            for pod_set in self.pod_sets
         )
 
 

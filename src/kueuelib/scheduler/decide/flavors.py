@@ -148,14 +148,16 @@ def assign(
         name, count = pod_set.name, pod_set.count if counts is None else counts[index]
         requests = pod_set.requests(count, count_pods=spec.counts_pods)
         pinned = None if only is None else only.get(name, {})
-        found = _PodSetSearch(searches, policy, pod_set.spec.template.spec, requests, usage, pinned)
-        mode = found.run(resume.get(name, {}))
-        borrowing = max(borrowing, found.borrowing)
-        if found.blocked:
-            blocked.append(PodSetBlocked(name, tuple(found.blocked)))
+        search = _PodSetSearch(
+            searches, policy, pod_set.spec.template.spec, requests, usage, pinned
+        )
+        mode = search.run(resume.get(name, {}))
+        borrowing = max(borrowing, search.borrowing)
+        if search.blocked:
+            blocked.append(PodSetBlocked(name, tuple(search.blocked)))
         flavors, covered, indices = {}, {}, []
-        for resource in sorted(found.chosen):
-            flavors[resource], last = found.chosen[resource]
+        for resource in sorted(search.chosen):
+            flavors[resource], last = search.chosen[resource]
             covered[resource] = requests[resource]
             indices.append((resource, last))
         choices.append(PodSetChoice(name, count, flavors, covered, mode))
@@ -165,8 +167,8 @@ def assign(
             worst = min(worst, mode)
             if mode is NO_FIT:
                 break
-        usage = added(usage, found.usage) if usage else found.usage
-        contested += found.contested
+        usage = added(usage, search.usage) if usage else search.usage
+        contested += search.contested
     return Assignment(
         worst,
         tuple(choices),
@@ -280,16 +282,16 @@ class _PodSetSearch:
         for resource, pair in group.pairs[name].items():
             if resource not in requests:
                 continue
-            found = self._verdict(pair, requests[resource])
-            if found is _FITS:
+            verdict = self._verdict(pair, requests[resource])
+            if verdict is _FITS:
                 continue
-            borrowing = max(borrowing, found.borrowing)
-            if found.blocker is not None:
-                blockers.append(found.blocker)
-            if found.mode is not FIT:
+            borrowing = max(borrowing, verdict.borrowing)
+            if verdict.blocker is not None:
+                blockers.append(verdict.blocker)
+            if verdict.mode is not FIT:
                 contested.append(pair)
-            if _is_better(worst, found, policy):
-                worst = found
+            if _is_better(worst, verdict, policy):
+                worst = verdict
         return _Option(name, worst, borrowing, tuple(contested), tuple(blockers))
 
     def _verdict(self, pair: FlavorResource, amount: int) -> _Verdict:
@@ -329,13 +331,13 @@ class _PodSetSearch:
         return _Verdict(simulation.mode, simulation.borrowing, blocker)
 
 
-def _try_next(found: _Verdict, policy: Fungibility) -> bool:
+def _try_next(verdict: _Verdict, policy: Fungibility) -> bool:
     """Whether later flavors are worth a look (5.4); one without victims never ends the search."""
-    if found.mode is NO_CANDIDATES:
+    if verdict.mode is NO_CANDIDATES:
         return True
-    if found.mode is not FIT and policy.next_rather_than_preempt:
+    if verdict.mode is not FIT and policy.next_rather_than_preempt:
         return True
-    return found.borrowing > 0 and policy.next_rather_than_borrow
+    return verdict.borrowing > 0 and policy.next_rather_than_borrow
 
 
 def _is_better(one: _Verdict, other: _Verdict, policy: Fungibility) -> bool:

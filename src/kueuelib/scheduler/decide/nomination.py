@@ -139,26 +139,26 @@ def propose(
         if kept.mode is FIT:
             return Proposal(kept)
     assignment = assign(searches, info, None, progress, fungible=fungible, only=only)
-    found = _with_victims(assignment, searches, head, settings)
-    if not _is_possible(found) and settings.partial_admission and can_shrink(info.pod_sets):
-        found = _for_fewer_pods(searches, head, settings, progress, only) or found
+    proposal = _with_victims(assignment, searches, head, settings)
+    if not _is_possible(proposal) and settings.partial_admission and can_shrink(info.pod_sets):
+        proposal = _for_fewer_pods(searches, head, settings, progress, only) or proposal
     if guard is None:
-        return found
-    return Proposal(found.assignment, found.victims, found.together, guard.protected)
+        return proposal
+    return Proposal(proposal.assignment, proposal.victims, proposal.together, guard.protected)
 
 
 def _with_victims(
-    found: Assignment, searches: Searches, head: Head, settings: Settings
+    assignment: Assignment, searches: Searches, head: Head, settings: Settings
 ) -> Proposal:
     """An assignment, and the workloads that must leave for it."""
-    if found.mode is FIT or found.mode is NO_FIT or gave_up(head):
-        return Proposal(found)
-    needed = found.usage
+    if assignment.mode is FIT or assignment.mode is NO_FIT or gave_up(head):
+        return Proposal(assignment)
+    needed = assignment.usage
     if not settings.preempt_for_pods:
         needed = {pair: needed[pair] for pair in needed if pair.resource != PODS}
-    sought = searches.find(found.contested, needed)
-    hopeful = not sought.victims and found.mode in (Mode.PREEMPT, Mode.RECLAIM)
-    return Proposal(found, sought.victims, _together(sought) if hopeful else None)
+    sought = searches.find(assignment.contested, needed)
+    hopeful = not sought.victims and assignment.mode in (Mode.PREEMPT, Mode.RECLAIM)
+    return Proposal(assignment, sought.victims, _together(sought) if hopeful else None)
 
 
 def _for_fewer_pods(
@@ -173,8 +173,8 @@ def _for_fewer_pods(
 
     def attempt(counts: tuple[int, ...]) -> Proposal | None:
         assignment = assign(searches, info, counts, progress, fungible=fungible, only=only)
-        found = _with_victims(assignment, searches, head, settings)
-        return found if _is_possible(found) else None
+        proposal = _with_victims(assignment, searches, head, settings)
+        return proposal if _is_possible(proposal) else None
 
     return search(info.pod_sets, attempt)
 
@@ -205,9 +205,9 @@ def gave_up(head: Head) -> bool:
     return head.preempted >= MOST_PREEMPTIONS
 
 
-def _together(found: SearchResult) -> Together:
-    lacks = tuple(sorted((pair.flavor, pair.resource, lack) for pair, lack in found.lacks.items()))
-    return Together(found.candidates, found.named, found.borrowing, lacks, found.spared)
+def _together(result: SearchResult) -> Together:
+    lacks = tuple(sorted((pair.flavor, pair.resource, lack) for pair, lack in result.lacks.items()))
+    return Together(result.candidates, result.named, result.borrowing, lacks, result.spared)
 
 
 def _is_possible(proposal: Proposal) -> bool:

@@ -37,7 +37,7 @@ def search(
     slack = [_slack(pod_set) for pod_set in pod_sets]
     spread = sum(slack)
     low, high = 0, spread + 1
-    found: tuple[int, T] | None = None
+    best: tuple[int, T] | None = None
     while low < high:
         middle = (low + high) // 2
         counts = tuple(
@@ -48,5 +48,5 @@ def search(
         if result is None:
             low = middle + 1
         else:
-            found, high = (middle, result), middle
-    return found[1] if found is not None and found[0] == low else None
+            best, high = (middle, result), middle
+    return best[1] if best is not None and best[0] == low else None

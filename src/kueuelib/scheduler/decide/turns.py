@@ -47,7 +47,7 @@ class Turns:
 
     Args:
         snapshot: the state; changed by every turn.
-        found: the cycle.
+        cycle: the cycle.
         now: seconds since the epoch.
         judge: asks the preemption policy.
 
@@ -62,17 +62,17 @@ class Turns:
             with fair sharing only, which orders the heads by it.
     """
 
-    def __init__(self, snapshot: Snapshot, found: CycleInput, now: float, judge: Judge) -> None:
+    def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
         self._snapshot = snapshot
-        self._frozen = found.frozen
+        self._frozen = cycle.frozen
         self._held: Snapshot | None = None
         self._given: list[Entry] = []
-        self.shown = Snapshot(found.frozen)
-        self._settings = found.settings
-        self._all_ready = found.all_ready
+        self.shown = Snapshot(cycle.frozen)
+        self._settings = cycle.settings
+        self._all_ready = cycle.all_ready
         self._now = now
         self._judge = judge
-        self._may_exceed = found.settings.exceeds_quota
+        self._may_exceed = cycle.settings.exceeds_quota
         self._victims: dict[ObjectKey, Victim] = {}
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []

@@ -116,7 +116,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
     if base.verdict is Verdict.HOLDS_QUOTA:
         problems = silent_checks(world, key)
     search = Search(world, key, now, base, trials)
-    found = [
+    with_checks = [
         attrs.evolve(one, checks=deciders_of(one.change.apply(world), key, one.outcome))
         for one in (search.run() if changes else ())
     ]
@@ -134,7 +134,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         when_first=first,
         rows=rows,
         problems=problems,
-        changes=tuple(found),
+        changes=tuple(with_checks),
         tried=tuple(search.tried),
         limits=tuple(search.limits),
         checks=deciders_of(world, key, base),

@@ -123,8 +123,8 @@ class RaiseQuota:
 
 def amount_in(quota: ResourceQuota, field: str) -> int | None:
     """The amount of a field of a quota, None when the field is absent."""
-    found = getattr(quota, _FIELDS[field])
-    return None if found is None else amount_of(quota.name, found)
+    value = getattr(quota, _FIELDS[field])
+    return None if value is None else amount_of(quota.name, value)
 
 
 @attrs.frozen
@@ -203,8 +203,8 @@ class SetPolicy(Whole):
 
     def apply(self, world: World) -> World:
         """The world with that policy."""
-        found = world.cluster_queues[self.cluster_queue]
-        spec = found.spec
+        queue = world.cluster_queues[self.cluster_queue]
+        spec = queue.spec
         match self.path:
             case "queueingStrategy":
                 spec = attrs.evolve(spec, queueing_strategy=self.to)
@@ -225,7 +225,7 @@ class SetPolicy(Whole):
                 spec = attrs.evolve(spec, flavor_fungibility=fungible)
             case _:
                 raise ValueError(self.path)
-        return world.with_cluster_queue(attrs.evolve(found, spec=spec))
+        return world.with_cluster_queue(attrs.evolve(queue, spec=spec))
 
 
 @attrs.frozen
@@ -257,12 +257,12 @@ class RaiseThreshold:
 
     def apply(self, world: World) -> World:
         """The world with that threshold."""
-        found = world.cluster_queues[self.cluster_queue]
-        preemption = found.spec.preemption
+        queue = world.cluster_queues[self.cluster_queue]
+        preemption = queue.spec.preemption
         borrow = attrs.evolve(preemption.borrow_within_cohort, max_priority_threshold=self.to)
         policy = attrs.evolve(preemption, borrow_within_cohort=borrow)
         return world.with_cluster_queue(
-            attrs.evolve(found, spec=attrs.evolve(found.spec, preemption=policy))
+            attrs.evolve(queue, spec=attrs.evolve(queue.spec, preemption=policy))
         )
 
 
@@ -287,6 +287,6 @@ class StartLocalQueue(Whole):
 
     def apply(self, world: World) -> World:
         """The world with it started."""
-        found = world.local_queues[self.key]
-        spec = attrs.evolve(found.spec, stop_policy=kueue.NONE)
-        return world.with_local_queue(attrs.evolve(found, spec=spec))
+        local_queue = world.local_queues[self.key]
+        spec = attrs.evolve(local_queue.spec, stop_policy=kueue.NONE)
+        return world.with_local_queue(attrs.evolve(local_queue, spec=spec))

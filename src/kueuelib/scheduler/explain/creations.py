@@ -66,13 +66,13 @@ class ServeCheck(Whole):
     def apply(self, world: World) -> World:
         """The world with it."""
         raw = {"apiVersion": f"{KUEUE}/{V1BETA2}", "kind": "AdmissionCheck"}
-        found = world.checks.get(self.name)
-        if found is None:
-            found = decode(AdmissionCheck, {**raw, "metadata": {"name": self.name}, "spec": {}})
-        others = tuple(one for one in found.status.conditions if one.type != names.ACTIVE)
+        check = world.checks.get(self.name)
+        if check is None:
+            check = decode(AdmissionCheck, {**raw, "metadata": {"name": self.name}, "spec": {}})
+        others = tuple(one for one in check.status.conditions if one.type != names.ACTIVE)
         active = Condition(type=names.ACTIVE, status="True", reason="Active", message="")
-        status = attrs.evolve(found.status, conditions=(*others, active))
-        return world.with_check(attrs.evolve(found, status=status))
+        status = attrs.evolve(check.status, conditions=(*others, active))
+        return world.with_check(attrs.evolve(check, status=status))
 
 
 @attrs.frozen

@@ -68,9 +68,9 @@ _COPIED = _MUTABLE | _TABLES | {list, set, MethodType}
 def fork(engine: Engine) -> Engine:
     """A copy of an engine; neither notices what happens to the other one."""
     copies = _Copies()
-    found = copies.of(engine)
+    copy = copies.of(engine)
     copies.fill()
-    return found
+    return copy
 
 
 class _Copies:
@@ -85,34 +85,34 @@ class _Copies:
         kind: Any = type(value)
         if kind not in _COPIED:
             return value
-        found: Any = value
+        source: Any = value
         if kind in _TABLES:
             copy = self._known.get(id(value))
             if copy is None:
                 # All values of a table are of one kind.
-                first = next(iter(found.values()), None)
-                copy = kind(found)
+                first = next(iter(source.values()), None)
+                copy = kind(source)
                 self._known[id(value)] = copy
                 if type(first) in _COPIED:
-                    copy.update((key, self.of(one)) for key, one in found.items())
+                    copy.update((key, self.of(one)) for key, one in source.items())
             return copy  # type: ignore[no-any-return]
         if kind is list or kind is set:
-            return found.copy()  # type: ignore[no-any-return]
+            return source.copy()  # type: ignore[no-any-return]
         if kind is MethodType:
-            bound: Any = MethodType(found.__func__, self.of(found.__self__))
+            bound: Any = MethodType(source.__func__, self.of(source.__self__))
             return bound  # type: ignore[no-any-return]
         copy = self._known.get(id(value))
         if copy is None:
             copy = self._known[id(value)] = kind.__new__(kind)
-            self._empty.append((found, copy))
+            self._empty.append((source, copy))
         return copy  # type: ignore[no-any-return]
 
     def fill(self) -> None:
         """Fills in all copies that were made."""
         while self._empty:
-            found, copy = self._empty.pop()
-            for name in _fields(type(found), found):
-                setattr(copy, name, self.of(getattr(found, name)))
+            source, copy = self._empty.pop()
+            for name in _fields(type(source), source):
+                setattr(copy, name, self.of(getattr(source, name)))
 
 
 def _fields(kind: type, value: Any) -> tuple[str, ...]:

@@ -35,19 +35,19 @@ class Tree:
             self._above[name] = cohort_key(queue.cohort) if queue.cohort else ""
         self.cohorts = world.cohorts_of(queues)
         for name in self.cohorts:
-            found = world.cohorts.get(name)
-            cohort = CohortQuotas(name) if found is None else cohort_spec(found)
+            declared = world.cohorts.get(name)
+            cohort = CohortQuotas(name) if declared is None else cohort_spec(declared)
             self._nodes[cohort_key(name)] = cohort
             self._above[cohort_key(name)] = cohort_key(cohort.parent) if cohort.parent else ""
         self._upwards = sorted(self._nodes, key=lambda key: -len(self.path(key)))
 
     def path(self, key: str) -> list[str]:
         """The keys of a node and the cohorts above it; a cycle is walked once."""
-        found: list[str] = []
-        while key and key not in found:
-            found.append(key)
+        keys: list[str] = []
+        while key and key not in keys:
+            keys.append(key)
             key = self._above[key]
-        return found
+        return keys
 
     def carries(self, place: Place, field: str, pair: FlavorResource, usage: Usage) -> _Carries:
         """Whether some usage fits when a place has more of something.
@@ -94,8 +94,8 @@ class _Carries:
 
     def __call__(self, size: int) -> bool:
         lent = beyond = 0
-        for number, (found, used) in enumerate(self.steps):
-            limits = attrs.evolve(found, nominal=found.nominal + lent)
+        for number, (own, used) in enumerate(self.steps):
+            limits = attrs.evolve(own, nominal=own.nominal + lent)
             if number == 0:
                 limits = attrs.evolve(
                     limits, **{self.field: (getattr(limits, self.field) or 0) + size}

@@ -78,10 +78,10 @@ def first_end(
         after = until - now
         change = ProtectionEnds(key, protected.policy, until, after)
         later = change.apply(world)
-        found = Trials(later, key, now, budget).within(later)
-        if found.helps:
-            return Found(change, found)
-        reason = found.reason
+        outcome = Trials(later, key, now, budget).within(later)
+        if outcome.helps:
+            return Found(change, outcome)
+        reason = outcome.reason
     return None
 
 
@@ -107,10 +107,10 @@ class _Later(PreemptionPolicy):
                 if at == now or at > forgotten
             ),
         )
-        found = self._policy.refuse(asking, running, later)
-        if found is None or found.until is None:
-            return found
-        return attrs.evolve(found, until=found.until - self._after)
+        refusal = self._policy.refuse(asking, running, later)
+        if refusal is None or refusal.until is None:
+            return refusal
+        return attrs.evolve(refusal, until=refusal.until - self._after)
 
     def order(self, asking: Asking, running: Running) -> tuple[float, ...]:
         """The order of the policy."""

@@ -89,8 +89,8 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
         yield Problem(missing, "does not exist", fix)
         return
     where = f"LocalQueue {local_queue.key}"
-    for found in LocalQueueFacts.of(local_queue).hindrances():
-        yield Problem(where, found.problem, found.fix)
+    for hindrance in LocalQueueFacts.of(local_queue).hindrances():
+        yield Problem(where, hindrance.problem, hindrance.fix)
     queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
     if queue is None:
         fix = f"create ClusterQueue {local_queue.spec.cluster_queue}"
@@ -135,11 +135,11 @@ def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
 
 def _of_check(world: World, name: str) -> Iterator[Problem]:
     """What keeps an AdmissionCheck that exists from being decided."""
-    found = world.checks[name]
-    active = conditions.find(found.status.conditions, names.ACTIVE)
+    check = world.checks[name]
+    active = conditions.find(check.status.conditions, names.ACTIVE)
     if active is None or active.status != "True":
         why = active.message if active is not None else ""
-        why = why or f"nobody serves controllerName {found.spec.controller_name}"
+        why = why or f"nobody serves controllerName {check.spec.controller_name}"
         text = f"is not Active: {why}"
         yield Problem(f"AdmissionCheck {name}", text, ServeCheck(name, exists=True).text)
 

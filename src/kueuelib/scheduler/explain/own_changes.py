@@ -35,9 +35,9 @@ class SetPriority:
 
     def apply(self, world: World) -> World:
         """The world with that priority."""
-        found = world.workloads[self.key]
-        spec = attrs.evolve(found.spec, priority=self.to)
-        return world.with_workload(attrs.evolve(found, spec=spec))
+        workload = world.workloads[self.key]
+        spec = attrs.evolve(workload.spec, priority=self.to)
+        return world.with_workload(attrs.evolve(workload, spec=spec))
 
 
 @attrs.frozen
@@ -75,7 +75,7 @@ class FewerPods:
 
     def apply(self, world: World) -> World:
         """The world with that many pods."""
-        found = world.workloads[self.key]
+        workload = world.workloads[self.key]
         pod_sets = tuple(
             attrs.evolve(
                 one,
@@ -84,10 +84,10 @@ class FewerPods:
             )
             if one.name == self.pod_set
             else one
-            for one in found.spec.pod_sets
+            for one in workload.spec.pod_sets
         )
-        spec = attrs.evolve(found.spec, pod_sets=pod_sets)
-        return world.with_workload(attrs.evolve(found, spec=spec))
+        spec = attrs.evolve(workload.spec, pod_sets=pod_sets)
+        return world.with_workload(attrs.evolve(workload, spec=spec))
 
 
 @attrs.frozen
@@ -110,8 +110,10 @@ class Activate(Whole):
 
     def apply(self, world: World) -> World:
         """The world with it active."""
-        found = world.workloads[self.key]
-        return world.with_workload(attrs.evolve(found, spec=attrs.evolve(found.spec, active=True)))
+        workload = world.workloads[self.key]
+        return world.with_workload(
+            attrs.evolve(workload, spec=attrs.evolve(workload.spec, active=True))
+        )
 
 
 @attrs.frozen
@@ -135,9 +137,9 @@ class BackOffEnds(Whole):
 
     def apply(self, world: World) -> World:
         """The world in which it is over."""
-        found = world.workloads[self.key]
-        status = attrs.evolve(found.status, requeue_state=None)
-        return world.with_workload(attrs.evolve(found, status=status))
+        workload = world.workloads[self.key]
+        status = attrs.evolve(workload.status, requeue_state=None)
+        return world.with_workload(attrs.evolve(workload, status=status))
 
 
 @attrs.frozen
@@ -172,9 +174,9 @@ class MoveTo(Whole):
 
     def apply(self, world: World) -> World:
         """The world with it there."""
-        found = world.workloads[self.key]
-        spec = attrs.evolve(found.spec, queue_name=self.to)
-        return world.with_workload(attrs.evolve(found, spec=spec))
+        workload = world.workloads[self.key]
+        spec = attrs.evolve(workload.spec, queue_name=self.to)
+        return world.with_workload(attrs.evolve(workload, spec=spec))
 
 
 @attrs.frozen
@@ -203,7 +205,7 @@ class Tolerate(Whole):
 
     def apply(self, world: World) -> World:
         """The world with the toleration in every pod set."""
-        found = world.workloads[self.key]
+        workload = world.workloads[self.key]
         wanted = Toleration(
             key=self.taint.key,
             operator="Equal",
@@ -211,18 +213,18 @@ class Tolerate(Whole):
             effect=self.taint.effect,
         )
         pod_sets = []
-        for one in found.spec.pod_sets:
+        for one in workload.spec.pod_sets:
             pod = one.template.spec
             pod = attrs.evolve(pod, tolerations=(*pod.tolerations, wanted))
             template = attrs.evolve(one.template, spec=pod)
             pod_sets.append(attrs.evolve(one, template=template))
-        spec = attrs.evolve(found.spec, pod_sets=tuple(pod_sets))
-        return world.with_workload(attrs.evolve(found, spec=spec))
+        spec = attrs.evolve(workload.spec, pod_sets=tuple(pod_sets))
+        return world.with_workload(attrs.evolve(workload, spec=spec))
 
 
-def binds_to_nodes(found: PodSet) -> bool:
+def binds_to_nodes(pod_set: PodSet) -> bool:
     """Whether the pods of a pod set ask for certain nodes."""
-    spec = found.template.spec
+    spec = pod_set.template.spec
     return bool(spec.node_selector) or required_node_affinity(spec) is not None
 
 
@@ -246,10 +248,10 @@ class AnyNode(Whole):
 
     def apply(self, world: World) -> World:
         """The world in which no pod set asks for nodes."""
-        found = world.workloads[self.key]
+        workload = world.workloads[self.key]
         pod_sets = []
-        for one in found.spec.pod_sets:
+        for one in workload.spec.pod_sets:
             pod = attrs.evolve(one.template.spec, node_selector={}, affinity=None)
             pod_sets.append(attrs.evolve(one, template=attrs.evolve(one.template, spec=pod)))
-        spec = attrs.evolve(found.spec, pod_sets=tuple(pod_sets))
-        return world.with_workload(attrs.evolve(found, spec=spec))
+        spec = attrs.evolve(workload.spec, pod_sets=tuple(pod_sets))
+        return world.with_workload(attrs.evolve(workload, spec=spec))

@@ -202,18 +202,18 @@ def _least(
         guess: what may be enough, after what was in use when a larger size was tried.
         resource: what is sized.
     """
-    found = run(most)
+    outcome = run(most)
     for _ in range(_GUESSES):
-        if found.usage is None:  # others have to leave before it gets quota
+        if outcome.usage is None:  # others have to leave before it gets quota
             return _between(0, most, grain, run, good)
-        size = guess(resource, found.usage, most)
+        size = guess(resource, outcome.usage, most)
         if 0 < size < most:
-            found = run(size)
-            if not good(found):
+            outcome = run(size)
+            if not good(outcome):
                 return _between(size, most, grain, run, good)
             most = size
-        found = run(most - 1) if most > 1 else found
-        if not good(found) or most == 1:
+        outcome = run(most - 1) if most > 1 else outcome
+        if not good(outcome) or most == 1:
             return most
         most -= 1
     return _below(most, grain, run, good)

@@ -120,12 +120,12 @@ class Search:
                 "was decided until then is shown, and no change was tried"
             )
             return ()
-        found: list[Found] = []
+        changes: list[Found] = []
         for name, part, search in self._kinds():
             self._budget.share(part)
             try:
                 for one in search():
-                    found.append(one)  # noqa: PERF402 (what was found before it broke off counts)
+                    changes.append(one)  # noqa: PERF402 (what was found before it broke off counts)
             except OutOfStepsError:
                 self.limits.append(
                     f"not all that there is among {name} was tried: no more than "
@@ -135,27 +135,27 @@ class Search:
                 self.tried.append(name)
         self._budget.share(1.0)
         # As long as there are steps left, what helps as it is comes before what has to be smaller.
-        numbers = sorted(range(len(found)), key=lambda at: not found[at].sized)
-        sizes = {number: self._in_sizes(found[number]) for number in numbers}
+        numbers = sorted(range(len(changes)), key=lambda at: not changes[at].sized)
+        sizes = {number: self._in_sizes(changes[number]) for number in numbers}
         shown: list[Found] = []
         for one in chain.from_iterable(sizes[number] for number in sorted(numbers)):
             if one.sized and self._helps(one.outcome) and one not in shown:
                 shown.append(one)
         return tuple(shown)
 
-    def _in_sizes(self, found: Found) -> Sequence[Found]:
+    def _in_sizes(self, option: Found) -> Sequence[Found]:
         """The smallest size that admits it, and the one that is enough if others leave for it."""
-        by_weight = found.change.kind == RaiseWeight.kind
+        by_weight = option.change.kind == RaiseWeight.kind
         shown: list[Found] = []
         try:
             for good in (self._helps,) if by_weight else self._goals:
-                found = smallest(found, self._grains, self._trials.with_change, good)
-                if good(found.outcome):
-                    shown = [found] if found.outcome.admits else [*shown, found]
+                option = smallest(option, self._grains, self._trials.with_change, good)
+                if good(option.outcome):
+                    shown = [option] if option.outcome.admits else [*shown, option]
         except OutOfStepsError:
             limit = f"not all smaller sizes were tried: no more than {MOST_STEPS} heads are tried"
             self.limits += [] if limit in self.limits else [limit]
-        return shown or [found]
+        return shown or [option]
 
     def _kinds(self) -> Iterator[tuple[str, float, Callable[[], Iterator[Found]]]]:
         """What is looked for, which part of what is left it may spend, and how."""
@@ -198,14 +198,14 @@ class Search:
                 return alone
         return self._trials.with_change(change)
 
-    def _helps(self, found: Outcome) -> bool:
+    def _helps(self, outcome: Outcome) -> bool:
         """Whether an outcome is better than that of doing nothing."""
-        return found.admits or (found.helps and self._base.verdict is Verdict.WAITS)
+        return outcome.admits or (outcome.helps and self._base.verdict is Verdict.WAITS)
 
     def _check(self, change: Change) -> Iterator[Found]:
-        found = self._try(change)
-        if self._helps(found):
-            yield Found(change, found)
+        outcome = self._try(change)
+        if self._helps(outcome):
+            yield Found(change, outcome)
 
     def _least(self, make: Callable[[int], Change], most: int) -> Found | None:
         """The smallest size from 1 to `most` that is good enough while one less is not."""
@@ -218,10 +218,10 @@ class Search:
                 if not enough(most):
                     break
                 size = bisect(0, most, enough)
-                found = Found(make(size), self._trials.with_change(make(size)))
+                option = Found(make(size), self._trials.with_change(make(size)))
                 less = size > 1 and good(self._trials.with_change(make(size - 1)))
-                if good(found.outcome) and not less:
-                    return found
+                if good(option.outcome) and not less:
+                    return option
         return None
 
     # --- what is wrong with the set-up
@@ -258,9 +258,9 @@ class Search:
             if name not in self._world.flavors:
                 yield from self._check(CreateFlavor(name))
         for name in sorted({check.name for check in spec.checks}):
-            found = self._world.checks.get(name)
-            if found is None or not is_true(found, names.ACTIVE):
-                yield from self._check(ServeCheck(name, exists=found is not None))
+            admission_check = self._world.checks.get(name)
+            if admission_check is None or not is_true(admission_check, names.ACTIVE):
+                yield from self._check(ServeCheck(name, exists=admission_check is not None))
         labels = self._world.namespaces.get(self._key.namespace)
         if labels is not None and not spec.selector.matches(labels):
             wanted = missing_labels(spec.selector, labels)
@@ -280,20 +280,20 @@ class Search:
     def _moves(self) -> Iterator[Found]:
         current = self._workload.spec.queue_name
         queues = [
-            found
-            for each, found in sorted(self._world.local_queues.items())
+            other
+            for each, other in sorted(self._world.local_queues.items())
             if each.namespace == self._key.namespace and each.name != current
         ]
-        for found in self._first(queues, "LocalQueues of the namespace"):
-            if self._queue is None or found.spec.cluster_queue != self._queue.name:
-                home = found.spec.cluster_queue
-                yield from self._check(MoveTo(self._key, current, found.name, home))
+        for local_queue in self._first(queues, "LocalQueues of the namespace"):
+            if self._queue is None or local_queue.spec.cluster_queue != self._queue.name:
+                home = local_queue.spec.cluster_queue
+                yield from self._check(MoveTo(self._key, current, local_queue.name, home))
 
     def _priorities(self) -> Iterator[Found]:
         """Only priorities of others, and those just above them, can make a difference."""
         before = self._workload.spec.priority or 0
         near = self._near.workloads.values()
-        others = {found.spec.priority or 0 for found in near}
+        others = {workload.spec.priority or 0 for workload in near}
         steps = sorted({step for other in others for step in (other, other + 1) if step > before})
         if len(steps) > MOST_TRIED:
             if not self._helps(self._try(SetPriority(self._key, before, steps[-1]))):
@@ -305,9 +305,9 @@ class Search:
             )
             steps = [steps[index]]
         for step in steps:
-            found = self._try(SetPriority(self._key, before, step))
-            if self._helps(found):
-                yield Found(SetPriority(self._key, before, step), found)
+            outcome = self._try(SetPriority(self._key, before, step))
+            if self._helps(outcome):
+                yield Found(SetPriority(self._key, before, step), outcome)
                 return
 
     def _fewer_pods(self) -> Iterator[Found]:
@@ -315,13 +315,13 @@ class Search:
             if pod_set.count < 2:
                 continue
 
-            def fewer(by: int, found: PodSet = pod_set) -> Change:
-                to, least = found.count - by, found.min_count
-                return FewerPods(self._key, found.name, found.count, to, least)
+            def fewer(by: int, pods: PodSet = pod_set) -> Change:
+                to, least = pods.count - by, pods.min_count
+                return FewerPods(self._key, pods.name, pods.count, to, least)
 
-            found = self._least(fewer, pod_set.count - 1)
-            if found is not None:
-                yield found
+            option = self._least(fewer, pod_set.count - 1)
+            if option is not None:
+                yield option
 
     # --- policies
 
@@ -332,9 +332,9 @@ class Search:
             yield from self._check(SetPolicy(name, "queueingStrategy", kueue.STRICT_FIFO, to))
         for path, before, wider in wider_policies(spec):
             for to in wider:
-                found = self._try(SetPolicy(name, path, before, to))
-                if self._helps(found):
-                    yield Found(SetPolicy(name, path, before, to), found)
+                outcome = self._try(SetPolicy(name, path, before, to))
+                if self._helps(outcome):
+                    yield Found(SetPolicy(name, path, before, to), outcome)
                     break
 
         yield from self._thresholds(queue)
@@ -346,13 +346,13 @@ class Search:
         if policy.policy == kueue.NEVER or before is None:
             return
         near = self._near.workloads.values()
-        steps = sorted({found.spec.priority or 0 for found in near if holds_quota(found)})
+        steps = sorted({workload.spec.priority or 0 for workload in near if holds_quota(workload)})
         higher = [step for step in steps if step > before]
         for to in self._first(higher, "thresholds of priority"):
             change = RaiseThreshold(queue.name, before, to)
-            found = self._try(change)
-            if self._helps(found):
-                yield Found(change, found)
+            outcome = self._try(change)
+            if self._helps(outcome):
+                yield Found(change, outcome)
                 return
 
     # --- the tree of cohorts
@@ -376,7 +376,9 @@ class Search:
 
     def _others(self) -> Iterator[Found]:
         near, rivals = self._near, self._rivals
-        holders = [each for each, found in sorted(near.workloads.items()) if holds_quota(found)]
+        holders = [
+            each for each, workload in sorted(near.workloads.items()) if holds_quota(workload)
+        ]
         if max(len(holders), len(rivals)) > MOST_TRIED:
             probe = Probe(self._world, self._key, self._now, self._budget)
             if not self._helps(probe.base):
@@ -390,5 +392,5 @@ class Search:
             yield from self._check(Withdraws(each))
 
 
-def _admits(found: Outcome) -> bool:
-    return found.admits
+def _admits(outcome: Outcome) -> bool:
+    return outcome.admits

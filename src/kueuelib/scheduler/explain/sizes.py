@@ -43,15 +43,15 @@ def grains_of(engine: Engine) -> dict[str, int]:
 
 def demand_on(engine: Engine) -> Sizes:
     """Per resource all that is requested or in use: more than that is hardly ever different."""
-    found: Counter[str] = Counter()
+    demand: Counter[str] = Counter()
     for name in engine.cache.names:
         for info in engine.pending(name):
             for pod_set in info.pod_sets:
-                found.update(pod_set.requests(pod_set.count, count_pods=True))
+                demand.update(pod_set.requests(pod_set.count, count_pods=True))
     for holder in engine.cache.holders.values():
         for pair, amount in holder.usage.items():
-            found[pair.resource] += amount
-    return found
+            demand[pair.resource] += amount
+    return demand
 
 
 def gallop(most: int, test: Callable[[int], bool]) -> int:

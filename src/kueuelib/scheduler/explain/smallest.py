@@ -25,7 +25,7 @@ MOST_LOOKS = 32
 
 
 def smallest(
-    found: Found,
+    option: Found,
     grains: Mapping[str, int],
     run: Callable[[Change], Outcome],
     helps: Callable[[Outcome], bool],
@@ -36,7 +36,7 @@ def smallest(
     any does not help.
 
     Args:
-        found: the largest size.
+        option: the largest size.
         grains: as `grains_of`; where the steps are that small, nothing is missed between them.
         run: what a change comes to.
         helps: whether that is good enough.
@@ -44,7 +44,7 @@ def smallest(
     Raises:
         OutOfStepsError: there are no steps left.
     """
-    change = found.change
+    change = option.change
     for size, grain, resized in _sizes(change, grains):
 
         def test(size: int, before: Change = change, resized: _Resized = resized) -> bool:
@@ -57,8 +57,8 @@ def smallest(
                 change = resized(change, bisect(no, yes, test))
                 break
             no = yes
-    if change == found.change:
-        return attrs.evolve(found, sized=True)
+    if change == option.change:
+        return attrs.evolve(option, sized=True)
     return smallest(Found(change, run(change)), grains, run, helps)
 
 

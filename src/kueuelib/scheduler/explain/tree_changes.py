@@ -54,8 +54,8 @@ class RaiseWeight:
 
     def apply(self, world: World) -> World:
         """The world with that weight."""
-        found = self.place.spec(world).fair_sharing or FairSharing()
-        return self.place.changed(world, fair_sharing=attrs.evolve(found, weight=self._to))
+        sharing = self.place.spec(world).fair_sharing or FairSharing()
+        return self.place.changed(world, fair_sharing=attrs.evolve(sharing, weight=self._to))
 
 
 def _decimal(weight: Quantity) -> str:

@@ -39,12 +39,12 @@ class TreeSearch:
         """
         if self._world.settings.fair_sharing is None:
             return []
-        found = []
+        weights = []
         for place in self._places:
             if place.parent(self._world):
                 sharing = place.spec(self._world).fair_sharing
-                found.append((place, (ONE if sharing is None else sharing.weight).nanos))
-        return found
+                weights.append((place, (ONE if sharing is None else sharing.weight).nanos))
+        return weights
 
     def cuts(self) -> list[SetParent]:
         """Where a cycle of parents could be opened."""

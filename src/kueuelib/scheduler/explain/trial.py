@@ -145,10 +145,10 @@ class Trials:
         """
         if isinstance(change, Whole):
             return self.within(change.apply(self._world))
-        found = self._known.get(change)
-        if found is None:
-            found = self._known[change] = self.within(change.apply(self._world))
-        return found
+        answer = self._known.get(change)
+        if answer is None:
+            answer = self._known[change] = self.within(change.apply(self._world))
+        return answer
 
     def within(self, changed: World) -> Outcome:
         """What becomes of it in another world of the same settings and defaults.
@@ -217,9 +217,9 @@ def _run(
 
 def _cycles(engine: Engine, now: float, spend: Spend) -> Iterator[Settled]:
     """Runs cycles until nothing is left to decide."""
-    while (found := engine.next_cycle(now)) is not None:
-        spend(1 + len(found.heads))
-        yield engine.settle(decide(found, now), now)
+    while (cycle := engine.next_cycle(now)) is not None:
+        spend(1 + len(cycle.heads))
+        yield engine.settle(decide(cycle, now), now)
 
 
 def _preempts(reason: Preempting | FitsAfterPreemptions) -> Outcome:
@@ -245,7 +245,7 @@ def outcomes(world: World, now: float, engine: Engine | None = None) -> dict[Obj
         engine: one that knows the world, and is used up here; None: a fresh one is made.
     """
     engine = engine or world.with_usage(now).engine(now)
-    found = {
+    by_key = {
         key: Outcome(_HELD[where])
         for key in world.workloads
         if (where := engine.standing(key).where) in _HELD
@@ -256,37 +256,37 @@ def outcomes(world: World, now: float, engine: Engine | None = None) -> dict[Obj
         for settled in _cycles(engine, now, limit.spend):
             for admit in settled.admissions:
                 admitted = Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit)
-                found.setdefault(admit.key, admitted)
+                by_key.setdefault(admit.key, admitted)
             for wait in settled.waits:
-                if wait.key in found:
+                if wait.key in by_key:
                     continue
                 reasons[wait.key] = wait.reason
                 if isinstance(wait.reason, Preempting | FitsAfterPreemptions):
-                    found[wait.key] = _preempts(wait.reason)
+                    by_key[wait.key] = _preempts(wait.reason)
                 elif engine.rests(wait.key):
-                    found[wait.key] = _waits(engine, wait.key, wait.reason)
+                    by_key[wait.key] = _waits(engine, wait.key, wait.reason)
     except OutOfStepsError:
         unsettled = True
-    for key in world.workloads.keys() - found.keys():
+    for key in world.workloads.keys() - by_key.keys():
         waiting = _waits(engine, key, reasons.get(key))
-        found[key] = attrs.evolve(waiting, unsettled=unsettled)
-    return found
+        by_key[key] = attrs.evolve(waiting, unsettled=unsettled)
+    return by_key
 
 
 def usage_of(engine: Engine, later: Sequence[Admit]) -> Usage:
     """What every ClusterQueue uses now, but for what was admitted later in the same cycle."""
-    found: dict[str, dict[FlavorResource, int]] = {}
+    usage: dict[str, dict[FlavorResource, int]] = {}
     for name in engine.cache.names:
         state = engine.cache.state(name)
         if state is not None:
-            found[name] = dict(state.tally.reserved)
+            usage[name] = dict(state.tally.reserved)
     for admit in later:
         holder = engine.cache.holder(admit.key)
-        if holder is not None and holder.cluster_queue in found:
-            used = found[holder.cluster_queue]
+        if holder is not None and holder.cluster_queue in usage:
+            used = usage[holder.cluster_queue]
             for pair, amount in holder.usage.items():
                 used[pair] = used.get(pair, 0) - amount
-    return found
+    return usage
 
 
 class Probe:
@@ -309,12 +309,12 @@ class Probe:
         self.base = self._ask()
 
     def _ask(self) -> Outcome:
-        found = _run(self._engine, self._key, self._now, self._budget.spend)
-        if found.admits:
+        answer = _run(self._engine, self._key, self._now, self._budget.spend)
+        if answer.admits:
             self._engine.observe(events.Forgotten(self._key), self._now)
-        elif found.verdict is Verdict.PREEMPTS:
+        elif answer.verdict is Verdict.PREEMPTS:
             self._engine = fork(self._fresh)
-        return found
+        return answer
 
     def without(self, other: ObjectKey) -> Outcome:
         """What would become of it if another workload were gone.
@@ -323,7 +323,7 @@ class Probe:
             OutOfStepsError: the budget does not suffice to know.
         """
         self._engine.observe(events.WorkloadGone(other), self._now)
-        found = self._ask()
-        if found.verdict is not Verdict.PREEMPTS:
+        answer = self._ask()
+        if answer.verdict is not Verdict.PREEMPTS:
             self._engine.observe(events.WorkloadSet(self._world.workloads[other]), self._now)
-        return found
+        return answer

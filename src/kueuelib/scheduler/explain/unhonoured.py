@@ -154,8 +154,8 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
         yield Unhonoured(f"ClusterQueue {queue.name}", field, meaning)
 
 
-def _in_spec(subject: str, found: KubeObject) -> Iterator[Unhonoured]:
-    spec: Struct = found.spec  # type: ignore[attr-defined]
+def _in_spec(subject: str, obj: KubeObject) -> Iterator[Unhonoured]:
+    spec: Struct = obj.spec  # type: ignore[attr-defined]
     for path in _unknown(spec, "spec", of_pods=False):
         known = _UNKNOWN_FIELDS.get(path.rpartition(".")[2])
         yield Unhonoured(subject, path, _meaning(known))
@@ -190,8 +190,8 @@ def _unknown(value: Any, path: str, *, of_pods: bool) -> Iterator[str]:
             yield f"{path}.{name}"
     for field in attrs.fields(type(value)):
         if field.name != "extra":
-            found = getattr(value, field.name)
-            yield from _unknown(found, f"{path}.{json_name(field)}", of_pods=of_pods)
+            inner = getattr(value, field.name)
+            yield from _unknown(inner, f"{path}.{json_name(field)}", of_pods=of_pods)
 
 
 def _weights(world: World, queue: ClusterQueue) -> Iterator[Unhonoured]:
@@ -208,8 +208,8 @@ def _weights(world: World, queue: ClusterQueue) -> Iterator[Unhonoured]:
 
 
 def _has_weight(world: World, place: Place) -> bool:
-    found = place.spec(world).fair_sharing
-    return found is not None and found.weight != ONE
+    sharing = place.spec(world).fair_sharing
+    return sharing is not None and sharing.weight != ONE
 
 
 def _list(subjects: list[str]) -> str:

@@ -72,41 +72,43 @@ class World:
         """
         if self.settings.past_usage is None:
             return self
-        holding = {key: found for key, found in self.workloads.items() if holds_quota(found)}
+        holding = {
+            key: workload for key, workload in self.workloads.items() if holds_quota(workload)
+        }
         past = attrs.evolve(self, workloads=holding).engine(now).past_usage
         return self if past is None else attrs.evolve(self, usage=past.values())
 
-    def with_cluster_queue(self, found: ClusterQueue) -> World:
+    def with_cluster_queue(self, queue: ClusterQueue) -> World:
         """The same world with this ClusterQueue in the place of the one of its name."""
-        return attrs.evolve(self, cluster_queues={**self.cluster_queues, found.name: found})
+        return attrs.evolve(self, cluster_queues={**self.cluster_queues, queue.name: queue})
 
-    def with_cohort(self, found: Cohort) -> World:
+    def with_cohort(self, cohort: Cohort) -> World:
         """The same world with this Cohort."""
-        return attrs.evolve(self, cohorts={**self.cohorts, found.name: found})
+        return attrs.evolve(self, cohorts={**self.cohorts, cohort.name: cohort})
 
-    def with_local_queue(self, found: LocalQueue) -> World:
+    def with_local_queue(self, local_queue: LocalQueue) -> World:
         """The same world with this LocalQueue."""
-        return attrs.evolve(self, local_queues={**self.local_queues, found.key: found})
+        return attrs.evolve(self, local_queues={**self.local_queues, local_queue.key: local_queue})
 
-    def with_flavor(self, found: ResourceFlavor) -> World:
+    def with_flavor(self, flavor: ResourceFlavor) -> World:
         """The same world with this ResourceFlavor."""
-        return attrs.evolve(self, flavors={**self.flavors, found.name: found})
+        return attrs.evolve(self, flavors={**self.flavors, flavor.name: flavor})
 
-    def with_check(self, found: AdmissionCheck) -> World:
+    def with_check(self, check: AdmissionCheck) -> World:
         """The same world with this AdmissionCheck."""
-        return attrs.evolve(self, checks={**self.checks, found.name: found})
+        return attrs.evolve(self, checks={**self.checks, check.name: check})
 
     def with_namespace(self, name: str, labels: Mapping[str, str]) -> World:
         """The same world with these labels on a namespace."""
         return attrs.evolve(self, namespaces={**self.namespaces, name: labels})
 
-    def with_workload(self, found: Workload) -> World:
+    def with_workload(self, workload: Workload) -> World:
         """The same world with this Workload."""
-        return attrs.evolve(self, workloads={**self.workloads, found.key: found})
+        return attrs.evolve(self, workloads={**self.workloads, workload.key: workload})
 
     def without_workloads(self, *keys: ObjectKey) -> World:
         """The same world without some Workloads."""
-        kept = {key: found for key, found in self.workloads.items() if key not in keys}
+        kept = {key: workload for key, workload in self.workloads.items() if key not in keys}
         return attrs.evolve(self, workloads=kept)
 
     # --- relations between objects
@@ -117,8 +119,10 @@ class World:
 
     def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
         """The ClusterQueue in which a Workload waits, None when there is none."""
-        found = self.local_queue_of(workload)
-        return None if found is None else self.cluster_queues.get(found.spec.cluster_queue)
+        local_queue = self.local_queue_of(workload)
+        return (
+            None if local_queue is None else self.cluster_queues.get(local_queue.spec.cluster_queue)
+        )
 
     def scope_of(self, cluster_queue: ClusterQueue) -> frozenset[str]:
         """The names of the ClusterQueues that share quota with one, itself included."""
@@ -155,10 +159,10 @@ class World:
 
     def all_cohorts(self) -> tuple[str, ...]:
         """All cohorts, with an object or only named by others, sorted."""
-        found = set(self.cohorts)
-        found.update(each.spec.parent_name for each in self.cohorts.values())
-        found.update(each.spec.cohort_name for each in self.cluster_queues.values())
-        return tuple(sorted(found - {""}))
+        cohorts = set(self.cohorts)
+        cohorts.update(each.spec.parent_name for each in self.cohorts.values())
+        cohorts.update(each.spec.cohort_name for each in self.cluster_queues.values())
+        return tuple(sorted(cohorts - {""}))
 
     def has_trees_of(self, other: World) -> bool:
         """Whether every ClusterQueue of another world has the same cohorts above it here."""
@@ -193,8 +197,8 @@ class World:
         seen: list[str] = []
         while cohort and cohort not in seen:
             seen.append(cohort)
-            found = self.cohorts.get(cohort)
-            cohort = "" if found is None else found.spec.parent_name
+            declared = self.cohorts.get(cohort)
+            cohort = "" if declared is None else declared.spec.parent_name
         return seen, cohort
 
     def home_of(self, workload: Workload) -> str:
@@ -202,8 +206,8 @@ class World:
         admission = workload.status.admission
         if admission is not None and holds_quota(workload):
             return admission.cluster_queue
-        found = self.local_queue_of(workload)
-        return "" if found is None else found.spec.cluster_queue
+        local_queue = self.local_queue_of(workload)
+        return "" if local_queue is None else local_queue.spec.cluster_queue
 
     def narrowed(self, key: ObjectKey) -> World:
         """What can matter to one Workload: its tree of cohorts.
@@ -221,15 +225,15 @@ class World:
         timestamp = self.settings.queue_timestamp
         mine = (order_of(workload, timestamp), key)
         kept = {
-            each: found for each, found in self.workloads.items() if self.home_of(found) in scope
+            each: other for each, other in self.workloads.items() if self.home_of(other) in scope
         }
         behind = [
             each
-            for each, found in kept.items()
-            if (order_of(found, timestamp), each) > mine
-            and not holds_quota(found)
-            and self.home_of(found) == queue.name
-            and not (self.usage and _local_queue_key(found) != _local_queue_key(workload))
+            for each, other in kept.items()
+            if (order_of(other, timestamp), each) > mine
+            and not holds_quota(other)
+            and self.home_of(other) == queue.name
+            and not (self.usage and _local_queue_key(other) != _local_queue_key(workload))
         ]
         if queue.spec.queueing_strategy == kueue.STRICT_FIFO or len(behind) > MOST_BEHIND:
             for each in behind:
@@ -239,42 +243,42 @@ class World:
             workloads=kept,
             cluster_queues={name: self.cluster_queues[name] for name in sorted(scope)},
             local_queues={
-                each: found
-                for each, found in self.local_queues.items()
-                if found.spec.cluster_queue in scope
+                each: local_queue
+                for each, local_queue in self.local_queues.items()
+                if local_queue.spec.cluster_queue in scope
             },
         )
 
     def alone(self, key: ObjectKey) -> World:
         """The same world in which nothing else waits."""
         kept = {
-            each: found
-            for each, found in self.workloads.items()
-            if each == key or holds_quota(found)
+            each: workload
+            for each, workload in self.workloads.items()
+            if each == key or holds_quota(workload)
         }
         return attrs.evolve(self, workloads=kept)
 
     def lines(self) -> dict[str, tuple[ObjectKey, ...]]:
         """The Workloads that wait in every ClusterQueue, in the order of the queue."""
-        found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self.cluster_queues}
+        by_queue: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self.cluster_queues}
         for workload in self.workloads.values():
             home = self.home_of(workload)
-            if home in found and self._waits(workload):
-                found[home].append(self._place_of(workload))
+            if home in by_queue and self._waits(workload):
+                by_queue[home].append(self._place_of(workload))
         return {
-            name: tuple(place[-1] for place in sorted(places)) for name, places in found.items()
+            name: tuple(place[-1] for place in sorted(places)) for name, places in by_queue.items()
         }
 
     def ahead_of(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
         """The Workloads that wait before one in its ClusterQueue, in the order of the queue."""
         workload = self.workloads[key]
         home, mine = self.home_of(workload), self._place_of(workload)
-        found = [
+        places = [
             self._place_of(other)
             for other in self.workloads.values()
             if self._waits(other) and self.home_of(other) == home
         ]
-        return tuple(place[-1] for place in sorted(found) if place < mine)
+        return tuple(place[-1] for place in sorted(places) if place < mine)
 
     def _place_of(self, workload: Workload) -> tuple[Value, QueueOrder, ObjectKey]:
         usage = self.usage.get(_local_queue_key(workload), UNUSED)
@@ -308,22 +312,24 @@ class World:
         )
 
     def _queue_moves(self, workload: Workload) -> bool:
-        found = self.local_queue_of(workload)
-        return found is not None and found.spec.stop_policy == kueue.NONE
+        local_queue = self.local_queue_of(workload)
+        return local_queue is not None and local_queue.spec.stop_policy == kueue.NONE
 
     # --- the engine
 
     def events(self) -> Iterator[Event]:
         """All facts, in an order in which nothing has to be looked at twice."""
-        yield from (events.NamespaceSet(*found) for found in self.namespaces.items())
-        yield from (events.LimitRangeSet(found) for found in self.limit_ranges.values())
-        yield from (events.RuntimeClassSet(found) for found in self.runtime_classes.values())
-        yield from (events.FlavorSet(found) for found in self.flavors.values())
-        yield from (events.CheckSet(found) for found in self.checks.values())
-        yield from (events.CohortChanged(found) for found in self.cohorts.values())
-        yield from (events.ClusterQueueSet(found) for found in self.cluster_queues.values())
-        yield from (events.LocalQueueSet(found) for found in self.local_queues.values())
-        yield from (events.WorkloadSet(found) for found in self.workloads.values())
+        yield from (events.NamespaceSet(*entry) for entry in self.namespaces.items())
+        yield from (events.LimitRangeSet(limit_range) for limit_range in self.limit_ranges.values())
+        yield from (
+            events.RuntimeClassSet(runtime_class) for runtime_class in self.runtime_classes.values()
+        )
+        yield from (events.FlavorSet(flavor) for flavor in self.flavors.values())
+        yield from (events.CheckSet(check) for check in self.checks.values())
+        yield from (events.CohortChanged(cohort) for cohort in self.cohorts.values())
+        yield from (events.ClusterQueueSet(queue) for queue in self.cluster_queues.values())
+        yield from (events.LocalQueueSet(local_queue) for local_queue in self.local_queues.values())
+        yield from (events.WorkloadSet(workload) for workload in self.workloads.values())
 
     def engine(self, now: float) -> Engine:
         """A fresh engine that knows all this.
@@ -331,10 +337,10 @@ class World:
         Args:
             now: seconds since the epoch.
         """
-        found = Engine(self.settings)
+        engine = Engine(self.settings)
         for event in self.events():
-            found.observe(event, now)
-        return found
+            engine.observe(event, now)
+        return engine
 
 
 def _local_queue_key(workload: Workload) -> ObjectKey:
@@ -359,6 +365,6 @@ def difference(before: World, after: World) -> Iterator[Event]:
         if old is new:
             continue
         yield from (gone(key) for key in old if key not in new)
-        for key, found in new.items():
-            if old.get(key) is not found:
-                yield present(key, found) if name == "namespaces" else present(found)
+        for key, obj in new.items():
+            if old.get(key) is not obj:
+                yield present(key, obj) if name == "namespaces" else present(obj)

@@ -28,13 +28,13 @@ class EffectsBuilder:
 
     def take(self) -> Effects:
         """What was collected, and an empty collection for the next fact."""
-        found = Effects(
+        effects = Effects(
             tuple(sorted(self.cluster_queues)),
             tuple(sorted(self.local_queues)),
             tuple(sorted(self.workloads)),
         )
         self.cluster_queues, self.local_queues, self.workloads = set(), set(), set()
-        return found
+        return effects
 
 
 class State:
@@ -85,15 +85,15 @@ class State:
         """Counts past usage of a LocalQueue, or no more, as its ClusterQueue says."""
         if self.past_usage is None:
             return
-        found = self.local_queues.get(key)
-        spec = None if found is None else self.cache.spec(found.spec.cluster_queue)
-        if found is None or spec is None or not spec.by_usage:
+        local_queue = self.local_queues.get(key)
+        spec = None if local_queue is None else self.cache.spec(local_queue.spec.cluster_queue)
+        if local_queue is None or spec is None or not spec.by_usage:
             self.past_usage.close(key)
             return
-        weight = weight_of(found.spec.fair_sharing)
+        weight = weight_of(local_queue.spec.fair_sharing)
         held = (self.cache.holder(member) for member in self.local_queue_of.members(key))
         holders = (holder for holder in held if holder is not None)
-        self.past_usage.open(key, spec.name, weight, _stored(found), holders)
+        self.past_usage.open(key, spec.name, weight, _stored(local_queue), holders)
         self.past_usage.weigh(key, weight)
 
     def note_policy(self, cluster_queue: str) -> None:
@@ -113,9 +113,9 @@ class State:
             self.effects.workloads.update(state.holders)
 
 
-def _stored(found: LocalQueue) -> Sample | None:
+def _stored(local_queue: LocalQueue) -> Sample | None:
     """The last sample of past usage in the status of a LocalQueue."""
-    sharing = found.status.fair_sharing
+    sharing = local_queue.status.fair_sharing
     past = None if sharing is None else sharing.admission_fair_sharing_status
     if past is None:
         return None

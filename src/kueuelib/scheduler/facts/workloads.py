@@ -63,16 +63,16 @@ class WorkloadFacts:
 
     def leaving(self) -> tuple[Holder, ...]:
         """The workloads that count as leaving although their objects do not say so yet."""
-        found = (self._state.cache.holder(key) for key in self._leaving)
-        return tuple(holder for holder in found if holder is not None)
+        holders = (self._state.cache.holder(key) for key in self._leaving)
+        return tuple(holder for holder in holders if holder is not None)
 
     # --- what the requests of a workload depend on
 
     def limit_range_set(self, event: events.LimitRangeSet, now: float) -> None:
         """A LimitRange was created or changed."""
-        found = event.limit_range
-        self._limit_ranges.setdefault(found.namespace, {})[found.name] = found
-        self._new_limits(found.namespace, now)
+        limit_range = event.limit_range
+        self._limit_ranges.setdefault(limit_range.namespace, {})[limit_range.name] = limit_range
+        self._new_limits(limit_range.namespace, now)
 
     def limit_range_gone(self, event: events.LimitRangeGone, now: float) -> None:
         """A LimitRange was deleted."""
@@ -110,7 +110,7 @@ class WorkloadFacts:
                 self._state.queues.push(item.queue.name, self._info(self._workloads[key]), now=now)
 
     def _info(self, workload: Workload) -> WorkloadInfo:
-        found = workload_info(
+        info = workload_info(
             workload,
             self._limits.get(workload.namespace, NO_LIMIT_RANGES),
             self._runtime_classes,
@@ -119,8 +119,8 @@ class WorkloadFacts:
             rules=self._settings.resources,
         )
         if self._settings.preemption is KUEUE:
-            return found
-        return attrs.evolve(found, shape=f"{found.shape} {found.local_queue}")
+            return info
+        return attrs.evolve(info, shape=f"{info.shape} {info.local_queue}")
 
     def _holder(self, workload: Workload, admission: Admission, *, assumed: bool) -> Holder:
         return holder_of(

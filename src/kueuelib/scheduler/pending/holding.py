@@ -21,22 +21,22 @@ def charge(workload: Workload, admission: Admission) -> dict[FlavorResource, int
     specs = {pod_set.name: pod_set for pod_set in workload.spec.pod_sets}
     reclaimable = reclaimable_of(workload)
     parts = [
-        _assigned(found, specs.get(found.name), reclaimable.get(found.name, 0))
-        for found in admission.pod_set_assignments
+        _assigned(assignment, specs.get(assignment.name), reclaimable.get(assignment.name, 0))
+        for assignment in admission.pod_set_assignments
     ]
     return parts[0] if len(parts) == 1 else total_of(parts)
 
 
 def _assigned(
-    found: PodSetAssignment, spec: PodSet | None, reclaimable: int
+    assignment: PodSetAssignment, spec: PodSet | None, reclaimable: int
 ) -> dict[FlavorResource, int]:
-    total = {name: max(0, amount_of(name, q)) for name, q in found.resource_usage.items()}
-    declared = spec.count if spec is not None else found.count or 0
-    assigned = declared if found.count is None else found.count
+    total = {name: max(0, amount_of(name, q)) for name, q in assignment.resource_usage.items()}
+    declared = spec.count if spec is not None else assignment.count or 0
+    assigned = declared if assignment.count is None else assignment.count
     target = min(assigned, max(0, declared - reclaimable))
     if target != assigned:
         total = rescaled(total, assigned, target)
-    return in_flavors(total, found.flavors)
+    return in_flavors(total, assignment.flavors)
 
 
 def holder_of(

@@ -52,14 +52,14 @@ def nanos_of(quantities: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: max(0, quantity.nanos) for name, quantity in quantities.items()}
 
 
-def summarize(found: Iterable[LimitRange]) -> LimitSummary:
+def summarize(limit_ranges: Iterable[LimitRange]) -> LimitSummary:
     """The summary of all LimitRanges of one namespace; ranges are taken in the order of names."""
-    ordered = sorted(found, key=lambda each: each.name)
+    ordered = sorted(limit_ranges, key=lambda each: each.name)
     return LimitSummary(_bounds(ordered, CONTAINER), _bounds(ordered, POD))
 
 
-def _bounds(found: Iterable[LimitRange], type: str) -> Bounds:
-    items = [item for each in found for item in each.spec.limits if item.type == type]
+def _bounds(limit_ranges: Iterable[LimitRange], type: str) -> Bounds:
+    items = [item for each in limit_ranges for item in each.spec.limits if item.type == type]
     if not items:
         return NO_BOUNDS
     return Bounds(

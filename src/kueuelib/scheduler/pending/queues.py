@@ -214,8 +214,8 @@ class Queues:
     def next_deadline(self) -> float | None:
         """When a back-off ends, or a Workload is to be reported; None when neither waits."""
         item = self._back_offs.first(self._find_back_off)
-        found = (None if item is None else item.back_off, self.silence.deadline())
-        return min((deadline for deadline in found if deadline is not None), default=None)
+        deadlines = (None if item is None else item.back_off, self.silence.deadline())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     # --- cycles
 

@@ -50,8 +50,10 @@ def pod_request(
         limits: the LimitRanges of the namespace.
         runtime_class: the RuntimeClass that the spec names, if it exists.
     """
-    init = tuple(_with_defaults(found, limits.containers) for found in spec.init_containers)
-    containers = tuple(_with_defaults(found, limits.containers) for found in spec.containers)
+    init = tuple(_with_defaults(container, limits.containers) for container in spec.init_containers)
+    containers = tuple(
+        _with_defaults(container, limits.containers) for container in spec.containers
+    )
     per_pod = _aggregate(init, containers)
     if spec.resources is not None:
         whole = nanos_of(spec.resources.requests)
@@ -67,11 +69,11 @@ def pod_request(
     return PodRequest(init, containers, per_pod)
 
 
-def _with_defaults(found: Container, bounds: Bounds) -> ContainerRequest:
+def _with_defaults(container: Container, bounds: Bounds) -> ContainerRequest:
     """Defaults of the LimitRange come first, then limits stand in for missing requests."""
-    limits = {**bounds.default, **nanos_of(found.resources.limits)}
-    requests = {**limits, **bounds.default_request, **nanos_of(found.resources.requests)}
-    return ContainerRequest(requests, limits, sidecar=found.restart_policy == _ALWAYS)
+    limits = {**bounds.default, **nanos_of(container.resources.limits)}
+    requests = {**limits, **bounds.default_request, **nanos_of(container.resources.requests)}
+    return ContainerRequest(requests, limits, sidecar=container.restart_policy == _ALWAYS)
 
 
 def _aggregate(
@@ -84,14 +86,14 @@ def _aggregate(
     """
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for found in init:
-        if found.sidecar:
-            _add(sidecars, found.requests)
+    for container in init:
+        if container.sidecar:
+            _add(sidecars, container.requests)
         else:
-            _raise_to(peak, _sum(found.requests, sidecars))
+            _raise_to(peak, _sum(container.requests, sidecars))
     running = dict(sidecars)
-    for found in containers:
-        _add(running, found.requests)
+    for container in containers:
+        _add(running, container.requests)
     _raise_to(peak, running)
     return peak
 
@@ -112,10 +114,10 @@ def _raise_to(peak: dict[str, int], part: Nanos) -> None:
         peak[name] = max(peak.get(name, 0), amount)
 
 
-def excessive_requests(pod_set: str, found: PodRequest) -> tuple[str, ...]:
+def excessive_requests(pod_set: str, request: PodRequest) -> tuple[str, ...]:
     """The containers that request more than their limits, in the words of the condition message."""
     items = []
-    for kind, containers in (("initContainers", found.init), ("containers", found.containers)):
+    for kind, containers in (("initContainers", request.init), ("containers", request.containers)):
         for index, container in enumerate(containers):
             keys = sorted(
                 name
@@ -129,15 +131,15 @@ def excessive_requests(pod_set: str, found: PodRequest) -> tuple[str, ...]:
 
 
 def limit_range_violations(
-    pod_set: str, found: PodRequest, limits: LimitSummary
+    pod_set: str, request: PodRequest, limits: LimitSummary
 ) -> tuple[str, ...]:
     """The LimitRange bounds that a pod breaks, in the words of the condition message."""
     items: list[str] = []
-    for kind, containers in (("initContainers", found.init), ("containers", found.containers)):
+    for kind, containers in (("initContainers", request.init), ("containers", request.containers)):
         for index, container in enumerate(containers):
             path = f"podSets.{pod_set}.{kind}[{index}]"
             items += _outside(path, container.requests, container.limits, limits.containers)
-    items += _outside(f"podSets.{pod_set}", found.per_pod, {}, limits.pods)
+    items += _outside(f"podSets.{pod_set}", request.per_pod, {}, limits.pods)
     return tuple(items)
 
 
@@ -154,7 +156,7 @@ def _outside(path: str, requests: Nanos, limits: Nanos, bounds: Bounds) -> list[
         name
         for name, least in bounds.min.items()
         if (name in requests or name in limits)
-        and min(found[name] for found in (requests, limits) if name in found) < least
+        and min(amounts[name] for amounts in (requests, limits) if name in amounts) < least
     )
     if below:
         items.append(f"the requests of {path}[{', '.join(below)}] are less than the limits")

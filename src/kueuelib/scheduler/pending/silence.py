@@ -57,7 +57,7 @@ class Silence:
         reason = None if group.verdict is None else group.verdict.reason
         if isinstance(reason, NoFlavors):
             lasting = reason.lasting
-            if any(group.told.get(place, found) != found for place, found in lasting.items()):
+            if any(group.told.get(place, verdict) != verdict for place, verdict in lasting.items()):
                 for key, item in group.members.items():
                     if item.reason is not None and item.reason is not reason:
                         item.reason = reason

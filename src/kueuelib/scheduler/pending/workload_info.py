@@ -75,8 +75,8 @@ class PodSetNeeds:
         """The request of `count` pods; with the pods themselves where these are counted."""
         if count == 1 and not count_pods:
             return self.per_pod
-        found = {resource: amount * count for resource, amount in self.per_pod.items()}
-        return {**found, PODS: count} if count_pods else found
+        requests = {resource: amount * count for resource, amount in self.per_pod.items()}
+        return {**requests, PODS: count} if count_pods else requests
 
 
 @attrs.frozen(eq=False)
@@ -120,9 +120,13 @@ class WorkloadInfo:
     def least(self) -> dict[str, int]:
         """Per resource the least that any pod set asks for, with as few pods as it accepts."""
         least: dict[str, int] = {}
-        for found in self.pod_sets:
-            fewest = found.count if found.min_count is None else min(found.count, found.min_count)
-            for resource, amount in found.requests(fewest, count_pods=True).items():
+        for pod_set in self.pod_sets:
+            fewest = (
+                pod_set.count
+                if pod_set.min_count is None
+                else min(pod_set.count, pod_set.min_count)
+            )
+            for resource, amount in pod_set.requests(fewest, count_pods=True).items():
                 least[resource] = min(amount, least.get(resource, amount))
         return least
 
@@ -152,8 +156,10 @@ def _states(workload: Workload) -> list[tuple[str, str]]:
 
 
 def _eviction(workload: Workload) -> tuple[str, str, float] | None:
-    found = conditions.find(workload.status.conditions, names.EVICTED)
-    return (found.status, found.reason, found.last_transition_time) if found else None
+    condition = conditions.find(workload.status.conditions, names.EVICTED)
+    return (
+        (condition.status, condition.reason, condition.last_transition_time) if condition else None
+    )
 
 
 def workload_info(
@@ -211,13 +217,13 @@ def workload_info(
 def _shape(workload: Workload, pod_sets: list[PodSetNeeds]) -> Shape:
     """A text of all that flavors are chosen by; the priority counts, as preemption looks at it."""
     parts: list[object] = [workload.spec.priority or 0]
-    for found in pod_sets:
-        spec = found.spec.template.spec
+    for pod_set in pod_sets:
+        spec = pod_set.spec.template.spec
         parts += (
-            found.name,
-            found.count,
-            found.min_count,
-            sorted(found.per_pod.items()),
+            pod_set.name,
+            pod_set.count,
+            pod_set.min_count,
+            sorted(pod_set.per_pod.items()),
             sorted(spec.node_selector.items()),
             spec.tolerations,
             required_node_affinity(spec),
@@ -234,7 +240,7 @@ def _request(
 
 def reclaimable_of(workload: Workload) -> dict[str, int]:
     """How many pods of each pod set need no quota any more."""
-    return {found.name: max(0, found.count) for found in workload.status.reclaimable_pods}
+    return {entry.name: max(0, entry.count) for entry in workload.status.reclaimable_pods}
 
 
 def order_of(workload: Workload, timestamp: str = EVICTION, *, by_age: bool = False) -> QueueOrder:
@@ -280,10 +286,10 @@ def holds_quota(workload: Workload) -> bool:
 
 def has_verdict(workload: Workload) -> bool:
     """Whether its condition says how it fared in its queue, and its spec is the same since."""
-    found = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
-    if found is None or found.is_true or found.reason not in VERDICTS:
+    condition = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
+    if condition is None or condition.is_true or condition.reason not in VERDICTS:
         return False
-    return found.observed_generation in (None, workload.metadata.generation)
+    return condition.observed_generation in (None, workload.metadata.generation)
 
 
 def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
@@ -294,14 +300,14 @@ def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
         reason: the verdict.
         tried: False if it waits for its turn, so that the name of the head is as good.
     """
-    found = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
-    if found is None or found.is_true or found.reason not in REPORTED:
+    condition = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
+    if condition is None or condition.is_true or condition.reason not in REPORTED:
         return False
-    if found.reason == PENDING_EVALUATION and not tried:
+    if condition.reason == PENDING_EVALUATION and not tried:
         return False
-    if found.observed_generation not in (None, workload.metadata.generation):
+    if condition.observed_generation not in (None, workload.metadata.generation):
         return True
-    return (found.reason, found.message) != (condition_reason(reason), render(reason))
+    return (condition.reason, condition.message) != (condition_reason(reason), render(reason))
 
 
 def is_finished(workload: Workload) -> bool:

@@ -91,12 +91,12 @@ def quota_of(node: Node, pair: FlavorResource) -> Limits:
 
 def steps_up(path: Sequence[TreeNode], pair: FlavorResource) -> tuple[Step, ...]:
     """The steps of a path; nobody limits a root, which can use what it owns."""
-    found = []
+    steps = []
     for node in path:
         quota = node.quota.get(pair, NO_LIMITS)
-        found.append(Step(node.key, quota.nominal, quota.guaranteed, quota.ceiling))
-    found[-1] = found[-1]._replace(ceiling=found[-1].nominal)
-    return tuple(found)
+        steps.append(Step(node.key, quota.nominal, quota.guaranteed, quota.ceiling))
+    steps[-1] = steps[-1]._replace(ceiling=steps[-1].nominal)
+    return tuple(steps)
 
 
 def available(node: Node, pair: FlavorResource, used: Used) -> int:
@@ -106,18 +106,18 @@ def available(node: Node, pair: FlavorResource, used: Used) -> int:
 
 def available_along(steps: Iterable[Step], used: Used) -> int:
     """The same for the steps of a node."""
-    found: int | None = None
+    least: int | None = None
     unused = 0
     for key, _, guaranteed, ceiling in steps:
         taken = used[key]
         if ceiling is not None:
             left = unused + ceiling - taken
-            if found is None or left < found:
-                found = left
+            if least is None or left < least:
+                least = left
         if guaranteed > taken:
             unused += guaranteed - taken
-    assert found is not None, "a root has a ceiling"
-    return found
+    assert least is not None, "a root has a ceiling"
+    return least
 
 
 def potential(node: Node, pair: FlavorResource) -> int:

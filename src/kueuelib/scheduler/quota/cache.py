@@ -187,10 +187,10 @@ class Cache:
     def _review(self, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             state = self._queues[name]
-            found = self._activity_of(state.spec)
-            if found != state.activity:
-                state.activity = found
-                self.forest.set_active(name, active=found.active)
+            activity = self._activity_of(state.spec)
+            if activity != state.activity:
+                state.activity = activity
+                self.forest.set_active(name, active=activity.active)
                 state.thaw()
         return names
 
@@ -333,8 +333,8 @@ class Cache:
 
 
 def _discard(index: dict[str, set[str]], key: str, member: str) -> None:
-    found = index.get(key)
-    if found is not None:
-        found.discard(member)
-        if not found:
+    members = index.get(key)
+    if members is not None:
+        members.discard(member)
+        if not members:
             del index[key]

@@ -44,10 +44,10 @@ class RequiredCheck:
 
 def entries_of(workload: Workload) -> tuple[CheckEntry, ...]:
     """What the checks of a workload say."""
-    found = workload.status.admission_checks
-    if not found:
+    checks = workload.status.admission_checks
+    if not checks:
         return ()
-    return tuple([CheckEntry(one.name, one.state, one.reason) for one in found])
+    return tuple([CheckEntry(one.name, one.state, one.reason) for one in checks])
 
 
 def required(rules: Collection[RequiredCheck], flavors: Iterable[str]) -> tuple[str, ...]:

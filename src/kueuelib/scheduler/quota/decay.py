@@ -73,14 +73,14 @@ def gained(amounts: Nanos, elapsed: float, half_life: float) -> dict[str, int]:
 
 def times(amounts: Nanos, factor: int) -> dict[str, int]:
     """A part of some amounts; the factor is in 2^64ths."""
-    found = ((name, amount * factor // ONE) for name, amount in amounts.items())
-    return {name: amount for name, amount in found if amount}
+    scaled = ((name, amount * factor // ONE) for name, amount in amounts.items())
+    return {name: amount for name, amount in scaled if amount}
 
 
 def total(parts: Iterable[Nanos]) -> dict[str, int]:
     """The sum of several amounts."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for part in parts:
         for name, amount in part.items():
-            found[name] = found.get(name, 0) + amount
-    return {name: amount for name, amount in found.items() if amount}
+            sums[name] = sums.get(name, 0) + amount
+    return {name: amount for name, amount in sums.items() if amount}

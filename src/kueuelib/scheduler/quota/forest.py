@@ -215,10 +215,10 @@ class Forest:
 
     def _cohort(self, name: str) -> Spot:
         key = cohort_key(name)
-        found = self._spots.get(key)
-        if found is None:
-            found = self._spots[key] = Spot(name, key)
-        return found
+        spot = self._spots.get(key)
+        if spot is None:
+            spot = self._spots[key] = Spot(name, key)
+        return spot
 
     def _prune(self, cohort: Spot) -> None:
         """Forgets a cohort that has no object and that nobody names."""
@@ -288,9 +288,9 @@ def _subtree(spot: Spot) -> Iterator[Spot]:
     seen = {spot.name}
     waiting = [spot]
     while waiting:
-        found = waiting.pop()
-        yield found
-        for below in found.cohorts.values():
+        current = waiting.pop()
+        yield current
+        for below in current.cohorts.values():
             if below.name not in seen:
                 seen.add(below.name)
                 waiting.append(below)

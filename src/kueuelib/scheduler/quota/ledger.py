@@ -61,18 +61,18 @@ class Spot:
     @property
     def path(self) -> list[Spot]:
         """The node and the cohorts above it, the root last."""
-        found = [self]
-        while found[-1].parent is not None:
-            found.append(found[-1].parent)
-        return found
+        path = [self]
+        while path[-1].parent is not None:
+            path.append(path[-1].parent)
+        return path
 
     @property
     def root(self) -> Spot:
         """The top of its tree."""
-        found = self
-        while found.parent is not None:
-            found = found.parent
-        return found
+        top = self
+        while top.parent is not None:
+            top = top.parent
+        return top
 
 
 class Table(dict[str, int]):
@@ -151,11 +151,11 @@ class Ledger:
 
     def _steps_of(self, key: str, pair: FlavorResource) -> tuple[Step, ...]:
         """The quota of a pair from a node up, remembered until any quota changes."""
-        found = self._steps.get((key, pair))
-        if found is None:
-            found = arithmetic.steps_up(self.spots[key].path, pair)
-            self._steps[key, pair] = found
-        return found
+        steps = self._steps.get((key, pair))
+        if steps is None:
+            steps = arithmetic.steps_up(self.spots[key].path, pair)
+            self._steps[key, pair] = steps
+        return steps
 
     # --- quota
 
@@ -246,9 +246,9 @@ def _set_borrower(parent: Spot, key: str, pair: FlavorResource, *, borrows: bool
     known = parent.borrowers.get(pair, NOBODY)
     if borrows is (key in known):
         return
-    found = known | {key} if borrows else known - {key}
-    if found:
-        parent.borrowers[pair] = found
+    borrowers = known | {key} if borrows else known - {key}
+    if borrowers:
+        parent.borrowers[pair] = borrowers
     else:
         del parent.borrowers[pair]
     parent.root.stale[parent.key] = parent

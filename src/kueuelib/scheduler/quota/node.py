@@ -33,8 +33,8 @@ class _Steps(dict[FlavorResource, tuple["Step", ...]]):
         self._path = path
 
     def __missing__(self, pair: FlavorResource) -> tuple[Step, ...]:
-        found = self[pair] = steps_up(self._path, pair)
-        return found
+        steps = self[pair] = steps_up(self._path, pair)
+        return steps
 
 
 class _Capacity(dict[FlavorResource, int]):
@@ -45,8 +45,8 @@ class _Capacity(dict[FlavorResource, int]):
         self._steps = steps
 
     def __missing__(self, pair: FlavorResource) -> int:
-        found = self[pair] = available_along(self._steps[pair], NOTHING)
-        return found
+        capacity = self[pair] = available_along(self._steps[pair], NOTHING)
+        return capacity
 
 
 @attrs.frozen(eq=False)
@@ -147,10 +147,10 @@ class QuotaTree:
 
     def queue(self, spec: QueueSpec) -> QuotaNode:
         """The node of a ClusterQueue of this tree; always the same one."""
-        found = self._nodes.get(spec.name)
-        if found is None:
-            found = self._nodes[spec.name] = leaf(spec, self.cohort(spec.cohort).path)
-        return found
+        node = self._nodes.get(spec.name)
+        if node is None:
+            node = self._nodes[spec.name] = leaf(spec, self.cohort(spec.cohort).path)
+        return node
 
     def cohort(self, name: str) -> QuotaNode:
         """The node of a cohort of this tree; always the same one."""
@@ -161,9 +161,9 @@ class QuotaTree:
         above = self._nodes[cohort_key(name)].path if name else ()
         for each in reversed(missing):
             row = self.rows[each]
-            found = QuotaNode(each, False, row.limits, row.quota, row.height, row.weight, above)
-            self._nodes[found.key] = found
-            above = found.path
+            node = QuotaNode(each, False, row.limits, row.quota, row.height, row.weight, above)
+            self._nodes[node.key] = node
+            above = node.path
         return above[0]
 
 

@@ -69,8 +69,10 @@ class UsageRule:
         """Amounts as one number; infinite for a LocalQueue with weight 0."""
         if not weight:
             return inf
-        found = (amount * self.weights.get(name, Fraction(1)) for name, amount in amounts.items())
-        return sum(found, Fraction(0)) / _NANO / weight
+        weighted = (
+            amount * self.weights.get(name, Fraction(1)) for name, amount in amounts.items()
+        )
+        return sum(weighted, Fraction(0)) / _NANO / weight
 
 
 @attrs.frozen
@@ -276,15 +278,15 @@ class PastUsage:
     def values(self) -> Mapping[ObjectKey, Value]:
         """The same of all LocalQueues that count; what was returned never changes."""
         if self._changed:
-            found = dict(self._values)
+            values = dict(self._values)
             for key in self._changed:
                 account = self._accounts.get(key)
                 if account is None:
-                    found.pop(key, None)
+                    values.pop(key, None)
                 else:
-                    found[key] = self._value(key, account)
+                    values[key] = self._value(key, account)
             self._changed.clear()
-            self._values = found
+            self._values = values
         return self._values
 
     def _value(self, key: ObjectKey, account: Account) -> Value:

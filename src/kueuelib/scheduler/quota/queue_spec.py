@@ -203,20 +203,20 @@ class CohortQuotas:
     weight: Fraction = Fraction(1)
 
 
-def queue_spec(found: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -> QueueSpec:
+def queue_spec(queue: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -> QueueSpec:
     """The computing form of a ClusterQueue.
 
     Args:
-        found: the object.
+        queue: the object.
         ignores_undeclared: whether resources without quota are left unchecked.
 
     Raises:
         InvalidSelector: the namespace selector breaks the rules that validation guards.
     """
-    spec = found.spec
+    spec = queue.spec
     strategy, scope = spec.admission_checks_strategy, spec.admission_scope
     return QueueSpec(
-        name=found.name,
+        name=queue.name,
         cohort=spec.cohort_name,
         groups=_groups(spec.resource_groups),
         limits=_limits(spec.resource_groups),
@@ -234,7 +234,7 @@ def queue_spec(found: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -
             borrow_within_cohort=spec.preemption.borrow_within_cohort.policy,
             borrow_threshold=spec.preemption.borrow_within_cohort.max_priority_threshold,
         ),
-        terminating=found.metadata.deletion_timestamp is not None,
+        terminating=queue.metadata.deletion_timestamp is not None,
         weight=weight_of(spec.fair_sharing),
         by_usage=scope is not None
         and scope.admission_mode == kueue.USAGE_BASED_ADMISSION_FAIR_SHARING,
@@ -242,11 +242,11 @@ def queue_spec(found: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -
     )
 
 
-def cohort_spec(found: kueue.Cohort) -> CohortQuotas:
+def cohort_spec(cohort: kueue.Cohort) -> CohortQuotas:
     """The computing form of a Cohort."""
-    spec = found.spec
+    spec = cohort.spec
     return CohortQuotas(
-        name=found.name,
+        name=cohort.name,
         parent=spec.parent_name,
         groups=_groups(spec.resource_groups),
         limits=_limits(spec.resource_groups),
@@ -254,54 +254,54 @@ def cohort_spec(found: kueue.Cohort) -> CohortQuotas:
     )
 
 
-def _groups(found: tuple[kueue.ResourceGroup, ...]) -> tuple[FlavorGroup, ...]:
+def _groups(groups: tuple[kueue.ResourceGroup, ...]) -> tuple[FlavorGroup, ...]:
     return tuple(
         FlavorGroup(group.covered_resources, tuple(flavor.name for flavor in group.flavors))
-        for group in found
+        for group in groups
     )
 
 
-def _limits(found: tuple[kueue.ResourceGroup, ...]) -> dict[FlavorResource, Limits]:
+def _limits(groups: tuple[kueue.ResourceGroup, ...]) -> dict[FlavorResource, Limits]:
     return {
         pair_of(flavor.name, quota.name): Limits(
             amount_of(quota.name, quota.nominal_quota),
             _optional(quota.name, quota.borrowing_limit),
             _optional(quota.name, quota.lending_limit),
         )
-        for group in found
+        for group in groups
         for flavor in group.flavors
         for quota in flavor.resources
     }
 
 
-def weight_of(found: kueue.FairSharing | None) -> Fraction:
+def weight_of(sharing: kueue.FairSharing | None) -> Fraction:
     """The weight of a ClusterQueue, a Cohort or a LocalQueue, 1 where nothing is said."""
-    return Fraction(1) if found is None else Fraction(found.weight.nanos, 10**9)
+    return Fraction(1) if sharing is None else Fraction(sharing.weight.nanos, 10**9)
 
 
 def _optional(resource: str, quantity: Quantity | None) -> int | None:
     return None if quantity is None else amount_of(resource, quantity)
 
 
-def _fungibility(found: kueue.FlavorFungibility) -> Fungibility:
+def _fungibility(fungibility: kueue.FlavorFungibility) -> Fungibility:
     return Fungibility(
-        next_rather_than_borrow=found.when_can_borrow == kueue.TRY_NEXT_FLAVOR,
-        next_rather_than_preempt=found.when_can_preempt == kueue.TRY_NEXT_FLAVOR,
-        preempt_rather_than_borrow=found.preference == kueue.PREEMPTION_OVER_BORROWING,
+        next_rather_than_borrow=fungibility.when_can_borrow == kueue.TRY_NEXT_FLAVOR,
+        next_rather_than_preempt=fungibility.when_can_preempt == kueue.TRY_NEXT_FLAVOR,
+        preempt_rather_than_borrow=fungibility.preference == kueue.PREEMPTION_OVER_BORROWING,
     )
 
 
-def _selector(found: LabelSelector | None) -> Selector:
-    if found is None:
+def _selector(selector: LabelSelector | None) -> Selector:
+    if selector is None:
         return NOTHING
     expressions = [
         expression({"key": each.key, "operator": each.operator, "values": each.values})
-        for each in found.match_expressions
+        for each in selector.match_expressions
     ]
-    return Selector([*from_labels(found.match_labels).requirements, *expressions])
+    return Selector([*from_labels(selector.match_labels).requirements, *expressions])
 
 
-def flavor_of(found: kueue.ResourceFlavor) -> Flavor:
+def flavor_of(flavor: kueue.ResourceFlavor) -> Flavor:
     """The computing form of a ResourceFlavor."""
-    spec = found.spec
-    return Flavor(found.name, spec.node_labels, spec.node_taints, spec.tolerations)
+    spec = flavor.spec
+    return Flavor(flavor.name, spec.node_labels, spec.node_taints, spec.tolerations)

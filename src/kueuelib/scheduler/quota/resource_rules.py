@@ -68,7 +68,7 @@ class ResourceRules:
         if not self.excluded_prefixes and not self.transformations:
             return _whole(per_pod)
         asked = {name: nanos for name, nanos in per_pod.items() if not self.excludes(name)}
-        found = {name: nanos for name, nanos in asked.items() if self._retains(name)}
+        counted = {name: nanos for name, nanos in asked.items() if self._retains(name)}
         generated: dict[str, int] = {}
         for name in asked.keys() & self.transformations.keys():
             rule = self.transformations[name]
@@ -77,8 +77,8 @@ class ResourceRules:
                 product = asked[name] * times * each.nanos
                 generated[output] = generated.get(output, 0) + product
         for name, product in generated.items():
-            found[name] = found.get(name, 0) + max(0, -(-product // _NANO**2))
-        return _whole(found)
+            counted[name] = counted.get(name, 0) + max(0, -(-product // _NANO**2))
+        return _whole(counted)
 
     def _retains(self, name: str) -> bool:
         rule = self.transformations.get(name)

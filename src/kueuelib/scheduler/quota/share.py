@@ -48,12 +48,12 @@ def borrowed(node: QuotaNode, usages: Usages) -> dict[FlavorResource, int]:
     """
     if node.parent is None:
         return {}
-    key, found = node.key, {}
+    key, excess = node.key, {}
     for pair, quota in node.quota.items():
         more = usages[pair][key] - quota.nominal
         if more > 0:
-            found[pair] = more
-    return found
+            excess[pair] = more
+    return excess
 
 
 def share_of(node: QuotaNode, usages: Usages) -> Share:
@@ -87,11 +87,11 @@ def weigh(node: QuotaNode, more: dict[FlavorResource, int]) -> Share:
 
 def lendable_of(cohort: QuotaNode, resource: str) -> int:
     """What a cohort could have of a resource at most, in all flavors that its tree knows."""
-    found = cohort.lendable.get(resource)
-    if found is None:
-        found = cohort.lendable[resource] = sum(
+    lendable = cohort.lendable.get(resource)
+    if lendable is None:
+        lendable = cohort.lendable[resource] = sum(
             arithmetic.potential(cohort, pair)
             for pair in cohort.root.quota
             if pair.resource == resource
         )
-    return found
+    return lendable

@@ -118,8 +118,8 @@ class Usage(dict[str, int]):
         self._base = base
 
     def __missing__(self, key: str) -> int:
-        found = self[key] = self._base[key]
-        return found
+        used = self[key] = self._base[key]
+        return used
 
 
 class _Usages(dict[FlavorResource, Usage]):
@@ -130,8 +130,8 @@ class _Usages(dict[FlavorResource, Usage]):
         self._frozen = frozen
 
     def __missing__(self, pair: FlavorResource) -> Usage:
-        found = self[pair] = Usage(self._frozen.used(pair))
-        return found
+        usage = self[pair] = Usage(self._frozen.used(pair))
+        return usage
 
 
 class _Nodes(dict[str, QuotaNode]):
@@ -144,8 +144,8 @@ class _Nodes(dict[str, QuotaNode]):
     def __missing__(self, name: str) -> QuotaNode:
         spec = self._frozen.queues[name].spec
         tree = self._frozen.trees.get(spec.cohort)
-        found = self[name] = leaf(spec) if tree is None else tree.quota.queue(spec)
-        return found
+        node = self[name] = leaf(spec) if tree is None else tree.quota.queue(spec)
+        return node
 
 
 class Reclaimable(NamedTuple):
@@ -293,7 +293,7 @@ class Snapshot:
         levels = []
         for cohort in below.ancestors:
             assert tree is not None, "it has a cohort"
-            found = []
+            borrowers = []
             waiting = [cohort]
             while waiting:
                 here, keys = waiting.pop(), {below.key}
@@ -305,8 +305,8 @@ class Snapshot:
                     if member is None:
                         waiting.append(tree.quota.cohort(cohort_name(key)))
                     elif not member.inactive:
-                        found.append(member)
-            levels.append(Reclaimable(cohort, tuple(found)))
+                        borrowers.append(member)
+            levels.append(Reclaimable(cohort, tuple(borrowers)))
             below = cohort
         return levels
 
@@ -321,8 +321,8 @@ class Snapshot:
             for pair in pairs
             for key in self._children_that_borrow(cohort_key(name), pair)
         }
-        found = [tree.members[key] for key in sorted(keys & tree.members.keys())]
-        return [one for one in found if one is not queue and not one.inactive]
+        members = [tree.members[key] for key in sorted(keys & tree.members.keys())]
+        return [one for one in members if one is not queue and not one.inactive]
 
     def _children_that_borrow(self, cohort: str, pair: FlavorResource) -> AbstractSet[str]:
         """The keys of the children of a cohort, by its key."""

@@ -164,9 +164,9 @@ class Candidates:
                     pair: max(0, amount - arithmetic.free(here, pair, snapshot.used[pair]))
                     for pair, amount in rest.items()
                 }
-            found = self._owed if owner else self._others
+            places = self._owed if owner else self._others
             for one in above.queues:
-                found[one.spec.name] = _Place(one, above.cohort)
+                places[one.spec.name] = _Place(one, above.cohort)
             here = above.cohort
 
     def _has_any(self, places: Mapping[str, _Place]) -> bool:
@@ -262,7 +262,7 @@ def allowed(
     granted = _granted(snapshot, preemptor, contested, queue, policy, leaving=leaving)
     if queue.spec.by_usage:
         granted = iter(
-            sorted(granted, key=lambda found: -snapshot.past_usage(found[1].local_queue))
+            sorted(granted, key=lambda candidate: -snapshot.past_usage(candidate[1].local_queue))
         )
     guard = preemptor.guard
     return granted if guard is None or leaving else guard.sift(granted)
@@ -284,14 +284,14 @@ def _granted(
     gone, ranked = snapshot.gone, queue.ranked
     border = bisect_left(ranked, ((True,),)) if ranked[0][1].evicted else 0
     for index in range(border) if leaving else range(border, len(ranked)):
-        found = ranked[index]
-        holder = found[1]
+        candidate = ranked[index]
+        holder = candidate[1]
         if holder.priority > highest:
             return
         if newer and holder.priority == priority and holder.order.queued_at <= queued_at:
             continue
         if holder.key not in gone and not contested.isdisjoint(holder.usage):
-            yield found
+            yield candidate
 
 
 def _highest(preemptor: Preemptor, policy: str) -> float:
@@ -305,5 +305,7 @@ def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:
     return lowest is not None and lowest <= _highest(preemptor, policy)
 
 
-def _while_borrowing(place: _Place, found: Iterator[Ranked], borrows: Borrows) -> Iterator[Ranked]:
-    return takewhile(lambda _: borrows(place.queue, place.cohort), found)
+def _while_borrowing(
+    place: _Place, candidates: Iterator[Ranked], borrows: Borrows
+) -> Iterator[Ranked]:
+    return takewhile(lambda _: borrows(place.queue, place.cohort), candidates)

@@ -63,13 +63,13 @@ def find_fairly(
     first, *second = (STRATEGIES[name] for name in fair_sharing.strategies)
     fits = search.first(first) or (bool(second) and search.second(second[0]))
     if fits:
-        found = SearchResult(search.needed_victims(), len(search.taken), {}, spared=search.spared)
+        result = SearchResult(search.needed_victims(), len(search.taken), {}, spared=search.spared)
     else:
         named = tuple(victim.key for victim in search.taken[:MOST_NAMED])
         lacks = search.lacks()
-        found = SearchResult((), len(search.taken), lacks, named, spared=search.spared)
+        result = SearchResult((), len(search.taken), lacks, named, spared=search.spared)
     snapshot.undo(mark)
-    return found
+    return result
 
 
 class _FairSearch:
@@ -157,10 +157,10 @@ class _FairSearch:
         """Takes the first candidate that the strategy allows, and refuses those before it."""
         takes = self._taker(pool.node, allows)
         while pool.first is not None:
-            found = pool.pop()
-            if takes(found):
+            candidate = pool.pop()
+            if takes(candidate):
                 return
-            self._refused.setdefault(pool.node.name, []).append(found)
+            self._refused.setdefault(pool.node.name, []).append(candidate)
             self.spared += 1
 
     def _taker(self, leaf: QuotaNode, allows: Strategy) -> Callable[[Ranked], bool]:
@@ -173,21 +173,21 @@ class _FairSearch:
         if not allows(own, before, before):
             return lambda _: False
 
-        def takes(found: Ranked) -> bool:
+        def takes(candidate: Ranked) -> bool:
             mark = snapshot.mark()
-            self._take(found, Path.IN_COHORT_FAIR_SHARING)
+            self._take(candidate, Path.IN_COHORT_FAIR_SHARING)
             if allows(own, before, share_of(theirs, snapshot.used)):
                 return True
             snapshot.undo(mark)
             self.taken.pop()
             if self._guard is not None:
-                self._guard.put_back(found[1])
+                self._guard.put_back(candidate[1])
             return False
 
         return takes
 
-    def _take(self, found: Ranked, path: Path) -> None:
-        _, holder = found
+    def _take(self, candidate: Ranked, path: Path) -> None:
+        _, holder = candidate
         self.taken.append(Victim(holder, path))
         self._snapshot.take_out(holder)
         if self._guard is not None:
@@ -287,7 +287,7 @@ class _Pool:
 
     def pop(self) -> Ranked:
         """Takes the next candidate."""
-        found = self.first
-        assert found is not None, "there is one"
+        candidate = self.first
+        assert candidate is not None, "there is one"
         self._next = next(self._rest, None)
-        return found
+        return candidate

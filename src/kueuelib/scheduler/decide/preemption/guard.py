@@ -126,9 +126,9 @@ class Guard:
         kept = (ranked for ranked in granted if not self.refuses(ranked[1]))
         if not self._orders:
             return kept
-        found: list[tuple[Any, Holder]]
-        found = [((self.order(holder), rank), holder) for rank, holder in kept]
-        return iter(sorted(found, key=itemgetter(0)))
+        candidates: list[tuple[Any, Holder]]
+        candidates = [((self.order(holder), rank), holder) for rank, holder in kept]
+        return iter(sorted(candidates, key=itemgetter(0)))
 
     def refuses(self, holder: Holder) -> bool:
         """Whether a workload may not be preempted now, after those that are chosen.
@@ -142,15 +142,15 @@ class Guard:
         chosen = sum(one.local_queue == holder.local_queue for one in self._chosen.values())
         queue_preempted = self._past_of_queue(holder) + (judge.now,) * chosen
         running = self._running(holder, self._preempted(holder), queue_preempted)
-        found = self._asked(
+        refusal = self._asked(
             "refuse",
             lambda: checked_refusal(
                 judge.policy.refuse(self._asking, running, judge.now), judge.now
             ),
         )
-        if found is None:
+        if refusal is None:
             return False
-        self._refused.setdefault(holder.key, found)
+        self._refused.setdefault(holder.key, refusal)
         return True
 
     def order(self, holder: Holder) -> tuple[float, ...]:
@@ -161,13 +161,13 @@ class Guard:
         """
         if holder.evicted or not self._orders:
             return ()
-        found = self._places.get(holder.key)
-        if found is None:
+        place = self._places.get(holder.key)
+        if place is None:
             running = self._running(holder, self._preempted(holder), self._past_of_queue(holder))
             ask = self._judge.policy.order
-            found = self._asked("order", lambda: checked_order(ask(self._asking, running)))
-            self._places[holder.key] = found
-        return found
+            place = self._asked("order", lambda: checked_order(ask(self._asking, running)))
+            self._places[holder.key] = place
+        return place
 
     @property
     def protected(self) -> Protected | None:

@@ -67,11 +67,11 @@ class History:
         if not self._span:
             return
         uid = workload.metadata.uid
-        found = conditions.find(workload.status.conditions, names.PREEMPTED)
-        if found is None:
+        preempted = conditions.find(workload.status.conditions, names.PREEMPTED)
+        if preempted is None:
             return
-        known, at = self._times.get(uid), found.last_transition_time
-        if not found.is_true:
+        known, at = self._times.get(uid), preempted.last_transition_time
+        if not preempted.is_true:
             if known is not None:
                 return
         elif uid in self._issued:

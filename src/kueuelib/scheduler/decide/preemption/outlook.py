@@ -41,22 +41,22 @@ def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulatio
         amount: how much, more than what is available now.
     """
     snapshot = searches.snapshot
-    found = searches.find(frozenset((pair,)), {pair: amount})
+    result = searches.find(frozenset((pair,)), {pair: amount})
     used = snapshot.used[pair]
-    left = Usage(used) if found.victims else used
-    for victim in found.victims:
+    left = Usage(used) if result.victims else used
+    for victim in result.victims:
         place = snapshot.nodes[home_of(victim)]
         arithmetic.add(place, pair, -victim.holder.usage.get(pair, 0), left)
     home = snapshot.nodes[searches.preemptor.queue.spec.name]
     borrowing, _ = arithmetic.level(home, pair, amount, left)
     mode = Mode.NO_CANDIDATES
-    if found.victims:
-        own = any(victim.path is Path.IN_CLUSTER_QUEUE for victim in found.victims)
+    if result.victims:
+        own = any(victim.path is Path.IN_CLUSTER_QUEUE for victim in result.victims)
         mode = Mode.PREEMPT if own else Mode.RECLAIM
-    return Simulation(mode, borrowing, _outlook(found, pair))
+    return Simulation(mode, borrowing, _outlook(result, pair))
 
 
-def _outlook(found: SearchResult, pair: FlavorResource) -> Outlook:
-    victims = tuple(sorted([victim.key for victim in found.victims]))
-    lack = found.lacks.get(pair, 0)
-    return Outlook(found.candidates, victims, lack, found.named, found.spared, found.borrowing)
+def _outlook(result: SearchResult, pair: FlavorResource) -> Outlook:
+    victims = tuple(sorted([victim.key for victim in result.victims]))
+    lack = result.lacks.get(pair, 0)
+    return Outlook(result.candidates, victims, lack, result.named, result.spared, result.borrowing)

@@ -73,15 +73,15 @@ class Room:
 
     def _way(self, queue: FrozenQueue, cohort: QuotaNode) -> list[list[tuple[Step, Usage]]]:
         """The nodes from a ClusterQueue up to those below a cohort, each with every pair."""
-        found = self._ways.get(queue.spec.name)
-        if found is None:
+        way = self._ways.get(queue.spec.name)
+        if way is None:
             node = self._snapshot.nodes[queue.spec.name]
             columns = [(node.steps[pair], used) for pair, used in self._contested]
-            found = self._ways[queue.spec.name] = [
+            way = self._ways[queue.spec.name] = [
                 [(steps[index], used) for steps, used in columns]
                 for index in range(node.path.index(cohort))
             ]
-        return found
+        return way
 
     def remove(self, holder: Holder, queue: FrozenQueue) -> None:
         """Lets a workload leave."""

@@ -44,11 +44,11 @@ class Searches:
         """The workloads that have to leave; see `find_victims`."""
         guard = self.preemptor.guard
         key = (contested, frozenset(needed.items()), guard is not None and guard.broken)
-        found = self._found.get(key)
-        if found is None:
-            found = find_victims(self.snapshot, self.preemptor, contested, needed)
-            self._found[key] = found
-        return found
+        result = self._found.get(key)
+        if result is None:
+            result = find_victims(self.snapshot, self.preemptor, contested, needed)
+            self._found[key] = result
+        return result
 
 
 def find_victims(
@@ -95,11 +95,11 @@ def _find(
         return SearchResult((), 0, snapshot.lacks(preemptor.queue, needed))
     widest: SearchResult | None = None
     for borrowing in _rounds(snapshot, preemptor, contested, candidates):
-        found = _round(snapshot, preemptor, contested, needed, candidates, borrowing)
-        if found.victims:
-            return found
-        if widest is None or found.candidates > widest.candidates:
-            widest = found
+        result = _round(snapshot, preemptor, contested, needed, candidates, borrowing)
+        if result.victims:
+            return result
+        if widest is None or result.candidates > widest.candidates:
+            widest = result
     assert widest is not None, "there is always a round"
     return widest
 
