@@ -62,7 +62,7 @@ def aggregating_cluster(folder: Path, **fields: Any) -> Iterator[tuple[LocalClus
     port = free_port()
     with Processes(folder) as processes:
         where = f"visibilityServer: {{bindAddress: 127.0.0.1, bindPort: {port}}}"
-        cluster = LocalCluster(processes, settings=where, **fields)
+        cluster = LocalCluster(processes, settings=where, version="v1beta2", **fields)
         args = ["--port", "0", "--kubeconfig", str(cluster.kubeconfig), "--simulate"]
         mapped = {"visibility-server": port, "kueue-webhook-service": cluster.webhook_port}
         services = [

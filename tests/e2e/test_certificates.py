@@ -53,6 +53,7 @@ def cluster(tmp_path: Path) -> Iterator[Elsewhere]:
         port = free_port()
         found = Elsewhere(
             processes,
+            version="v1beta2",
             webhook=f"certDir: {tmp_path / 'certs'}",
             settings="internalCertManagement: {enable: false}\n"
             "tls: {minVersion: VersionTLS13}\n"

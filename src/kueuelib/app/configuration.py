@@ -291,10 +291,7 @@ def parse_configuration(content: Any, source: str) -> Configuration:
         raise ConfigError(source, f"apiVersion is not {known}", f"set apiVersion: {V1BETA2}")
     if content.pop("kind", None) != KIND:
         raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
-    content.pop("metadata", None)
     check_missing(content, source)
-    if version == V1BETA2:
-        content = as_v1beta1(content, source)
-    found = decode(Configuration, content, "", source)
+    found = decode(Configuration, as_v1beta1(content, version, source), "", source)
     check(found, source)
     return found

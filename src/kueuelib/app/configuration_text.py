@@ -1,4 +1,4 @@
-"""A configuration as a `v1beta2` file with every key, which is read as the same configuration."""
+"""A configuration as a file with every key, which is read as the same configuration."""
 
 from __future__ import annotations
 
@@ -9,18 +9,42 @@ import attrs
 
 from kueuelib.api.quantity import Quantity
 from kueuelib.app.configuration import KIND, Configuration
-from kueuelib.app.configuration_versions import V1BETA2
+from kueuelib.app.configuration_versions import ONLY_IN, V1BETA1, V1BETA2
 from kueuelib.app.decoding import Duration, camel
 from kueuelib.scheduler.settings import BOTH_STRATEGIES
 
 _UNITS: Final = (("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000))
 
 
+_BLOCKS: Final = ("waitForPodsReady", "fairSharing")
+"""Blocks that turn their feature on by being there."""
+
+
 def as_content(configuration: Configuration) -> dict[str, Any]:
-    """The content of a file, with defaults filled in; what is off is left out."""
-    content = {"apiVersion": V1BETA2, "kind": KIND, **_plain(configuration)}
-    content.pop("queueVisibility", None)  # not in this version, and without effect
-    for name in ("waitForPodsReady", "fairSharing"):  # there, the block itself turns them on
+    """The content of a file, with defaults filled in; what is off is left out.
+
+    It is of `v1beta2`, unless only `v1beta1` can say it.
+    """
+    content, options = every_key(configuration), configuration.integrations.pod_options
+    selects_pods = options.namespace_selector is not None or options.pod_selector
+    version = V1BETA1 if selects_pods else V1BETA2
+    for name in _BLOCKS:
+        if name in content:
+            content[name]["enable"] = True
+    for path, only in ONLY_IN.items():
+        if only.version != version:
+            _drop(content, path.split("."))
+    return {"apiVersion": version, "kind": KIND, **content}
+
+
+def every_key(configuration: Configuration) -> dict[str, Any]:
+    """All that a configuration says, whichever version has a key for it; what is off is left out.
+
+    A block `waitForPodsReady` or `fairSharing` is there if the feature is on.
+    """
+    content: dict[str, Any] = _plain(configuration)
+    content.pop("queueVisibility", None)  # without effect
+    for name in _BLOCKS:
         block = content.get(name)
         if block is not None and not block.pop("enable"):
             del content[name]
@@ -30,6 +54,18 @@ def as_content(configuration: Configuration) -> dict[str, Any]:
     if "fairSharing" in content and not content["fairSharing"]["preemptionStrategies"]:
         content["fairSharing"]["preemptionStrategies"] = list(BOTH_STRATEGIES)
     return content
+
+
+def _drop(content: Any, path: list[str]) -> None:
+    name, *rest = path
+    key = name.removesuffix("[]")
+    if key not in content:
+        return
+    if not rest:
+        del content[key]
+        return
+    for each in content[key] if name.endswith("[]") else (content[key],):
+        _drop(each, rest)
 
 
 def format_duration(seconds: float) -> str:

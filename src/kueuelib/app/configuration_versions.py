@@ -1,11 +1,15 @@
 """The versions of the configuration file: what `v1beta2` says, in the words of `v1beta1`.
 
-In `v1beta2` a block turns its feature on by being there, and some keys are required or gone.
+In `v1beta2` a block turns its feature on by being there, and some keys are required or gone. A few
+keys exist there only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import attrs
 
 from kueuelib.app.fair_sharing import strategy_lists
 from kueuelib.errors import ConfigError
@@ -14,43 +18,93 @@ V1BETA1: Final = "config.kueue.x-k8s.io/v1beta1"
 V1BETA2: Final = "config.kueue.x-k8s.io/v1beta2"
 
 
-def as_v1beta1(content: dict[str, Any], source: str) -> dict[str, Any]:
-    """The content of a `v1beta2` file as a `v1beta1` file says it; the given one is not changed.
+@attrs.frozen
+class OnlyIn:
+    """A key that the other version does not have.
+
+    Attributes:
+        version: the one that has it.
+        fix: what to do in the other one.
+    """
+
+    version: str
+    fix: str = ""
+
+
+_NEWER: Final = OnlyIn(V1BETA2, f"set apiVersion: {V1BETA2}")
+_BY_BLOCK: Final = "remove the key to turn {} on, and the whole block to turn it off"
+_SELECTS_PODS: Final = OnlyIn(
+    V1BETA1, f"write managedJobsNamespaceSelector, or set apiVersion: {V1BETA1}"
+)
+ONLY_IN: Final[Mapping[str, OnlyIn]] = {
+    "waitForPodsReady.enable": OnlyIn(V1BETA1, _BY_BLOCK.format("waitForPodsReady")),
+    "fairSharing.enable": OnlyIn(V1BETA1, _BY_BLOCK.format("fairSharing")),
+    "queueVisibility": OnlyIn(V1BETA1, "remove it (see docs/missing.md)"),
+    "integrations.podOptions.namespaceSelector": _SELECTS_PODS,
+    "integrations.podOptions.podSelector": _SELECTS_PODS,
+    "multiKueue.clusterProfile": _NEWER,
+    "multiKueue.incrementalDispatcherConfig": _NEWER,
+    "visibilityServer": _NEWER,
+    "resources.quotaCheckStrategy": _NEWER,
+    "metrics.customLabels[].sourceKind": _NEWER,
+    "metrics.customLabels[].trackedValues": _NEWER,
+}
+"""The keys that one version has alone; what is below them is meant as well."""
+
+
+def as_v1beta1(content: dict[str, Any], version: str, source: str) -> dict[str, Any]:
+    """The content of a file in the words of `v1beta1`; the given one is not changed.
 
     Args:
         content: without `apiVersion` and `kind`. Wrong types are left to the decoder.
+        version: of the file.
         source: names the file in errors.
 
     Raises:
-        ConfigError: a key that `v1beta2` does not have, or one that it requires is missing.
+        ConfigError: a key that the version does not have, or one that it requires is missing.
     """
-    if "queueVisibility" in content:
-        raise ConfigError(
-            source, f"queueVisibility is not a key of {V1BETA2}", "remove it (see docs/missing.md)"
-        )
+    for path, only in ONLY_IN.items():
+        found = next(_found(content, path.split(".")), None)
+        if found is not None and only.version != version:
+            raise ConfigError(source, f"{found} is not a key of {version}", only.fix)
+    return _turned_on(content, source) if version == V1BETA2 else content
+
+
+def _found(content: Any, path: list[str], at: str = "") -> Iterator[str]:
+    """Where a path is in a file, with the indices of lists."""
+    name, *rest = path
+    key = name.removesuffix("[]")
+    here = f"{at}.{key}" if at else key
+    if not isinstance(content, dict) or key not in content:
+        return
+    if not rest:
+        yield here
+    elif key == name:
+        yield from _found(content[key], rest, here)
+    elif isinstance(content[key], list):
+        for index, each in enumerate(content[key]):
+            yield from _found(each, rest, f"{here}[{index}]")
+
+
+def _turned_on(content: dict[str, Any], source: str) -> dict[str, Any]:
+    """A `v1beta2` file with `enable: true` in the blocks that turn something on."""
     found = dict(content)
-    waiting = _turned_on(found, "waitForPodsReady", source)
+    waiting = _enabled(found, "waitForPodsReady")
     if waiting is not None:
         _require(waiting, "waitForPodsReady.timeout", "for example 5m", source)
         waiting.setdefault("blockAdmission", False)
-    sharing = _turned_on(found, "fairSharing", source)
+    sharing = _enabled(found, "fairSharing")
     if sharing is not None:
         wanted = f"one of {strategy_lists()}"
         _require(sharing, "fairSharing.preemptionStrategies", wanted, source)
     return found
 
 
-def _turned_on(content: dict[str, Any], name: str, source: str) -> dict[str, Any] | None:
+def _enabled(content: dict[str, Any], name: str) -> dict[str, Any] | None:
     """A copy of a block with `enable: true`, put into the content; None if there is none."""
     block = content.get(name)
     if not isinstance(block, dict):
         return None
-    if "enable" in block:
-        raise ConfigError(
-            source,
-            f"{name}.enable is not a key of {V1BETA2}",
-            f"remove the key to turn {name} on, and the whole block to turn it off",
-        )
     content[name] = copy = {**block, "enable": True}
     return copy
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kueuelib.app.configuration import Configuration, load_configuration
-from kueuelib.app.configuration_text import as_content
+from kueuelib.app.configuration_text import every_key
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.logs import get_logger
 
@@ -46,7 +46,7 @@ def changed_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
 
     Lists and selectors count as one key.
     """
-    one, other = dict(_leaves(as_content(old))), dict(_leaves(as_content(new)))
+    one, other = dict(_leaves(every_key(old))), dict(_leaves(every_key(new)))
     return tuple(sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key)))
 
 

@@ -32,7 +32,7 @@ READY_SECONDS = 180.0
 """Seconds that a process has to start."""
 
 CONFIG = """\
-apiVersion: config.kueue.x-k8s.io/v1beta1
+apiVersion: config.kueue.x-k8s.io/{version}
 kind: Configuration
 namespace: kueue-system
 health: {{healthProbeBindAddress: "127.0.0.1:{health}"}}
@@ -203,6 +203,7 @@ class LocalCluster:
         webhook: further entries of its `webhook`, as YAML in one line.
         settings: further lines of its configuration, as YAML.
         options: further options of its command.
+        version: of its configuration.
     """
 
     processes: Processes
@@ -214,6 +215,7 @@ class LocalCluster:
     webhook: str = ""
     settings: str = ""
     options: tuple[str, ...] = ()
+    version: str = "v1beta1"
 
     @property
     def kubeconfig(self) -> Path:
@@ -237,6 +239,7 @@ class LocalCluster:
         config = self.processes.folder / "config.yaml"
         config.write_text(
             CONFIG.format(
+                version=self.version,
                 health=self.health_port,
                 webhook=self.webhook_port,
                 metrics=f"127.0.0.1:{self.metrics_port}" if self.metrics_port else "0",

@@ -335,7 +335,7 @@ def test_rules_about_resources_are_read() -> None:
     assert (noise.retain, dict(noise.outputs)) == (False, {})
     assert rules.generated == {"credits", "memory"}
     assert not rules.ignores_undeclared
-    loose = parse(resources={"quotaCheckStrategy": "IgnoreUndeclared"})
+    loose = parse_new(resources={"quotaCheckStrategy": "IgnoreUndeclared"})
     assert engine_settings(loose).resources.ignores_undeclared
 
 
@@ -366,7 +366,7 @@ def test_rules_about_resources_that_cannot_work_are_refused(
     resources: dict[str, Any], want: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        parse(resources=resources)
+        parse_new(resources=resources)
     for part in want:
         assert part in str(refused.value)
 

@@ -14,11 +14,21 @@ import attrs
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import MISSING
 from kueuelib.app.configuration_text import format_duration
+from kueuelib.app.configuration_versions import ONLY_IN
 from kueuelib.app.decoding import Duration, camel
 from kueuelib.app.reloading import LIVE
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
-ONLY_V1BETA1 = ("waitForPodsReady.enable", "fairSharing.enable", "queueVisibility")
+FACTS = Path(__file__).parents[2] / "upstream" / "configuration_keys.yaml"
+OTHERWISE = {
+    "integrations.podOptions.namespaceSelector": "honoured; today's Kueue ignores it",
+    "integrations.podOptions.podSelector": "honoured; today's Kueue ignores it",
+    "integrations.podOptions.podGroupShapePolicy": "honoured; Kueue does not have it",
+    "preemption.exceedQuotaUntilVictimsLeave": "honoured; Kueue does not have it",
+    "preemption.parameters": "honoured; Kueue does not have it",
+    "preemption.policy": "honoured; Kueue does not have it",
+}
+"""The keys that mean something here only."""
 REFUSED: dict[str, tuple[str, Any]] = {
     "webhook.certDir": ("refused, unless `internalCertManagement.enable` is false", "/certs"),
     "pprofBindAddress": ("refused", ":1"),
@@ -38,9 +48,11 @@ Every key of the file that `kueuelib manager --config` reads, a `Configuration` 
 explains the keys. This table is generated.
 
 `kueuelib manager --print-config --config FILE` prints the configuration with all defaults, in
-`v1beta2`, and exits. In `v1beta2`, the presence of the blocks `waitForPodsReady` and `fairSharing`
-turns their feature on, and `waitForPodsReady.blockAdmission` is false unless it is set. A refused
-key is an error at the start, with exit code 2, like every key that is not in the table.
+`v1beta2` (in `v1beta1` if the file selects Pods with `integrations.podOptions`), and exits. A key
+of one version is refused in the other, as Kueue refuses it. In `v1beta2`, the presence of the
+blocks `waitForPodsReady` and `fairSharing` turns their feature on, and
+`waitForPodsReady.blockAdmission` is false unless it is set. A refused key is an error at the start,
+with exit code 2, like every key that is not in the table.
 
 ## A changed file
 
@@ -65,8 +77,11 @@ def keys(cls: type, path: str = "") -> Iterator[tuple[str, Any]]:
     for field in attrs.fields(cls):
         here = f"{path}.{camel(field.name)}" if path else camel(field.name)
         inner = _class_of(hints[field.name])
+        item = _item_of(hints[field.name])
         if inner is not None:
             yield from keys(inner, here)
+        elif item is not None:
+            yield from keys(item, f"{here}[]")
         else:
             yield here, _default(field)
 
@@ -75,6 +90,19 @@ def _class_of(hint: Any) -> type | None:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (hint,) = (one for one in typing.get_args(hint) if one is not types.NoneType)
     return hint if isinstance(hint, type) and attrs.has(hint) else None
+
+
+def _item_of(hint: Any) -> type | None:
+    """The class of the items of a list, if they have one."""
+    return _class_of(typing.get_args(hint)[0]) if typing.get_origin(hint) is tuple else None
+
+
+def versions_of(path: str) -> str:
+    """The versions that have a key."""
+    for prefix, only in ONLY_IN.items():
+        if path == prefix or path.startswith((f"{prefix}.", f"{prefix}[]")):
+            return only.version.rpartition("/")[2]
+    return "both"
 
 
 def _default(field: Any) -> Any:
@@ -96,10 +124,9 @@ def page() -> str:
     """The whole page."""
     rows = []
     for path, default in keys(Configuration):
-        versions = "v1beta1" if path.startswith(ONLY_V1BETA1) else "both"
-        fate = REFUSED[path][0] if path in REFUSED else "honoured"
-        rows.append((path, versions, shown(default), fate))
-    rows += [(path, "both", "none", "refused") for path in MISSING]
+        fate = REFUSED[path][0] if path in REFUSED else OTHERWISE.get(path, "honoured")
+        rows.append((path, versions_of(path), shown(default), fate))
+    rows += [(path, versions_of(path), "none", "refused") for path in MISSING]
     return HEAD + "".join(
         f"| `{path}` | {versions} | {default} | {fate} | {'at once' if path in LIVE else ''} |\n"
         for path, versions, default, fate in sorted(rows)

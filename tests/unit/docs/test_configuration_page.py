@@ -2,18 +2,73 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import kueuelib
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.configuration_rules import MISSING
+from kueuelib.app.configuration_text import format_duration
+from kueuelib.app.configuration_versions import ONLY_IN
+from kueuelib.app.decoding import Duration
 from kueuelib.app.reloading import LIVE
 from kueuelib.errors import ConfigError
 
-from .configuration_table import ONLY_V1BETA1, PAGE, REFUSED, keys, page
+from .configuration_table import (
+    FACTS,
+    OTHERWISE,
+    PAGE,
+    REFUSED,
+    keys,
+    page,
+    versions_of,
+)
+
+UPSTREAM = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
+EVERY = [*UPSTREAM["both"], *UPSTREAM["v1beta1"], *UPSTREAM["v1beta2"]]
+READY = {"timeout": "5m"}
+REQUIRED: dict[str, Any] = {
+    "waitForPodsReady v1beta2": READY,
+    "fairSharing v1beta2": {"preemptionStrategies": ["LessThanInitialShare"]},
+    "metrics": {"customLabels": [{"name": "a"}]},
+    "resources": {"transformations": [{"input": "a"}]},
+}
+"""What a block needs besides the key that is tried."""
+
+ROWS = dict(keys(Configuration))
+SAMPLES: dict[str, Any] = {
+    "clientConnection.burst": 1,
+    "clientConnection.qps": 1.5,
+    "fairSharing.preemptionStrategies": ["LessThanInitialShare"],
+    "managedJobsNamespaceSelector": {},
+    "metrics.customLabels[].name": "a",
+    "metrics.customLabels[].sourceAnnotationKey": "example.com/a",
+    "metrics.customLabels[].sourceLabelKey": "example.com/a",
+    "metrics.localQueueMetrics.localQueueSelector": {},
+    "integrations.podOptions.namespaceSelector": {"matchLabels": {"a": "b"}},
+    "objectRetentionPolicies.workloads.afterDeactivatedByKueue": "1h",
+    "objectRetentionPolicies.workloads.afterFinished": "1h",
+    "resources.transformations[].input": "a",
+    "waitForPodsReady.blockAdmission": True,
+    "waitForPodsReady.recoveryTimeout": "1m",
+    "waitForPodsReady.requeuingStrategy.backoffLimitCount": 1,
+}
+"""Values of keys without a default, or where the default says nothing."""
+
+
+def sample(path: str) -> Any:
+    """A value for a key."""
+    default = SAMPLES.get(path, ROWS.get(path))
+    if path in REFUSED:
+        return REFUSED[path][1]
+    if isinstance(default, Duration):
+        return format_duration(default)
+    return {"tuple": list, "dict": dict}.get(type(default).__name__, lambda found: found)(default)
+
 
 DEFINITIONS = {"configuration.py", "configuration_rules.py"}
 SOURCES = [
@@ -24,13 +79,20 @@ SOURCES = [
 
 
 def parse(path: str, value: Any, version: str) -> Configuration:
-    content: dict[str, Any] = {"apiVersion": f"config.kueue.x-k8s.io/{version}"}
-    block = content
+    """A configuration with one key, and with others that its block requires."""
+    top = path.split(".", maxsplit=1)[0].removesuffix("[]")
+    required = REQUIRED.get(f"{top} {version}", REQUIRED.get(top, {}))
+    content: dict[str, Any] = {top: copy.deepcopy(required)} if required else {}
     *parents, last = path.split(".")
+    block = content
     for name in parents:
-        block = block.setdefault(name, {})
+        if name.endswith("[]"):
+            (block,) = block.setdefault(name.removesuffix("[]"), [{}])
+        else:
+            block = block.setdefault(name, {})
     block[last] = value
-    return parse_configuration({**content, "kind": "Configuration"}, "test")
+    head = {"apiVersion": f"config.kueue.x-k8s.io/{version}", "kind": "Configuration"}
+    return parse_configuration({**head, **content}, "test")
 
 
 def test_the_page_is_what_is_generated() -> None:
@@ -59,12 +121,46 @@ def test_an_honoured_key_is_read_by_something(path: str) -> None:
     assert any(text in source for source in SOURCES), f"{path} is read by nothing"
 
 
-@pytest.mark.parametrize("path", ["waitForPodsReady.enable", "fairSharing.enable"])
-def test_a_key_of_one_version_is_unknown_in_the_other(path: str) -> None:
-    assert path in ONLY_V1BETA1
-    assert parse(path, False, "v1beta1")
-    with pytest.raises(ConfigError, match=f"{path} is not a key of"):
-        parse(path, False, "v1beta2")
+@pytest.mark.parametrize("path", ONLY_IN)
+def test_a_key_of_one_version_is_refused_in_the_other(path: str) -> None:
+    other = ({"v1beta1", "v1beta2"} - {versions_of(path)}).pop()
+    with pytest.raises(ConfigError, match=r"is not a key of|is not available"):
+        parse(path, {}, other)
+
+
+def is_missing(path: str) -> bool:
+    return any(path == each or path.startswith((f"{each}.", f"{each}[]")) for each in MISSING)
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+@pytest.mark.parametrize("path", EVERY)
+def test_a_key_of_kueue_is_accepted_or_refused_as_the_page_says(path: str, version: str) -> None:
+    value, exists = sample(path), path in (*UPSTREAM["both"], *UPSTREAM[version])
+    if exists and path not in REFUSED and not is_missing(path):
+        assert value is not None
+        assert parse(path, value, version)
+        return
+    with pytest.raises(ConfigError) as refused:
+        parse(path, {} if value is None else value, version)
+    if exists:
+        assert "unknown key" not in str(refused.value)
+    else:
+        assert is_missing(path) or f"is not a key of config.kueue.x-k8s.io/{version}" in str(
+            refused.value
+        )
+
+
+def test_the_page_has_every_key_of_kueue_with_its_versions() -> None:
+    rows = {path: versions_of(path) for path in (*ROWS, *MISSING)}
+    for version in ("both", "v1beta1", "v1beta2"):
+        for path in UPSTREAM[version]:
+            row = next(
+                each for each in rows if path == each or path.startswith((f"{each}.", f"{each}[]"))
+            )
+            assert rows[row] == version or is_missing(path), path
+    known = (*UPSTREAM["both"], *UPSTREAM["v1beta1"], *UPSTREAM["v1beta2"])
+    own = {path for path in ROWS if path not in known}
+    assert own == {path for path, fate in OTHERWISE.items() if "does not have it" in fate}
 
 
 def test_keys_that_change_at_once_are_keys() -> None:
