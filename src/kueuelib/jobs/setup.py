@@ -100,12 +100,16 @@ def setup(
     """
     known = registry or builtin_registry()
     enabled = known.enabled(settings.frameworks)
-    lasting = [found for found in enabled if is_lasting(found) and found.watches]
+    lasting = [
+        integration for integration in enabled if is_lasting(integration) and integration.watches
+    ]
     informers = {
-        found.name: cache.informer(
-            found.resource, label_selector=found.watched, transform=found.transform
+        integration.name: cache.informer(
+            integration.resource,
+            label_selector=integration.watched,
+            transform=integration.transform,
         )
-        for found in lasting
+        for integration in lasting
     }
     for informer in informers.values():
         informer.add_index(CONTROLLER_UID, controller_uid)
@@ -133,24 +137,26 @@ def setup(
         pod_classes,
         others[3].store if settings.manage_jobs_without_queue_name else None,
     )
-    parents = tuple(found for found in enabled if found.makes_pods)
+    parents = tuple(integration for integration in enabled if integration.makes_pods)
     owners = Owners(parents, stores, settings, ForeignOwners(client, clock))
     referred = Referred(client, clock)
     metrics = JobMetrics(telemetry)
     kind_metrics = KindMetrics(telemetry)
 
     def controller_of(turn: Turn) -> Controller:
-        found = turn.integration
-        executor = Executor(client, cache, recorder, found.component, version, metrics.count)
+        integration = turn.integration
+        executor = Executor(client, cache, recorder, integration.component, version, metrics.count)
         reconciler: Reconciler
         if turn.informer is None:
-            reconciler = AbandonedWorkloads(found, stores, executor)
+            reconciler = AbandonedWorkloads(integration, stores, executor)
         else:
-            own = attrs.evolve(stores, jobs={found.name: turn.store})
-            reconciler = JobReconciler(found, own, owners, executor, settings, clock, referred)
-        kind = ".".join(filter(None, (found.resource.kind, found.resource.group)))
+            own = attrs.evolve(stores, jobs={integration.name: turn.store})
+            reconciler = JobReconciler(
+                integration, own, owners, executor, settings, clock, referred
+            )
+        kind = ".".join(filter(None, (integration.resource.kind, integration.resource.group)))
         made = Controller(
-            found.name,
+            integration.name,
             reconciler,
             settings.workers.get(kind, 1),
             clock=clock,
@@ -158,7 +164,7 @@ def setup(
         )
         if turn.informer is not None:
             made.for_(turn.informer)
-        made.watches(workloads, _interested(found, turn.store))
+        made.watches(workloads, _interested(integration, turn.store))
         for informer in others:
             made.watches(informer, lambda _: ())
         return made
@@ -167,10 +173,10 @@ def setup(
     followers: list[KindFollower] = []
     hooks: list[Webhook] = []
     optional: list[OptionalInformer] = []
-    for found in enabled:
-        if isinstance(found, SelfWired):
+    for enabled_kind in enabled:
+        if isinstance(enabled_kind, SelfWired):
             parts = Parts(
-                found,
+                enabled_kind,
                 parents,
                 client,
                 cache,
@@ -185,17 +191,17 @@ def setup(
                 clock,
                 telemetry,
             )
-            wired = found.wire(parts)
+            wired = enabled_kind.wire(parts)
             hooks.append(wired.webhook)
             controllers += wired.controllers
             optional += wired.informers
-        elif found in lasting:
-            hooks.append(JobWebhook(found, settings, stores, owners, kind_metrics))
-            jobs = informers[found.name]
-            controllers.append(controller_of(Turn(found, jobs.store, jobs)))
+        elif enabled_kind in lasting:
+            hooks.append(JobWebhook(enabled_kind, settings, stores, owners, kind_metrics))
+            jobs = informers[enabled_kind.name]
+            controllers.append(controller_of(Turn(enabled_kind, jobs.store, jobs)))
         else:
-            follower = KindFollower(found, client, cache, objects, kind_metrics, clock)
-            hooks.append(JobWebhook(found, settings, stores, owners, kind_metrics, follower))
+            follower = KindFollower(enabled_kind, client, cache, objects, kind_metrics, clock)
+            hooks.append(JobWebhook(enabled_kind, settings, stores, owners, kind_metrics, follower))
             followers.append(follower)
             controllers.append(KindController(follower, controller_of, recorder))
     return Jobs(tuple(controllers), tuple(followers), tuple(hooks), tuple(optional))
@@ -207,18 +213,18 @@ def _interested(
     """Which jobs a change of a Workload concerns: owners, their children, and who asks for it."""
 
     def keys(delta: Delta[Obj]) -> Iterable[ObjectKey]:
-        found: list[ObjectKey] = []
+        job_keys: list[ObjectKey] = []
         for workload in (delta.old, delta.new):
             if workload is None:
                 continue
             namespace = workload["metadata"].get("namespace") or ""
             refs = workload["metadata"].get("ownerReferences") or ()
-            found += [
+            job_keys += [
                 ObjectKey(namespace, ref["name"]) for ref in refs if integration.is_owner(ref)
             ]
             for ref in refs:
-                found += jobs.keys_by_index(CONTROLLER_UID, ref["uid"])
-            found += jobs.keys_by_index(PREBUILT_NAME, key_of(workload))
-        return found
+                job_keys += jobs.keys_by_index(CONTROLLER_UID, ref["uid"])
+            job_keys += jobs.keys_by_index(PREBUILT_NAME, key_of(workload))
+        return job_keys
 
     return keys

@@ -186,8 +186,8 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
 
     @property
     def _parallelism(self) -> int:
-        found = self._spec.get("parallelism")
-        return 1 if found is None else int(found)
+        parallelism = self._spec.get("parallelism")
+        return 1 if parallelism is None else int(parallelism)
 
     @property
     def _pods_count(self) -> int:

@@ -18,10 +18,10 @@ _COUNTS = ("parallelism", "completions")
 
 def validate_batch_job(new: Obj, old: Obj | None) -> Sequence[FieldError]:
     """The rules of partial admission."""
-    found = [*_min_parallelism(new, old), *_sync_completions(new)]
+    errors = [*_min_parallelism(new, old), *_sync_completions(new)]
     if old is not None:
-        found += _changes(new, old)
-    return found
+        errors += _changes(new, old)
+    return errors
 
 
 def _min_parallelism(new: Obj, old: Obj | None) -> list[FieldError]:
@@ -71,19 +71,19 @@ def _sync_completions(new: Obj) -> list[FieldError]:
 
 
 def _changes(new: Obj, old: Obj) -> list[FieldError]:
-    found = []
+    errors = []
     if (
         MIN_PARALLELISM in annotations_of(old)
         and not _suspended(old)
         and new["spec"].get("parallelism") != old["spec"].get("parallelism")
     ):
         detail = "cannot change while a Job with partial admission is not suspended"
-        found.append(forbidden("spec.parallelism", detail))
+        errors.append(forbidden("spec.parallelism", detail))
     before, after = (annotations_of(obj).get(SYNC_COMPLETIONS) for obj in (old, new))
     if before != after and not _suspended(old) and not _suspended(new):
         detail = "cannot change while the Job is not suspended"
-        found.append(forbidden(annotation_path(SYNC_COMPLETIONS), detail))
-    return found
+        errors.append(forbidden(annotation_path(SYNC_COMPLETIONS), detail))
+    return errors
 
 
 def _suspended(obj: Mapping[str, Any]) -> bool:

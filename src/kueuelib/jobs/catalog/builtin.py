@@ -39,5 +39,5 @@ None of them needs its CRD to be installed.
 
 def builtin_registry() -> Registry:
     """A registry of what comes with kueuelib."""
-    found = (BATCH_JOB, POD, DEPLOYMENT, STATEFULSET, LEADERWORKERSET, *DECLARED)
-    return functools.reduce(Registry.register, found, Registry())
+    integrations = (BATCH_JOB, POD, DEPLOYMENT, STATEFULSET, LEADERWORKERSET, *DECLARED)
+    return functools.reduce(Registry.register, integrations, Registry())

@@ -30,7 +30,7 @@ def installed() -> tuple[str, ...]:
     """The names of the integrations that installed packages offer; nothing is imported."""
     from importlib.metadata import entry_points
 
-    return tuple(sorted({found.name for found in entry_points(group=GROUP)}))
+    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
 
 
 def load_installed(name: str) -> Integration:
@@ -42,16 +42,16 @@ def load_installed(name: str) -> Integration:
     from importlib.metadata import entry_points
 
     subject = f'integration "{name}"'
-    found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
-    if not found:
+    by_value = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
+    if not by_value:
         raise ConfigError(
             subject, "no installed package offers it", f"offer an entry point of the group {GROUP}"
         )
-    if len(found) > 1:
+    if len(by_value) > 1:
         raise ConfigError(
-            subject, f"is offered more than once: {', '.join(sorted(found))}", "uninstall one"
+            subject, f"is offered more than once: {', '.join(sorted(by_value))}", "uninstall one"
         )
-    ((value, entry),) = found.items()
+    ((value, entry),) = by_value.items()
     offered = loaded(f"{subject}, {value}", entry.load, "repair or uninstall it")
     integration = _as_integration(offered, value)
     if integration is None and isinstance(offered, ModuleType):
@@ -102,13 +102,13 @@ def load(reference: str) -> Integration:
         ConfigError: there is no such module, it cannot be imported, what it holds is not exactly
             one integration, or one of a kind that comes with kueuelib.
     """
-    found = _load(reference)
+    integration = _load(reference)
     for known in builtin_registry().integrations:
-        if known.resource.group_kind == found.resource.group_kind:
-            kind = f"{found.resource.kind} ({found.resource.api_version})"
+        if known.resource.group_kind == integration.resource.group_kind:
+            kind = f"{integration.resource.kind} ({integration.resource.api_version})"
             problem = f'the manager queues jobs of kind {kind} itself, as "{known.name}"'
             raise ConfigError(reference, problem, "give an integration of another kind")
-    return found
+    return integration
 
 
 def _load(reference: str) -> Integration:
@@ -135,9 +135,9 @@ def integration_in(module: ModuleType, reference: str) -> Integration:
     Raises:
         ConfigError: there is none, or more than one.
     """
-    found = _candidates(module)
-    ready = {name: value for name, value in found.items() if isinstance(value, Integration)}
-    chosen = ready or found
+    candidates = _candidates(module)
+    ready = {name: value for name, value in candidates.items() if isinstance(value, Integration)}
+    chosen = ready or candidates
     distinct = {id(value): value for value in chosen.values()}
     if len(distinct) != 1:
         raise ConfigError(

@@ -56,11 +56,11 @@ def watch(
     Arguments and errors are those of `kueuelib.watch`. Closing the iterator ends the watch.
     """
     send, receive = anyio.create_memory_object_stream[Progress]()
-    found = following.watch(job, integration=integration, kubeconfig=kubeconfig)
+    stream = following.watch(job, integration=integration, kubeconfig=kubeconfig)
 
     async def pump() -> None:
-        async with send, contextlib.aclosing(found):
-            async for progress in found:
+        async with send, contextlib.aclosing(stream):
+            async for progress in stream:
                 await send.send(progress)
 
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(receive):

@@ -121,12 +121,12 @@ async def watch(
         watcher = _Watcher(used, handle, integration or _integration(job, handle.resource))
         last: Progress | None = None
         async with contextlib.aclosing(watcher.moments(await queueing_version(used))) as moments:
-            async for found in moments:
-                if found != last:
-                    yield found
-                if found.state.is_end:
+            async for progress in moments:
+                if progress != last:
+                    yield progress
+                if progress.state.is_end:
                     return
-                last = found
+                last = progress
 
 
 async def wait(
@@ -161,10 +161,10 @@ async def wait(
         raise ConfigError("until", f"{until!r} is not a state", fix) from None
     last: Progress | None = None
     wanted = {until, State.RUNNING} if until is State.ADMITTED else {until}
-    found = watch(job, integration=integration, client=client, kubeconfig=kubeconfig)
+    stream = watch(job, integration=integration, client=client, kubeconfig=kubeconfig)
     try:
         async with asyncio.timeout(timeout):
-            async for progress in found:
+            async for progress in stream:
                 last = progress
                 if progress.state in wanted or progress.state.is_end:
                     return progress
@@ -174,7 +174,7 @@ async def wait(
         where = "nothing is known of it" if last is None else f"it is {last.state}: {last.why}"
         raise TimeoutError(f"the job is not {until} after {timeout:g} s; {where}") from error
     finally:
-        await found.aclose()
+        await stream.aclose()
     raise JobGone("the watch ended before the job did")
 
 
@@ -227,8 +227,8 @@ class _Watcher:
         obj = jobs.store.get(self._handle.key)
         if obj is not None and obj["metadata"]["uid"] != self._handle.uid:
             obj = None
-        found = by_age(workloads.store.items())
-        workload = found[-1] if found else None
+        in_order = by_age(workloads.store.items())
+        workload = in_order[-1] if in_order else None
         kind = self._integration
         job = None if kind is None or obj is None else kind.job_type(obj)
         progress = progress_of(job, obj, workload)
@@ -237,13 +237,13 @@ class _Watcher:
         return progress
 
     def _group_now(self, jobs: Informer, workloads: Informer) -> Progress:
-        found = next(iter(workloads.store.items()), None)
+        workload = next(iter(workloads.store.items()), None)
         pods = tuple(jobs.store.items())
         facts = GroupFacts(
             self._handle.key.namespace,
             self._group,
             pods,
-            None if found is None else internal(found),
+            None if workload is None else internal(workload),
         )
         group = PodGroup(facts) if pods else None
         problem = compose(pods).problem
@@ -276,12 +276,12 @@ async def _client(given: Client | None, kubeconfig: str | None) -> AsyncIterator
 
 async def _resource(client: Client, obj: Mapping[str, Any]) -> Resource:
     version, kind = obj["apiVersion"], obj["kind"]
-    found = await client.find_resource(version, kind)
-    if found is None:
+    resource = await client.find_resource(version, kind)
+    if resource is None:
         raise ConfigError(f"{version} {kind}", "is not served by the cluster", "install its CRD")
-    if not found.namespaced:
+    if not resource.namespaced:
         raise ConfigError(f"{version} {kind}", "is not a kind of jobs", "give one in a namespace")
-    return found
+    return resource
 
 
 async def _handle(client: Client, job: Mapping[str, Any] | GenericJob) -> JobHandle:
@@ -295,7 +295,7 @@ async def _handle(client: Client, job: Mapping[str, Any] | GenericJob) -> JobHan
 def _integration(job: object, resource: Resource) -> Integration | None:
     if isinstance(job, GenericJob):
         return Integration.of(type(job))
-    for found in builtin_registry().integrations:
-        if found.watches and found.resource.group_kind == resource.group_kind:
-            return found
+    for integration in builtin_registry().integrations:
+        if integration.watches and integration.resource.group_kind == resource.group_kind:
+            return integration
     return None

@@ -100,11 +100,11 @@ def _mapping(field: str, value: Any) -> Obj:
 
 
 def _texts(field: str, value: Any) -> Obj:
-    found = _mapping(field, value)
-    for key, each in found.items():
+    texts = _mapping(field, value)
+    for key, each in texts.items():
         if not isinstance(key, str) or not isinstance(each, str):
             raise ConfigError(f"{field}[{key}]", f"is {_shown(each)}", "write a text")
-    return found
+    return texts
 
 
 def _check_name(argument: str, value: Any) -> None:

@@ -45,10 +45,10 @@ class PodSet:
 
     def raw(self) -> Obj:
         """The entry of `spec.podSets` of a Workload."""
-        found: Obj = {"name": self.name, "count": self.count, "template": self.template}
+        entry: Obj = {"name": self.name, "count": self.count, "template": self.template}
         if self.min_count is not None:
-            found["minCount"] = self.min_count
-        return found
+            entry["minCount"] = self.min_count
+        return entry
 
 
 def first_of_templates(pod_sets: Sequence[PodSet]) -> str:

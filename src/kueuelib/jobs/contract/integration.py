@@ -149,5 +149,5 @@ class Integration:
     def is_owner(self, ref: Mapping[str, Any]) -> bool:
         """Whether an owner reference points to an object of this kind, in whatever version."""
         group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
-        found = (group if slash else "", ref.get("kind"))
-        return found == self.resource.group_kind
+        group_kind = (group if slash else "", ref.get("kind"))
+        return group_kind == self.resource.group_kind

@@ -25,10 +25,10 @@ def steps_of(path: str) -> tuple[str, ...]:
     Raises:
         ValueError: a name is empty.
     """
-    found = tuple(path.removeprefix(".").split("."))
-    if not all(found):
+    steps = tuple(path.removeprefix(".").split("."))
+    if not all(steps):
         raise ValueError(f"{path!r} is not a path such as spec.template")
-    return found
+    return steps
 
 
 def check_path(argument: str, path: Any, *, many: bool = False) -> None:
@@ -87,12 +87,12 @@ def drop(obj: Obj, path: str) -> None:
         parent.pop(last, None)
 
 
-def elements(found: Any) -> tuple[tuple[str, Any], ...]:
+def elements(collection: Any) -> tuple[tuple[str, Any], ...]:
     """Keys and values of a mapping, in its order, or positions and elements of a list."""
-    if isinstance(found, Mapping):
-        return tuple((str(key), item) for key, item in found.items())
-    if isinstance(found, list | tuple):
-        return tuple((str(index), item) for index, item in enumerate(found))
+    if isinstance(collection, Mapping):
+        return tuple((str(key), item) for key, item in collection.items())
+    if isinstance(collection, list | tuple):
+        return tuple((str(index), item) for index, item in enumerate(collection))
     return ()
 
 

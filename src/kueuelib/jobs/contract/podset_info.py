@@ -133,7 +133,7 @@ def infos_for_start(
             f"the admission assigns flavors to the pod sets {sorted(map(str, assignments))}, "
             f"the workload has {[entry['name'] for entry in pod_sets]}"
         )
-    found = []
+    infos = []
     for pod_set in pod_sets:
         name = pod_set["name"]
         info = from_assignment(assignments[name], pod_set.get("count", 1), flavors)
@@ -141,8 +141,8 @@ def infos_for_start(
             for update in check.get("podSetUpdates") or ():
                 if update.get("name") == name:
                     info = combine(info, from_update(update, check.get("name", "")))
-        found.append(info)
-    return tuple(found)
+        infos.append(info)
+    return tuple(infos)
 
 
 def infos_for_restore(workload: Mapping[str, Any] | None) -> tuple[PodSetInfo, ...]:
@@ -256,32 +256,32 @@ def _put(
         ("spec", "nodeSelector", dict(selector)),
         ("spec", "tolerations", copy.deepcopy(list(tolerations))),
     ):
-        found = template.get(section) or {}
+        entries = template.get(section) or {}
         if value:
-            template[section] = found
-            found[field] = value
-        elif found.get(field):
-            del found[field]
+            template[section] = entries
+            entries[field] = value
+        elif entries.get(field):
+            del entries[field]
 
 
 def _agree(
     field: str,
-    found: Mapping[str, str],
+    present: Mapping[str, str],
     info: PodSetInfo,
     added: Mapping[str, str],
     owner: PodSetInfo | None = None,
 ) -> dict[str, str]:
-    """Both together; `found` belongs to the pod template when it has no owner."""
+    """Both together; `present` belongs to the pod template when it has no owner."""
     for key, value in added.items():
-        if found.get(key, value) != value:
+        if present.get(key, value) != value:
             where = f"{field}[{key}]"
             template = "the pod template" if owner is None else "another source"
             before = (owner.sources if owner else {}).get(where, template)
             raise InvalidPodSetUpdate(
-                f'pod set "{info.name}": {where} is "{found[key]}" by {before} '
+                f'pod set "{info.name}": {where} is "{present[key]}" by {before} '
                 f'and "{value}" by {info.sources.get(where, "what admission adds")}'
             )
-    return {**found, **added}
+    return {**present, **added}
 
 
 def _sources(who: str, field: str, values: Mapping[str, str]) -> dict[str, str]:

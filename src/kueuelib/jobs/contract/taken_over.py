@@ -65,13 +65,13 @@ class TakenOver:
 NOTHING_ELSE: Final = TakenOver()
 
 
-def _chosen(found: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
-    return {key: found[key] for key in keys if key in found}
+def _chosen(values: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+    return {key: values[key] for key in keys if key in values}
 
 
-def _merged(found: Iterator[dict[str, str]]) -> dict[str, str]:
+def _merged(mappings: Iterator[dict[str, str]]) -> dict[str, str]:
     """All keys, each with its first value."""
     merged: dict[str, str] = {}
-    for each in found:
+    for each in mappings:
         merged = {**each, **merged}
     return merged

@@ -37,13 +37,13 @@ _KNOWN: Mapping[tuple[str, str], tuple[Pods, ...]] = {
     ("apps/v1", "Deployment"): _REPLICATED,
     ("apps/v1", "StatefulSet"): _REPLICATED,
     **{
-        (found.resource.api_version, found.resource.kind): tuple(
+        (integration.resource.api_version, integration.resource.kind): tuple(
             attrs.evolve(pods, adds=None)
-            for pods in found.job_type.declaration.pods
+            for pods in integration.job_type.declaration.pods
             if pods.default is None
         )
-        for found in (JOB_SET, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB)
-        if issubclass(found.job_type, DeclaredJob)
+        for integration in (JOB_SET, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB)
+        if issubclass(integration.job_type, DeclaredJob)
     },
 }
 """Where the wrapped objects have pods, of those kinds that an AppWrapper knows by itself."""
@@ -67,11 +67,11 @@ class _Wrapped(Slot):
         wrapped = super().template
         meta = wrapped.get("metadata") or {}
         kept = {key: meta[key] for key in ("labels", "annotations") if meta.get(key)}
-        found = copy.deepcopy({"metadata": kept, "spec": wrapped["spec"]})
+        template = copy.deepcopy({"metadata": kept, "spec": wrapped["spec"]})
         infos = self.component.get("podSetInfos") or []
         if self.index < len(infos):
-            podset_info.merge(found, _info(self.name, infos[self.index]))
-        return found
+            podset_info.merge(template, _info(self.name, infos[self.index]))
+        return template
 
     def merge(self, info: PodSetInfo) -> None:
         """Write what admission says beside the wrapped object.
@@ -117,24 +117,24 @@ class AppWrapper(DeclaredJob):
 
     def slots(self) -> tuple[Slot, ...]:
         """One per pod set of a component, numbered through all of them."""
-        found: list[Slot] = []
+        slots: list[Slot] = []
         for position, component in elements(value(self.object, "spec.components")):
             for index, slot in enumerate(_slots(f"spec.components[{position}]", component)):
-                name = f"{self.object['metadata'].get('name', '')}-{len(found)}"
+                name = f"{self.object['metadata'].get('name', '')}-{len(slots)}"
                 if not is_dns1123_label(name):
                     problem = f'"{name}" cannot be the name of a pod set: use 60 letters at most'
                     raise InvalidJob("metadata.name", problem)
-                found.append(_Wrapped(name, slot.root, slot.place, slot.pods, component, index))
-        return tuple(found)
+                slots.append(_Wrapped(name, slot.root, slot.place, slot.pods, component, index))
+        return tuple(slots)
 
 
 def _slots(where: str, component: Obj) -> Iterator[Slot]:
     """The pod sets that a component declares, else those of the kind that it wraps."""
     declared = component.get("podSets")
     if declared:
-        for index, found in enumerate(declared):
-            path = str(found.get("path", "")).replace("[", ".").replace("]", "")
-            count = number_at(found, "replicas")
+        for index, entry in enumerate(declared):
+            path = str(entry.get("path", "")).replace("[", ".").replace("]", "")
+            count = number_at(entry, "replicas")
             try:
                 pods = Pods("main", path, count=1 if count is None else count)
             except ValueError as error:

@@ -61,8 +61,8 @@ def lost_paths(integration: Integration, crd: Mapping[str, Any]) -> tuple[LostPa
     )
     if not isinstance(schema, dict) or not issubclass(job_type, DeclaredJob):
         return ()
-    found = (_judged(schema, argument, path) for argument, path in _paths(job_type))
-    return tuple({each: None for each in found if each is not None})
+    lost = (_judged(schema, argument, path) for argument, path in _paths(job_type))
+    return tuple({each: None for each in lost if each is not None})
 
 
 def _judged(schema: Obj, argument: str, path: str) -> LostPath | None:

@@ -180,14 +180,14 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
     def priority_class(self) -> str:
         """What its own field says, else the first of its templates that names one."""
         path = self.declaration.priority_class
-        found = value(self.object, path) if path else None
-        return str(found) if found else first_of_templates(self.pod_sets())
+        name = value(self.object, path) if path else None
+        return str(name) if name else first_of_templates(self.pod_sets())
 
     def _message(self, sign: Sign | Sequence[Sign], *, succeeded: bool) -> str:
         path = self.declaration.message
-        found = value(self.object, path) if path else message_of(self.object, sign)
+        message = value(self.object, path) if path else message_of(self.object, sign)
         default = f"{self.resource.kind} {'finished successfully' if succeeded else 'failed'}"
-        return str(found or default)
+        return str(message or default)
 
     def _count(self) -> int:
         """How many pods there are; when that is unknown, no number is ever enough."""

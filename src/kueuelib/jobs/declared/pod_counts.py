@@ -68,9 +68,9 @@ def number_at(place: Obj, path: str) -> int | None:
     Raises:
         InvalidJob: something else is there.
     """
-    found = value(place, path)
-    if found is None:
+    number = value(place, path)
+    if number is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise InvalidJob(path, f"{json.dumps(found)} is not a whole number from 0 on")
-    return found
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise InvalidJob(path, f"{json.dumps(number)} is not a whole number from 0 on")
+    return number

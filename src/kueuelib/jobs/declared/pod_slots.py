@@ -38,14 +38,14 @@ class Slot:
     @property
     def template(self) -> Obj:
         """The template, or the one that is used when there is none."""
-        found = value(self.place, self.pods.template)
-        if found is None and self.pods.default is not None:
-            found = self.pods.default(self.root)
-        if not isinstance(found, dict) or not isinstance(found.get("spec"), dict):
+        template = value(self.place, self.pods.template)
+        if template is None and self.pods.default is not None:
+            template = self.pods.default(self.root)
+        if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
             raise InvalidJob(self.pods.template, f"the pod set {self.name} needs a pod template")
-        if not isinstance(found.get("metadata") or {}, dict):
+        if not isinstance(template.get("metadata") or {}, dict):
             raise InvalidJob(f"{self.pods.template}.metadata", "must be a mapping")
-        return found
+        return template
 
     @property
     def added(self) -> Sequence[Obj]:

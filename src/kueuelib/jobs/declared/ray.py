@@ -59,11 +59,11 @@ def _validate_job(new: Obj, _old: Obj | None) -> Sequence[FieldError]:
             return ()
         detail = "a queued job cannot use an existing cluster"
         return (invalid("spec.clusterSelector", value(new, "spec.clusterSelector"), detail),)
-    found = [*_autoscaling(new, "spec.rayClusterSpec")]
+    errors = [*_autoscaling(new, "spec.rayClusterSpec")]
     if value(new, "spec.shutdownAfterJobFinishes") is not True:
         detail = "must be true for a queued job: its cluster would keep using quota"
-        found.append(invalid("spec.shutdownAfterJobFinishes", False, detail))
-    return found
+        errors.append(invalid("spec.shutdownAfterJobFinishes", False, detail))
+    return errors
 
 
 def _validate_cluster(new: Obj, _old: Obj | None) -> Sequence[FieldError]:

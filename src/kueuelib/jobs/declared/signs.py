@@ -29,10 +29,10 @@ class Condition:
 
     def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
         """Whether the object shows it."""
-        found = find_condition(value(obj, self.path), self.type)
-        if found.get("status") != self.status:
+        condition = find_condition(value(obj, self.path), self.type)
+        if condition.get("status") != self.status:
             return False
-        return not self.reasons or found.get("reason") in self.reasons
+        return not self.reasons or condition.get("reason") in self.reasons
 
 
 @attrs.frozen
@@ -44,7 +44,7 @@ class Equals:
 
     def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
         """Whether the object shows it."""
-        return any(found in self.wanted for found in values(obj, self.path))
+        return any(actual in self.wanted for actual in values(obj, self.path))
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class Differs:
 
     def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
         """Whether the object shows it."""
-        return any(found and found not in self.others for found in values(obj, self.path))
+        return any(actual and actual not in self.others for actual in values(obj, self.path))
 
 
 @attrs.frozen
@@ -78,7 +78,7 @@ class Enough:
             parts, _, number = self.units.rpartition(".")
             wanted = [value(part, number) for part in values(obj, parts)]
             count = sum(1 if units is None else int(units) for units in wanted)
-        return sum(int(found) for path in self.paths for found in values(obj, path)) >= count
+        return sum(int(amount) for path in self.paths for amount in values(obj, path)) >= count
 
 
 @attrs.frozen
@@ -141,8 +141,8 @@ def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
 def message_of(obj: Obj, sign: Sign | Sequence[Sign]) -> str:
     """The message of the condition that shows a sign; empty when no condition does."""
     if isinstance(sign, Condition):
-        found = find_condition(value(obj, sign.path), sign.type)
-        return str(found.get("message") or "") if sign.shown_by(obj, 0) else ""
+        condition = find_condition(value(obj, sign.path), sign.type)
+        return str(condition.get("message") or "") if sign.shown_by(obj, 0) else ""
     if isinstance(sign, list | tuple):
         return next(filter(None, (message_of(obj, each) for each in sign)), "")
     return ""

@@ -59,9 +59,9 @@ class _Job(Slot):
     @property
     def template(self) -> Obj:
         """A copy of the runtime's template as the TrainJob and its patches change it."""
-        found = copy.deepcopy(super().template)
+        template = copy.deepcopy(super().template)
         trainer = value(self.root, "spec.trainer") or {}
-        for container in found["spec"].get("containers") or ():
+        for container in template["spec"].get("containers") or ():
             if container.get("name") != _NODE:
                 continue
             if self._step == _TRAINER and trainer.get("image"):
@@ -73,8 +73,8 @@ class _Job(Slot):
                 value(patch, "trainingRuntimeSpec.template.spec.replicatedJobs")
             ):
                 if job.get("name") == self.place["name"]:
-                    _add_patch(found, value(job, "template.spec.template") or {})
-        return found
+                    _add_patch(template, value(job, "template.spec.template") or {})
+        return template
 
     @property
     def count(self) -> int:

@@ -86,9 +86,9 @@ async def look(client: Client, integration: Integration) -> Presence:
 
     async def ask(versions: Iterable[str]) -> None:
         for version in versions:
-            found = await client.find_resource(f"{resource.group}/{version}", resource.kind)
-            if found is not None:
-                offered[version] = found
+            served = await client.find_resource(f"{resource.group}/{version}", resource.kind)
+            if served is not None:
+                offered[version] = served
 
     for version in integration.versions:
         await ask([version])
@@ -122,11 +122,11 @@ def judged(
         if _fits(resource, offered.get(version)):
             return Served(version)
     for version in integration.versions:
-        found = offered.get(version)
-        if found is not None and not found.namespaced:
+        served = offered.get(version)
+        if served is not None and not served.namespaced:
             return Unfit("its objects are in no namespace")
-        if found is not None:
-            return Unfit(f"its plural is {found.plural}, and the integration's {resource.plural}")
+        if served is not None:
+            return Unfit(f"its plural is {served.plural}, and the integration's {resource.plural}")
     if offered:
         return _other_versions(integration, offered)
     if crd is None:
@@ -145,16 +145,16 @@ def _judged_by_definition(integration: Integration, crd: Mapping[str, Any]) -> P
 
 
 def _other_versions(integration: Integration, served: Iterable[str]) -> Unfit:
-    found, read = ", ".join(sorted(served)), " or ".join(integration.versions)
-    if not found:
+    versions, read = ", ".join(sorted(served)), " or ".join(integration.versions)
+    if not versions:
         return Unfit(f"no version of it is served; the integration reads {read}")
-    return Unfit(f"it is served in {found}; the integration reads {read}")
+    return Unfit(f"it is served in {versions}; the integration reads {read}")
 
 
-def _fits(resource: Resource, found: Resource | None) -> bool:
-    if found is None or not found.namespaced:
+def _fits(resource: Resource, served: Resource | None) -> bool:
+    if served is None or not served.namespaced:
         return False
-    return found.plural == resource.plural
+    return served.plural == resource.plural
 
 
 def trimmed(integration: Integration, crd: Obj) -> Obj:

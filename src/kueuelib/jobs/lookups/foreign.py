@@ -56,10 +56,10 @@ class ForeignOwners:
                 return None
             self._resources[kind] = resource
         key = ObjectKey(namespace if resource.namespaced else "", ref["name"])
-        found = await self._client.get(resource, key)
-        if found["metadata"]["uid"] != ref["uid"]:
+        owner = await self._client.get(resource, key)
+        if owner["metadata"]["uid"] != ref["uid"]:
             return None
         kept = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
         return {
-            "metadata": {name: value for name, value in found["metadata"].items() if name in kept}
+            "metadata": {name: value for name, value in owner["metadata"].items() if name in kept}
         }

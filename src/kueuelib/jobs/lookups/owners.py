@@ -141,8 +141,8 @@ class Owners:
 
     def is_child(self, obj: Mapping[str, Any], namespace: str) -> bool:
         """Whether somebody is queued on behalf of a raw object, and that is believed."""
-        found = self.ancestor_of(obj, namespace)
-        return found is not None and not found.doubt
+        ancestor = self.ancestor_of(obj, namespace)
+        return ancestor is not None and not ancestor.doubt
 
     def _controller(self, obj: Mapping[str, Any], namespace: str) -> _Owner | None:
         ref = controller_of(obj)
@@ -152,41 +152,41 @@ class Owners:
         if integration is not None:
             stored = self._stored(integration, ref, namespace)
             return None if stored is None else _Owner(stored, ref["kind"], queueable=True)
-        found = None if self._foreign is None else self._foreign.get(ref)
-        if found is None:
+        owner = None if self._foreign is None else self._foreign.get(ref)
+        if owner is None:
             return None
         group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
         external = (group if slash else "", ref["kind"]) in self._settings.external_kinds
         enabled = any(integration.is_owner(ref) for integration in self._integrations)
-        return _Owner(found, ref["kind"], queueable=external or enabled)
+        return _Owner(owner, ref["kind"], queueable=external or enabled)
 
     def _integration(self, ref: Mapping[str, Any]) -> Integration | None:
         """The enabled kind that a reference names, if its objects are in a store."""
-        for found in self._integrations:
-            if found.is_owner(ref):
-                return found if found.name in self._stores.jobs else None
+        for integration in self._integrations:
+            if integration.is_owner(ref):
+                return integration if integration.name in self._stores.jobs else None
         return None
 
     def _stored(
         self, integration: Integration, ref: Mapping[str, Any], namespace: str
     ) -> Obj | None:
-        found = self._stores.jobs[integration.name].get(ObjectKey(namespace, ref["name"]))
-        if found is None or found["metadata"]["uid"] != ref["uid"]:
+        owner = self._stores.jobs[integration.name].get(ObjectKey(namespace, ref["name"]))
+        if owner is None or owner["metadata"]["uid"] != ref["uid"]:
             return None
-        return found
+        return owner
 
     def _declared(self, obj: Mapping[str, Any], namespace: str) -> Ancestor | None:
         name = annotations_of(obj).get(PARENT_WORKLOAD)
         if not name:
             return None
-        found = self._stores.workload(ObjectKey(namespace, name))
+        workload = self._stores.workload(ObjectKey(namespace, name))
         subject = f"Workload {namespace}/{name}"
-        if found is None:
+        if workload is None:
             return Ancestor(subject, admitted=False, doubt="which does not exist")
-        if not {*owner_uids(found)} & {*owner_uids(dict(obj))}:
+        if not {*owner_uids(workload)} & {*owner_uids(dict(obj))}:
             return Ancestor(subject, admitted=False, doubt="which has another owner")
-        return Ancestor(subject, self._admits([found]))
+        return Ancestor(subject, self._admits([workload]))
 
     @staticmethod
     def _admits(workloads: Sequence[Obj | None]) -> bool:
-        return any(states.is_admitted(found) for found in workloads if found is not None)
+        return any(states.is_admitted(workload) for workload in workloads if workload is not None)

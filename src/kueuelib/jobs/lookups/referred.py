@@ -35,9 +35,9 @@ class Referred:
         reference = integration.refers(job) if integration.refers else None
         if reference is None:
             return job
-        found = await self._known.learn(
+        referred = await self._known.learn(
             reference,
             f"{reference.resource.kind} {reference.key}",
             lambda: self._client.get(reference.resource, reference.key),
         )
-        return job if found is None else {**job, REFERRED: found}
+        return job if referred is None else {**job, REFERRED: referred}

@@ -37,8 +37,8 @@ class Remembered(Generic[K]):
 
     def get(self, key: K) -> Obj | None:
         """The object as it was read last, however long ago; None when it is not known."""
-        found = self._known.get(key)
-        return None if found is None else found[1]
+        entry = self._known.get(key)
+        return None if entry is None else entry[1]
 
     async def learn(
         self, key: K, name: str, read: Callable[[], Awaitable[Obj | None]]
@@ -59,15 +59,15 @@ class Remembered(Generic[K]):
             return known[1]
         try:
             async with asyncio.timeout(PATIENCE):
-                found = await read()
+                obj = await read()
         except (ApiError, TransportError, TimeoutError) as error:
             if not isinstance(error, ApiError) or error.code in _PASSING or error.code >= 500:
                 raise Unavailable(f"{name} cannot be read now; try again") from error
             if known is None or known[1] is not None:
                 self._log.info("an object counts as absent", object=name, error=str(error))
-            found = None
+            obj = None
         self._known.pop(key, None)
         if len(self._known) >= self._limit:
             self._known.pop(next(iter(self._known)))
-        self._known[key] = (now, found)
-        return found
+        self._known[key] = (now, obj)
+        return obj

@@ -29,10 +29,10 @@ class ByName(Mapping[str, Mapping[str, Any]]):
         self._store = store
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
-        found = self._store.get(ObjectKey("", name))
-        if found is None:
+        obj = self._store.get(ObjectKey("", name))
+        if obj is None:
             raise KeyError(name)
-        return found
+        return obj
 
     def __iter__(self) -> Iterator[str]:
         return (key.name for key in self._store)
@@ -49,11 +49,11 @@ def owner_uids(obj: Obj) -> tuple[str, ...]:
 def owner_names(obj: Obj) -> tuple[OwnerName, ...]:
     """The kinds and names of all owners."""
     namespace = obj["metadata"].get("namespace") or ""
-    found = []
+    names = []
     for ref in obj["metadata"].get("ownerReferences") or ():
         group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
-        found.append((namespace, group if slash else "", ref.get("kind", ""), ref["name"]))
-    return tuple(found)
+        names.append((namespace, group if slash else "", ref.get("kind", ""), ref["name"]))
+    return tuple(names)
 
 
 def controller_uid(obj: Obj) -> tuple[str, ...]:
@@ -100,13 +100,13 @@ class JobStores:
 
     def workload(self, key: ObjectKey) -> Obj | None:
         """One Workload."""
-        found = self.workloads.get(key)
-        return None if found is None else internal(found)
+        workload = self.workloads.get(key)
+        return None if workload is None else internal(workload)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace, empty when it is not known."""
-        found = None if self.namespaces is None else self.namespaces.get(ObjectKey("", namespace))
-        return {} if found is None else labels_of(found)
+        obj = None if self.namespaces is None else self.namespaces.get(ObjectKey("", namespace))
+        return {} if obj is None else labels_of(obj)
 
 
 def internal(workload: Obj) -> Obj:

@@ -133,10 +133,10 @@ def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
     pod_sets = tuple(
         PodSet(
             role,
-            len(found) + (missing if role == first.role else 0),
-            marks.template_of(_pattern(found)),
+            len(peers) + (missing if role == first.role else 0),
+            marks.template_of(_pattern(peers)),
         )
-        for role, found in sorted(roles.items())
+        for role, peers in sorted(roles.items())
     )
     return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)
 
@@ -161,14 +161,14 @@ def _declared(members: Sequence[Member]) -> Composition:
         if problem:
             return Composition(problem=Problem(each.pod, problem))
     known = [(each, declared_by(each.pod)) for each in members]
-    found = [(each, declared) for each, declared in known if declared is not None]
-    if not found:
+    declaring = [(each, declared) for each, declared in known if declared is not None]
+    if not declaring:
         text = "The group waits for the pod that declares its pod sets"
         return Composition(problem=Problem(members[0].pod, text, waits=True))
-    author, declared = found[0]
+    author, declared = declaring[0]
     rejected = tuple(
         conflicting(each, author.name)
-        for each, other in found[1:]
+        for each, other in declaring[1:]
         if other.digest != declared.digest
     )
     role = declared.role_of(role_label_of(author.pod))

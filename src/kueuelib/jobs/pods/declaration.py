@@ -110,23 +110,24 @@ def parse(text: str) -> GroupDeclaration:
     if len(text.encode()) > LONGEST:
         raise Unreadable([fields.too_long(PATH, LONGEST)])
     try:
-        found = plain_yaml.read(text)
+        document = plain_yaml.read(text)
     except plain_yaml.NotPlain as error:
         raise Unreadable([_invalid(PATH, "...", f"is not plain YAML: {error}")]) from error
-    if _depth(found) > DEEPEST:
+    if _depth(document) > DEEPEST:
         raise Unreadable([_invalid(PATH, "...", f"must be nested at most {DEEPEST} levels deep")])
-    found = _like_json(found)
-    if not isinstance(found, list) or not found:
+    document = _like_json(document)
+    if not isinstance(document, list) or not document:
         raise Unreadable([_invalid(PATH, "...", "must be a list of at least one pod set")])
-    if len(found) > MOST_SETS:
-        raise Unreadable([fields.too_many(PATH, len(found), MOST_SETS)])
+    if len(document) > MOST_SETS:
+        raise Unreadable([fields.too_many(PATH, len(document), MOST_SETS)])
     errors: list[FieldError] = []
-    for index, entry in enumerate(found):
+    for index, entry in enumerate(document):
         errors += _entry_errors(entry, f"{PATH}[{index}]")
     if errors:
         raise Unreadable(errors)
     sets = tuple(
-        DeclaredSet(entry["name"], entry["count"], entry.get("template") or {}) for entry in found
+        DeclaredSet(entry["name"], entry["count"], entry.get("template") or {})
+        for entry in document
     )
     names = [entry.name for entry in sets]
     errors += [

@@ -29,11 +29,11 @@ class Deployment(GenericJob):
 
 def with_labels(obj: Obj) -> Obj:
     """The Deployment with its labels about queueing in its pod template; the same without one."""
-    found = labels_of(obj)
-    if not found.get(QUEUE_LABEL):
+    labels = labels_of(obj)
+    if not labels.get(QUEUE_LABEL):
         return obj
     changed = copy.deepcopy(obj)
-    copied = {key: found[key] for key in COPIED if found.get(key)}
+    copied = {key: labels[key] for key in COPIED if labels.get(key)}
     mark(changed["spec"]["template"], copied, {})
     return changed
 

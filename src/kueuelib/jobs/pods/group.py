@@ -182,11 +182,11 @@ class PodGroup(
 
     def is_active(self) -> bool:
         """Whether a pod is on a node and not over, also while it is being deleted."""
-        found = (*self.roster.kept, *(each.member for each in self.roster.rejected))
+        members = (*self.roster.kept, *(each.member for each in self.roster.rejected))
         return any(
             each.stage is Stage.LEAVING
             or (each.stage is Stage.STARTED and each.pod["spec"].get("nodeName"))
-            for each in found
+            for each in members
         )
 
     def pods_ready(self) -> bool:

@@ -78,8 +78,8 @@ def wire(parts: Parts) -> Wired:
     runtime_classes = parts.cache.informer(RUNTIME_CLASSES)
 
     def requests(namespace: str) -> PodRequests:
-        found = limit_ranges.store.by_index(NAMESPACE_INDEX, namespace)
-        return pod_requests_of(found, ByName(runtime_classes.store))
+        ranges = limit_ranges.store.by_index(NAMESPACE_INDEX, namespace)
+        return pod_requests_of(ranges, ByName(runtime_classes.store))
 
     def keys_of_pod(delta: Delta[Obj]) -> Iterable[ObjectKey]:
         return {work_key(pod): None for pod in (delta.old, delta.new) if pod is not None}
@@ -87,13 +87,13 @@ def wire(parts: Parts) -> Wired:
     def keys_of_workload(delta: Delta[Obj]) -> Iterable[ObjectKey]:
         if stands_for_group(delta.last):
             return [group_key(*delta.key)]
-        found = [group_key(*delta.key)] if pods.store.keys_by_index(BY_GROUP, delta.key) else []
+        keys = [group_key(*delta.key)] if pods.store.keys_by_index(BY_GROUP, delta.key) else []
         for ref in delta.last["metadata"].get("ownerReferences") or ():
             if parts.integration.is_owner(ref):
                 if not ref.get("controller"):
                     return [group_key(*delta.key)]
-                found.append(ObjectKey(delta.key.namespace, ref["name"]))
-        return found
+                keys.append(ObjectKey(delta.key.namespace, ref["name"]))
+        return keys
 
     workers = parts.settings.workers.get(PODS.kind, 1)
     stateful_sets, replicated = _stateful_sets(parts), _leader_worker_sets(parts)
@@ -143,15 +143,15 @@ def _leader_worker_sets(parts: Parts) -> OptionalInformer | None:
 def _replicas(parts: Parts, delta: Delta[Obj]) -> Iterable[ObjectKey]:
     """The groups of a LeaderWorkerSet: those that it has, and those that have a Workload."""
     namespace, name = delta.key
-    found = {
+    groups = {
         replica_group_name(name, index): None
         for obj in (delta.old, delta.new)
         if obj is not None
         for index in groups_of(obj)
     }
     workloads = parts.stores.workloads_of(delta.last["metadata"]["uid"])
-    found |= {each["metadata"]["name"]: None for each in workloads}
-    return [group_key(namespace, group) for group in found]
+    groups |= {each["metadata"]["name"]: None for each in workloads}
+    return [group_key(namespace, group) for group in groups]
 
 
 def entries(settings: JobSettings) -> tuple[WebhookEntry, ...]:
@@ -161,7 +161,7 @@ def entries(settings: JobSettings) -> tuple[WebhookEntry, ...]:
     for it may be half of something. Selectors know no "or", so each label has an entry.
     """
     seen: list[Obj] = []
-    found = []
+    hooks = []
     for suffix, label in (
         ("", QUEUE_LABEL),
         ("-managed", MANAGED),
@@ -171,13 +171,13 @@ def entries(settings: JobSettings) -> tuple[WebhookEntry, ...]:
         wanted = [*seen, {"key": label, "operator": "Exists"}]
         seen.append({"key": label, "operator": "DoesNotExist"})
         if not suffix:
-            found.append(_entry(settings, suffix, wanted, mutating=True))
-        found.append(_entry(settings, suffix, wanted, mutating=False))
-    found.append(_entry_of_notes(settings, seen))
+            hooks.append(_entry(settings, suffix, wanted, mutating=True))
+        hooks.append(_entry(settings, suffix, wanted, mutating=False))
+    hooks.append(_entry_of_notes(settings, seen))
     if settings.manage_jobs_without_queue_name:
-        found += [_entry(settings, "-unnamed", seen[:1], mutating=True)]
-        found += [_entry(settings, "-unnamed", seen, mutating=False)]
-    return tuple(found)
+        hooks += [_entry(settings, "-unnamed", seen[:1], mutating=True)]
+        hooks += [_entry(settings, "-unnamed", seen, mutating=False)]
+    return tuple(hooks)
 
 
 def _entry(

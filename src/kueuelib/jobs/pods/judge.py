@@ -49,22 +49,22 @@ def judge(facts: GroupFacts, workload: Obj) -> Judgement:
     roles = roles_of(workload)
     free = not states.has_quota(workload) and not states.is_finished(workload)
     if roles.declared:
-        found = _by_declaration(facts, workload, roles, free=free)
+        judgement = _by_declaration(facts, workload, roles, free=free)
     else:
-        found = _by_shape(facts, roles, free=free)
-    return _waiting(found) if facts.serving else found
+        judgement = _by_shape(facts, roles, free=free)
+    return _waiting(judgement) if facts.serving else judgement
 
 
-def _waiting(found: Judgement) -> Judgement:
+def _waiting(judgement: Judgement) -> Judgement:
     """A deleted pod of a serving group comes again, so a pod that must not run waits instead."""
-    rejected = found.roster.rejected
+    rejected = judgement.roster.rejected
     unfit = [
         attrs.evolve(each.member, role="") if each.reason == SHAPE_MISMATCH else each.member
         for each in rejected
     ]
-    kept = (*found.roster.kept, *unfit)
-    roster = attrs.evolve(found.roster, kept=kept, rejected=())
-    return attrs.evolve(found, roster=roster, left_waiting=rejected)
+    kept = (*judgement.roster.kept, *unfit)
+    roster = attrs.evolve(judgement.roster, kept=kept, rejected=())
+    return attrs.evolve(judgement, roster=roster, left_waiting=rejected)
 
 
 def _by_shape(facts: GroupFacts, roles: Roles, *, free: bool) -> Judgement:
@@ -115,10 +115,10 @@ def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: boo
         entry["name"]: entry.get("template") or {} for entry in workload["spec"]["podSets"]
     }
     large = [
-        found
+        misfit
         for each in alive
         if each.stage is Stage.GATED and each.uid not in out
-        for found in _too_large(facts, each, templates[each.role])
+        for misfit in _too_large(facts, each, templates[each.role])
     ]
     if facts.policy != WARN:
         rejected += large

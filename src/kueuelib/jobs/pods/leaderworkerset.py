@@ -46,12 +46,12 @@ class LeaderWorkerSet(GenericJob):
 
 def with_roles(obj: Obj) -> Obj:
     """The LeaderWorkerSet with templates that make its pods ours; the same without a queue."""
-    found = labels_of(obj)
-    if not found.get(QUEUE_LABEL):
+    own_labels = labels_of(obj)
+    if not own_labels.get(QUEUE_LABEL):
         return obj
     changed = copy.deepcopy(obj)
     templates = changed["spec"]["leaderWorkerTemplate"]
-    labels = {key: found[key] for key in COPIED if found.get(key)}
+    labels = {key: own_labels[key] for key in COPIED if own_labels.get(key)}
     leads = templates.get("leaderTemplate") is not None
     for role in (LEADER, WORKER) if leads else (DEFAULT_POD_SET,):
         notes = {SUSPENDING_PARENT: LEADER_WORKER_SET, GROUP_SERVING: "true", ROLE_HASH: role}
@@ -75,8 +75,8 @@ def validate_leader_worker_set(new: Obj, old: Obj | None) -> tuple[FieldError, .
         *errors,
         *(
             forbidden(f"{_PATH}.{_FIELDS[role]}.spec", text)
-            for role, found in before.items()
-            if role_hash(found.template["spec"]) != role_hash(after[role].template["spec"])
+            for role, pod_set in before.items()
+            if role_hash(pod_set.template["spec"]) != role_hash(after[role].template["spec"])
         ),
     )
 

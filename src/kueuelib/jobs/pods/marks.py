@@ -75,11 +75,11 @@ def marked_as_ours(pod: Obj) -> Obj:
 
 def _in_replica(pod: Obj) -> Obj:
     """The pod with its group, if it is of a LeaderWorkerSet: a template cannot name the group."""
-    found = replica_of(pod) if is_of_leader_worker_set(pod) else None
-    if found is None:
+    replica = replica_of(pod) if is_of_leader_worker_set(pod) else None
+    if replica is None:
         return pod
     notes = annotations_of(pod)
-    labels = {**labels_of(pod), GROUP_LABEL: replica_group_name(*found)}
+    labels = {**labels_of(pod), GROUP_LABEL: replica_group_name(*replica)}
     size = {GROUP_TOTAL_COUNT: notes[REPLICA_SIZE]} if REPLICA_SIZE in notes else {}
     meta = {**pod["metadata"], "labels": labels, "annotations": {**notes, **size}}
     return {**pod, "metadata": meta}

@@ -89,8 +89,8 @@ NO_PARENTS = Parents()
 
 def replicas_of(obj: Mapping[str, Any]) -> int:
     """How many pods a raw StatefulSet makes, or how many groups a raw LeaderWorkerSet."""
-    found = obj["spec"].get("replicas")
-    return 1 if found is None else int(found)
+    replicas = obj["spec"].get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 def is_of_leader_worker_set(pod: Mapping[str, Any]) -> bool:
@@ -142,11 +142,11 @@ def parent_of(
     refs = () if workload is None else workload["metadata"].get("ownerReferences") or ()
     if parents.leader_worker_sets is not None:
         notes = {} if workload is None else annotations_of(workload)
-        found = _leader_worker_set(
+        parent = _leader_worker_set(
             pods, refs, notes.get(COMPONENT_INDEX, ""), namespace, parents.leader_worker_sets()
         )
-        if found is not None:
-            return found
+        if parent is not None:
+            return parent
     if parents.stateful_sets is None:
         return None
     return _stateful_set(pods, refs, namespace, parents.stateful_sets)
@@ -164,10 +164,10 @@ def _stateful_set(
     for ref in (*refs, *owners):
         if (ref["apiVersion"], ref["kind"]) == (STATEFUL_SETS.api_version, STATEFUL_SETS.kind):
             kept = {key: ref[key] for key in ("apiVersion", "kind", "name", "uid")}
-            found = store.get(ObjectKey(namespace, ref["name"]))
-            if found is None or found["metadata"]["uid"] != ref["uid"]:
+            stateful_set = store.get(ObjectKey(namespace, ref["name"]))
+            if stateful_set is None or stateful_set["metadata"]["uid"] != ref["uid"]:
                 return Parent(kept, 0)
-            return Parent(kept, replicas_of(found))
+            return Parent(kept, replicas_of(stateful_set))
     return None
 
 
@@ -175,7 +175,8 @@ def _leader_worker_set(
     pods: Iterable[Obj], owners: Iterable[Obj], noted: str, namespace: str, store: Store[Obj]
 ) -> Parent | None:
     named = next(
-        (found for pod in pods if is_of_leader_worker_set(pod) and (found := replica_of(pod))), None
+        (replica for pod in pods if is_of_leader_worker_set(pod) and (replica := replica_of(pod))),
+        None,
     )
     owner = next((ref for ref in owners if ref["kind"] == LEADER_WORKER_SETS.kind), None)
     if named is None and owner is None:

@@ -60,12 +60,12 @@ def read(text: str) -> Any:
 
 
 def _mapping(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in mapping:
             raise NotPlain(f"the key {key!r} is there twice")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def _number(text: str) -> int | float:
@@ -120,15 +120,15 @@ class _Loader(yaml.SafeLoader):
 
     def mapping(self, node: Any) -> Any:
         pairs = []
-        found: dict[str, Any] = {}
-        yield found
+        mapping: dict[str, Any] = {}
+        yield mapping
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise NotPlain("keys must be plain words")
             key: Any = self.construct_object(key_node)
             value: Any = self.construct_object(value_node)
             pairs.append((key if isinstance(key, str) else json.dumps(key), value))
-        found.update(_mapping(pairs))
+        mapping.update(_mapping(pairs))
 
 
 for _name, _pattern, _first in _SCHEMA:

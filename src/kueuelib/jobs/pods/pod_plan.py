@@ -66,7 +66,7 @@ def plan_pod(situation: Situation) -> Commands:
 
 def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:
     """Nothing keeps the pod; its Workload holds quota until the pod is over."""
-    found: list[Command] = []
+    commands: list[Command] = []
     if not pod.is_active():
         others = {*(pod.object["metadata"].get("finalizers") or ())} - {POD_FINALIZER}
         end = pod.finished()
@@ -74,9 +74,9 @@ def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:
         for workload in situation.workloads:
             if others and not states.is_finished(workload):
                 text = "The pod was deleted"
-                found.append(reports.finish(workload, reason, text, situation.now))
-            found += release(workload)
-    return (*found, *pod.finalize())
+                commands.append(reports.finish(workload, reason, text, situation.now))
+            commands += release(workload)
+    return (*commands, *pod.finalize())
 
 
 def plan_without_pods(workload: Obj | None) -> Commands:
@@ -283,7 +283,7 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
 
 def _counted(situation: Situation, commands: Commands) -> Commands:
     """The commands, with a count after each that takes our gate away."""
-    found: list[Command] = []
+    counted: list[Command] = []
     admitted = sorted(
         (
             (states.status_of(workload).get("admission") or {}).get("clusterQueue", ""),
@@ -296,12 +296,12 @@ def _counted(situation: Situation, commands: Commands) -> Commands:
     labels = (queue, str(isinstance(situation.job, PodGroup)).lower())
     waited = max(situation.now - since, 0.0)
     for command in commands:
-        found.append(command)
+        counted.append(command)
         match command:
             case Change(resource, old, new) if resource == PODS:
                 if is_gated(old) and not is_gated(new):
-                    found.append(Count(UNGATED, labels, waited))
-    return tuple(found)
+                    counted.append(Count(UNGATED, labels, waited))
+    return tuple(counted)
 
 
 def situation_of(group: PodGroup, base: Situation) -> Situation:

@@ -40,10 +40,10 @@ class PodRequests:
         )
 
     def _amounts(self, spec: Mapping[str, Any]) -> Mapping[str, int]:
-        found = decode(PodSpec, dict(spec))
-        raw = self.runtime_classes.get(found.runtime_class_name)
+        pod_spec = decode(PodSpec, dict(spec))
+        raw = self.runtime_classes.get(pod_spec.runtime_class_name)
         runtime_class = None if raw is None else decode(RuntimeClass, dict(raw))
-        return AS_REQUESTED.counted(pod_request(found, self.limits, runtime_class).per_pod)
+        return AS_REQUESTED.counted(pod_request(pod_spec, self.limits, runtime_class).per_pod)
 
 
 NO_REQUESTS = PodRequests()
@@ -53,6 +53,4 @@ def pod_requests_of(
     limit_ranges: Iterable[Obj], runtime_classes: Mapping[str, Mapping[str, Any]]
 ) -> PodRequests:
     """What pods ask for in a namespace with these raw LimitRanges."""
-    return PodRequests(
-        summarize(decode(LimitRange, found) for found in limit_ranges), runtime_classes
-    )
+    return PodRequests(summarize(decode(LimitRange, raw) for raw in limit_ranges), runtime_classes)

@@ -87,8 +87,8 @@ def is_deleted(pod: Mapping[str, Any]) -> bool:
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
     """Whether the condition Ready is True."""
-    found = find_condition((pod.get("status") or {}).get("conditions"), "Ready")
-    return found.get("status") == "True"
+    condition = find_condition((pod.get("status") or {}).get("conditions"), "Ready")
+    return condition.get("status") == "True"
 
 
 def is_managed(pod: Mapping[str, Any]) -> bool:
@@ -103,8 +103,8 @@ def has_finalizer(pod: Mapping[str, Any]) -> bool:
 
 def was_stopped(pod: Mapping[str, Any]) -> bool:
     """Whether we are who deletes it, or began to."""
-    found = find_condition((pod.get("status") or {}).get("conditions"), TERMINATION_TARGET)
-    return found.get("status") == "True"
+    condition = find_condition((pod.get("status") or {}).get("conditions"), TERMINATION_TARGET)
+    return condition.get("status") == "True"
 
 
 def queue_of(pod: Mapping[str, Any]) -> str:
@@ -160,10 +160,10 @@ def failed_at(pod: Mapping[str, Any]) -> float:
     Kubelets write the reason `PodFailed`, others `PodCompleted` or nothing: any time at which
     the containers stopped being ready counts.
     """
-    found = find_condition((pod.get("status") or {}).get("conditions"), "ContainersReady")
+    condition = find_condition((pod.get("status") or {}).get("conditions"), "ContainersReady")
     times = [pod["metadata"].get("deletionTimestamp")]
-    if found.get("status") == "False":
-        times.append(found.get("lastTransitionTime"))
+    if condition.get("status") == "False":
+        times.append(condition.get("lastTransitionTime"))
     return min((parse_time(text) for text in times if text), default=NEVER)
 
 

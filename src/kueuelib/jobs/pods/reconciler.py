@@ -71,12 +71,12 @@ class PodReconciler:
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one pod or group and act."""
-        found = self._pods.get(key)
-        if found is not None:
-            if work_key(found) != key:
+        pod = self._pods.get(key)
+        if pod is not None:
+            if work_key(pod) != key:
                 return DONE
-            await self._parts.owners.learn(found, key.namespace)
-        outcome = await self._executor.run(self.plan(key), found or self._first_of(key))
+            await self._parts.owners.learn(pod, key.namespace)
+        outcome = await self._executor.run(self.plan(key), pod or self._first_of(key))
         return outcome.result
 
     def _first_of(self, key: ObjectKey) -> Obj | None:
@@ -92,23 +92,23 @@ class PodReconciler:
 
     def _plan_pod(self, key: ObjectKey) -> Commands:
         stores = self._parts.stores
-        found = self._pods.get(key)
+        pod = self._pods.get(key)
         named = [
             workload
             for workload in stores.workloads_of_name(PODS, key)
             if _is_controlled(workload, key.name)
         ]
-        if found is None:
+        if pod is None:
             self._vanished.forget(key)
             return plan(attrs.evolve(self._situation(key.namespace), orphans=by_age(named)))
-        uid = found["metadata"]["uid"]
+        uid = pod["metadata"]["uid"]
         workloads = by_age(w for w in stores.workloads_of(uid) if not stands_for_group(w))
         situation = attrs.evolve(
             self._situation(key.namespace),
-            job=PodJob(found, workloads[0] if workloads else None),
+            job=PodJob(pod, workloads[0] if workloads else None),
             workloads=workloads,
             orphans=by_age(workload for workload in named if not owned_by(workload, uid)),
-            ancestor=self._parts.owners.ancestor_of(found, key.namespace),
+            ancestor=self._parts.owners.ancestor_of(pod, key.namespace),
             again=self._again(key, uid, present=bool(workloads)),
         )
         return plan_pod(situation)

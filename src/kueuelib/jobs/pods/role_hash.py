@@ -67,8 +67,8 @@ def role_hash(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(text).hexdigest()[:DIGITS]
 
 
-def _containers(found: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
-    if found is None:
+def _containers(containers: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
+    if containers is None:
         return None
     return [
         {
@@ -77,18 +77,18 @@ def _containers(found: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
                 "requests": _quantities((container.get("resources") or {}).get("requests"))
             },
         }
-        for container in found
+        for container in containers
     ]
 
 
-def _ports(found: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
-    return None if found is None else [_fields(port, _PORT) for port in found]
+def _ports(ports: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
+    return None if ports is None else [_fields(port, _PORT) for port in ports]
 
 
-def _quantities(found: Mapping[str, Any] | None) -> dict[str, str] | None:
-    if found is None:
+def _quantities(quantities: Mapping[str, Any] | None) -> dict[str, str] | None:
+    if quantities is None:
         return None
-    return {name: str(Quantity.parse(value)) for name, value in sorted(found.items())}
+    return {name: str(Quantity.parse(value)) for name, value in sorted(quantities.items())}
 
 
 def _go(value: Any, field: str) -> Any:

@@ -84,15 +84,15 @@ def declared_by(pod: Mapping[str, Any]) -> GroupDeclaration | None:
     text = declaration_of(pod)
     if text is None:
         return None
-    found = _parse(text)
-    return found if isinstance(found, GroupDeclaration) else None
+    declaration = _parse(text)
+    return declaration if isinstance(declaration, GroupDeclaration) else None
 
 
 def problem_of(pod: Mapping[str, Any]) -> str:
     """Why a declaration cannot be read, empty when it can or there is none."""
     text = declaration_of(pod)
-    found = None if text is None else _parse(text)
-    return str(found) if isinstance(found, Unreadable) else ""
+    declaration = None if text is None else _parse(text)
+    return str(declaration) if isinstance(declaration, Unreadable) else ""
 
 
 @functools.lru_cache(maxsize=512)

@@ -134,10 +134,10 @@ def members_of(
         role_of: tells which role a pod plays.
         owners: the UIDs of those that the Workload counts already.
     """
-    found = (
+    members = (
         Member(pod, role_of(pod), stage_of(pod), pod["metadata"]["uid"] in owners) for pod in pods
     )
-    return tuple(sorted(found, key=lambda each: (created_at(each.pod), each.name)))
+    return tuple(sorted(members, key=lambda each: (created_at(each.pod), each.name)))
 
 
 def sort_out(

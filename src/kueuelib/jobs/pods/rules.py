@@ -48,41 +48,41 @@ def validate_pod(new: Obj, old: Obj | None, *, group_exists: bool = False) -> Se
         old: the one that it replaces, if any.
         group_exists: whether its group has a Workload already.
     """
-    found = _always(new)
-    return found if old is None else [*found, *_changes(new, old, group_exists=group_exists)]
+    errors = _always(new)
+    return errors if old is None else [*errors, *_changes(new, old, group_exists=group_exists)]
 
 
 def _always(pod: Obj) -> list[FieldError]:
     labels, annotations = labels_of(pod), annotations_of(pod)
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     if labels.get(MANAGED, "true") != "true":
-        found.append(forbidden(label_path(MANAGED), "the only value is true"))
+        errors.append(forbidden(label_path(MANAGED), "the only value is true"))
     group = labels.get(GROUP_LABEL)
     if group is not None and not is_dns1123_subdomain(group):
-        found.append(invalid(label_path(GROUP_LABEL), group, NO_SUBDOMAIN))
+        errors.append(invalid(label_path(GROUP_LABEL), group, NO_SUBDOMAIN))
     if group is None:
-        found += _without_group(pod)
+        errors += _without_group(pod)
     elif not {GROUP_TOTAL_COUNT, GROUP_SETS} & annotations.keys() and not role_label_of(pod):
         text = f"a pod of a group tells their number, or has the label {GROUP_ROLE_LABEL}"
-        found.append(fields.required(annotation_path(GROUP_TOTAL_COUNT), text))
+        errors.append(fields.required(annotation_path(GROUP_TOTAL_COUNT), text))
     if GROUP_TOTAL_COUNT in annotations and total_count_of(pod) is None:
         text = "must be a whole number from 1 on"
         path = annotation_path(GROUP_TOTAL_COUNT)
-        found.append(invalid(path, annotations[GROUP_TOTAL_COUNT], text))
-    return [*found, *_declaration(pod)]
+        errors.append(invalid(path, annotations[GROUP_TOTAL_COUNT], text))
+    return [*errors, *_declaration(pod)]
 
 
 def _without_group(pod: Obj) -> list[FieldError]:
     annotations = annotations_of(pod)
-    found = [
+    errors = [
         fields.required(label_path(GROUP_LABEL), f"the annotation {key} is for pods of groups")
         for key in (GROUP_TOTAL_COUNT, GROUP_SETS)
         if key in annotations
     ][:1]
     if GROUP_ROLE_LABEL in labels_of(pod):
         text = f"only pods with the label {GROUP_LABEL} have roles"
-        found.append(forbidden(label_path(GROUP_ROLE_LABEL), text))
-    return found
+        errors.append(forbidden(label_path(GROUP_ROLE_LABEL), text))
+    return errors
 
 
 def _declaration(pod: Obj) -> list[FieldError]:
@@ -94,39 +94,39 @@ def _declaration(pod: Obj) -> list[FieldError]:
     except Unreadable as error:
         return list(error.errors)
     path = label_path(GROUP_ROLE_LABEL)
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     if not role and len(declared.empty) != 1:
         which = "no template is empty" if not declared.empty else "several templates are empty"
-        found.append(fields.required(path, f"{which}, so the pod has to tell its own role"))
+        errors.append(fields.required(path, f"{which}, so the pod has to tell its own role"))
     elif role and role not in declared.names:
-        found.append(fields.not_supported(path, role, declared.names))
+        errors.append(fields.not_supported(path, role, declared.names))
     total = annotations_of(pod).get(GROUP_TOTAL_COUNT)
     if total is not None and total_count_of(pod) not in (None, declared.total):
         detail = f"the declared pod sets have {declared.total} pods"
-        found.append(invalid(annotation_path(GROUP_TOTAL_COUNT), total, detail))
-    return found
+        errors.append(invalid(annotation_path(GROUP_TOTAL_COUNT), total, detail))
+    return errors
 
 
 def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     before, after = labels_of(old), labels_of(new)
     counts = has_finalizer(old) or stage_of(old) in (Stage.GATED, Stage.STARTED, Stage.LEAVING)
     if is_managed(old) and counts and MANAGED not in after:
         text = "the pod is counted until it is over; delete it to have it gone"
-        found.append(forbidden(label_path(MANAGED), text))
+        errors.append(forbidden(label_path(MANAGED), text))
     if queue_of(old) != queue_of(new) and stage_of(new) is Stage.STARTED:
-        found.append(invalid(label_path(QUEUE_LABEL), queue_of(new), IMMUTABLE))
+        errors.append(invalid(label_path(QUEUE_LABEL), queue_of(new), IMMUTABLE))
     if before.get(GROUP_LABEL) != after.get(GROUP_LABEL):
-        found.append(invalid(label_path(GROUP_LABEL), after.get(GROUP_LABEL), IMMUTABLE))
+        errors.append(invalid(label_path(GROUP_LABEL), after.get(GROUP_LABEL), IMMUTABLE))
     if before.get(GROUP_ROLE_LABEL) != after.get(GROUP_ROLE_LABEL):
-        found.append(forbidden(label_path(GROUP_ROLE_LABEL), IMMUTABLE))
+        errors.append(forbidden(label_path(GROUP_ROLE_LABEL), IMMUTABLE))
     notes, now = annotations_of(old), annotations_of(new)
     frozen = [GROUP_SETS]
     if is_managed(old) and ROLE_HASH in notes:
         frozen.append(ROLE_HASH)
     if group_exists:
         frozen.append(GROUP_TOTAL_COUNT)
-    found += [
+    errors += [
         forbidden(annotation_path(key), IMMUTABLE)
         for key in frozen
         if notes.get(key) != now.get(key)
@@ -134,5 +134,5 @@ def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
     given_up = notes.get(RETRIABLE_IN_GROUP) == "false"
     if group_of(new) and given_up and now.get(RETRIABLE_IN_GROUP) != "false":
         text = "a group that was given up stays given up"
-        found.append(forbidden(annotation_path(RETRIABLE_IN_GROUP), text))
-    return found
+        errors.append(forbidden(annotation_path(RETRIABLE_IN_GROUP), text))
+    return errors

@@ -53,9 +53,9 @@ class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWit
 
     def copy(self) -> Self:
         """The same pod as an object of its own."""
-        found = super().copy()
-        found._workload = self._workload  # noqa: SLF001 - its own kind
-        return found
+        pod = super().copy()
+        pod._workload = self._workload  # noqa: SLF001 - its own kind
+        return pod
 
     def skip(self) -> bool:
         """Whether the label does not say that it is ours."""

@@ -54,12 +54,12 @@ def with_group(obj: Obj) -> Obj:
 
     The number of pods is written once: another one would replace the pods that run.
     """
-    found = labels_of(obj)
-    if not found.get(QUEUE_LABEL) or _is_of_another(obj):
+    own_labels = labels_of(obj)
+    if not own_labels.get(QUEUE_LABEL) or _is_of_another(obj):
         return obj
     changed = copy.deepcopy(obj)
     template = changed["spec"]["template"]
-    labels = {key: found[key] for key in COPIED if found.get(key)}
+    labels = {key: own_labels[key] for key in COPIED if own_labels.get(key)}
     labels[GROUP_LABEL] = group_name(obj["metadata"]["name"])
     known = (template.get("metadata") or {}).get("annotations") or {}
     notes = {
@@ -113,8 +113,8 @@ def _is_of_another(obj: Obj) -> bool:
 
 
 def _pod_spec(obj: Obj) -> Obj:
-    found: Obj = obj["spec"]["template"].get("spec") or {}
-    return found
+    spec: Obj = obj["spec"]["template"].get("spec") or {}
+    return spec
 
 
 STATEFULSET = SelfWired(

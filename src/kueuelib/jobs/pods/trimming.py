@@ -23,9 +23,9 @@ _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 def trim(obj: Obj) -> Obj:
     """The parts of a pod that are stored; changes its argument."""
     strip(obj)
-    found = obj.get("status") or {}
-    kept: Obj = {"phase": found["phase"]} if found.get("phase") else {}
-    conditions = [each for each in found.get("conditions") or () if each["type"] in _CONDITIONS]
+    status = obj.get("status") or {}
+    kept: Obj = {"phase": status["phase"]} if status.get("phase") else {}
+    conditions = [each for each in status.get("conditions") or () if each["type"] in _CONDITIONS]
     if conditions:
         kept["conditions"] = conditions
     obj["status"] = kept

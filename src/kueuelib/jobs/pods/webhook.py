@@ -80,16 +80,16 @@ class PodWebhook:
         group = group_of(pod)
         if not group:
             return False
-        found = self._parts.stores.workload(ObjectKey(request.namespace, group))
-        return found is not None and stands_for_group(found)
+        workload = self._parts.stores.workload(ObjectKey(request.namespace, group))
+        return workload is not None and stands_for_group(workload)
 
 
 def is_child(parts: Parts, pod: Obj, namespace: str) -> bool:
     """Whether the controller of a pod is of a kind that is queued, or somebody above it is."""
     if any(
-        ref.get("controller") and found.is_owner(ref)
+        ref.get("controller") and integration.is_owner(ref)
         for ref in pod["metadata"].get("ownerReferences") or ()
-        for found in parts.parents
+        for integration in parts.parents
     ):
         return True
     return parts.owners.is_child(pod, namespace)
@@ -97,5 +97,5 @@ def is_child(parts: Parts, pod: Obj, namespace: str) -> bool:
 
 def namespace_labels(parts: Parts, namespace: str) -> Mapping[str, str] | None:
     """The labels of a namespace; None when it is not known yet."""
-    found = parts.namespaces.store.get(ObjectKey("", namespace))
-    return None if found is None else labels_of(found)
+    obj = parts.namespaces.store.get(ObjectKey("", namespace))
+    return None if obj is None else labels_of(obj)

@@ -121,14 +121,14 @@ def _pod_spec(pod_set: Mapping[str, Any]) -> Mapping[str, Any]:
 def _canonical(value: Any, *, quantities: bool = False) -> Any:
     """The value without what means nothing; None for what is empty."""
     if isinstance(value, Mapping):
-        found = {}
+        fields = {}
         for key, item in value.items():
             kept = _canonical(item, quantities=key in _QUANTITIES)
             if quantities and item is not None:
                 kept = _quantity(item)
             if kept is not None:
-                found[key] = kept
-        return found or None
+                fields[key] = kept
+        return fields or None
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value] or None
     return None if value == "" else value

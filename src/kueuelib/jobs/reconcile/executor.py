@@ -268,8 +268,8 @@ class Executor:
 
     async def _exists(self, resource: Resource, obj: Obj, run: _Run) -> bool:
         """Whether the server still has an object, and nobody deletes it."""
-        found = await self._known.refresh(spoken(resource, self._version), key_of(obj))
-        meta = {} if found is None else found["metadata"]
+        live = await self._known.refresh(spoken(resource, self._version), key_of(obj))
+        meta = {} if live is None else live["metadata"]
         if meta.get("uid") == obj["metadata"]["uid"] and not meta.get("deletionTimestamp"):
             return True
         run.behind = True

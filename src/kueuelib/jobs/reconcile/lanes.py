@@ -26,7 +26,7 @@ Lane = tuple[Command, ...]
 
 def stretches(commands: Sequence[Command]) -> list[tuple[Lane, ...]]:
     """The plan in pieces to be done one after the other, each of lanes that may be done at once."""
-    found: list[tuple[Lane, ...]] = []
+    pieces: list[tuple[Lane, ...]] = []
     lanes: dict[str, list[Command]] = {}
     last = ""
     for command in commands:
@@ -34,11 +34,11 @@ def stretches(commands: Sequence[Command]) -> list[tuple[Lane, ...]]:
         if key:
             lanes.setdefault(key, []).append(command)
         else:
-            found += _closed(lanes)
+            pieces += _closed(lanes)
             lanes = {}
-            found.append(((command,),))
+            pieces.append(((command,),))
         last = key
-    return [*found, *_closed(lanes)]
+    return [*pieces, *_closed(lanes)]
 
 
 def _closed(lanes: dict[str, list[Command]]) -> list[tuple[Lane, ...]]:

@@ -46,14 +46,14 @@ def match(situation: Situation, job: GenericJob) -> Matching:
     """
     if isinstance(job, ComposableJob):
         return job.match_workloads(situation.workloads, situation.flavors)
-    found = by_age(situation.workloads)
-    live = [wl for wl in found if not states.is_deleted(wl)]
+    workloads = by_age(situation.workloads)
+    live = [wl for wl in workloads if not states.is_deleted(wl)]
     chosen = next(filter(is_equivalent(situation, job), live), None)
     if chosen is None and job.finished():
         chosen = next(filter(states.has_quota, live), next(iter(live), None))
     if chosen is None and not live:
-        chosen = next(iter(found), None)
-    return Matching(chosen, tuple(wl for wl in found if wl is not chosen))
+        chosen = next(iter(workloads), None)
+    return Matching(chosen, tuple(wl for wl in workloads if wl is not chosen))
 
 
 def is_controlled_by(workload: Mapping[str, Any], job: GenericJob) -> bool:

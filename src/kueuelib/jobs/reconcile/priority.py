@@ -47,10 +47,10 @@ class Priority:
 
     def spec(self) -> Obj:
         """The fields of a Workload's spec."""
-        found: Obj = {"priority": self.value}
+        fields: Obj = {"priority": self.value}
         if self.source is not None:
-            found["priorityClassRef"] = class_ref(self.source, self.name)
-        return found
+            fields["priorityClassRef"] = class_ref(self.source, self.name)
+        return fields
 
 
 def class_ref(source: Resource, name: str) -> Obj:
@@ -69,10 +69,17 @@ def resolve(job: GenericJob, pod_sets: Sequence[PodSet], classes: PriorityClasse
     name = pod_priority_class(job, pod_sets)
     if name:
         return _of(PRIORITY_CLASSES, name, classes.pod)
-    defaults = [found for found in classes.pod.values() if found.get("globalDefault")]
+    defaults = [
+        priority_class
+        for priority_class in classes.pod.values()
+        if priority_class.get("globalDefault")
+    ]
     if not defaults:
         return Priority()
-    chosen = min(defaults, key=lambda found: (found["value"], found["metadata"]["name"]))
+    chosen = min(
+        defaults,
+        key=lambda priority_class: (priority_class["value"], priority_class["metadata"]["name"]),
+    )
     return Priority(chosen["value"], PRIORITY_CLASSES, chosen["metadata"]["name"])
 
 
@@ -84,7 +91,7 @@ def pod_priority_class(job: GenericJob, pod_sets: Sequence[PodSet]) -> str:
 
 
 def _of(source: Resource, name: str, known: Mapping[str, Mapping[str, Any]]) -> Priority:
-    found = known.get(name)
-    if found is None:
+    priority_class = known.get(name)
+    if priority_class is None:
         raise PriorityClassNotFound(f'{source.kind} "{name}" is not found')
-    return Priority(int(found.get("value") or 0), source, name)
+    return Priority(int(priority_class.get("value") or 0), source, name)

@@ -53,30 +53,30 @@ class JobReconciler:
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one job and act."""
         jobs = self._stores.jobs[self._integration.name]
-        found = jobs.get(key)
-        if found is not None:
-            await self._owners.learn(found, key.namespace)
-            found = jobs.get(key)
-        if found is not None and self._referred is not None:
-            found = await self._referred.complete(self._integration, found)
-        outcome = await self._executor.run(plan(self.observe(key, found)), found)
+        raw = jobs.get(key)
+        if raw is not None:
+            await self._owners.learn(raw, key.namespace)
+            raw = jobs.get(key)
+        if raw is not None and self._referred is not None:
+            raw = await self._referred.complete(self._integration, raw)
+        outcome = await self._executor.run(plan(self.observe(key, raw)), raw)
         return outcome.result
 
-    def observe(self, key: ObjectKey, found: Obj | None) -> Situation:
+    def observe(self, key: ObjectKey, raw: Obj | None) -> Situation:
         """What the caches know about one job.
 
         Args:
             key: its namespace and name.
-            found: the raw job; None when it is gone.
+            raw: the raw job; None when it is gone.
         """
         stores, integration = self._stores, self._integration
         by_name = stores.workloads_of_name(integration.resource, key)
         classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
-        if found is None:
+        if raw is None:
             self._vanished.forget(key)
             orphans = tuple(wl for wl in by_name if _is_controller(integration, key.name, wl))
             return Situation(None, self._clock.now(), self._settings, orphans=by_age(orphans))
-        job = integration.job_type(found)
+        job = integration.job_type(raw)
         prebuilt = job.prebuilt_workload
         workloads = stores.workloads_of(job.uid)
         monotonic = self._clock.monotonic()
@@ -91,7 +91,7 @@ class JobReconciler:
                 if not owned_by(wl, job.uid) and _is_controller(integration, key.name, wl)
             ),
             prebuilt=stores.workload(ObjectKey(key.namespace, prebuilt)) if prebuilt else None,
-            ancestor=self._owners.ancestor_of(found, key.namespace),
+            ancestor=self._owners.ancestor_of(raw, key.namespace),
             namespace_labels=stores.namespace_labels(key.namespace),
             flavors=ByName(stores.flavors),
             classes=classes,

@@ -47,7 +47,7 @@ class Situation:
 
     def pod_sets(self, job: GenericJob) -> tuple[PodSet, ...]:
         """The job's pod sets as they may be admitted."""
-        found = job.pod_sets()
+        pod_sets = job.pod_sets()
         if self.settings.partial_admission:
-            return found
-        return tuple(attrs.evolve(entry, min_count=None) for entry in found)
+            return pod_sets
+        return tuple(attrs.evolve(entry, min_count=None) for entry in pod_sets)

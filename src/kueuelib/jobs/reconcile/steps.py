@@ -147,9 +147,9 @@ def _no_workload(case: Case) -> Commands:
 
 
 def _missing_prebuilt(case: Case) -> Commands:
-    name, found = case.job.prebuilt_workload, case.situation.prebuilt
+    name, prebuilt = case.job.prebuilt_workload, case.situation.prebuilt
     text = f'The label {PREBUILT_LABEL} names the Workload "{name}", which '
-    text += "does not exist" if found is None else "belongs to another job"
+    text += "does not exist" if prebuilt is None else "belongs to another job"
     return (Emit(case.job.object, COMPOSE_ERROR, text, WARNING),)
 
 
@@ -342,13 +342,13 @@ def expiry(case: Case) -> Commands:
 
 def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
     """Deletes Workloads that do not stand for the job (any more)."""
-    found: list[Command] = []
+    commands: list[Command] = []
     for workload in workloads:
-        found += release(workload)
+        commands += release(workload)
         if not states.is_deleted(workload):
             message = f"Deleted Workload {_name(workload)}: {why}"
-            found += [Delete(WORKLOADS, workload), Emit(job.object, DELETED_WORKLOAD, message)]
-    return tuple(found)
+            commands += [Delete(WORKLOADS, workload), Emit(job.object, DELETED_WORKLOAD, message)]
+    return tuple(commands)
 
 
 def release(workload: Obj) -> Commands:

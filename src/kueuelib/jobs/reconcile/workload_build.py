@@ -133,15 +133,15 @@ def with_priority(
     Raises:
         PriorityClassNotFound: the class that the job names does not exist.
     """
-    found = workload["spec"].get("priorityClassRef")
+    current = workload["spec"].get("priorityClassRef")
     wanted = job.workload_priority_class
     if wanted:
-        if found == class_ref(WORKLOAD_PRIORITY_CLASSES, wanted):
+        if current == class_ref(WORKLOAD_PRIORITY_CLASSES, wanted):
             return workload
-    elif not found or found.get("kind") != WORKLOAD_PRIORITY_CLASSES.kind:
+    elif not current or current.get("kind") != WORKLOAD_PRIORITY_CLASSES.kind:
         return workload
     chosen = resolve(job, pod_sets, classes).spec()
-    kinds = [(ref or {}).get("kind") for ref in (found, chosen.get("priorityClassRef"))]
+    kinds = [(ref or {}).get("kind") for ref in (current, chosen.get("priorityClassRef"))]
     if kinds[0] != kinds[1] and has_quota(workload):
         return workload
     return {**workload, "spec": {**_without(workload["spec"], "priorityClassRef"), **chosen}}

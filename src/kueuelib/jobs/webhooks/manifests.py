@@ -41,17 +41,17 @@ def webhook_entries(
     kinds = [named]
     if settings.manage_jobs_without_queue_name:
         kinds.append(("-unnamed", unnamed))
-    found: list[WebhookEntry] = []
+    entries: list[WebhookEntry] = []
     for integration in integrations:
         if integration.entries is not None:
-            found += integration.entries(settings)
+            entries += integration.entries(settings)
             continue
-        found += [
+        entries += [
             _entry(integration, suffix, selectors, mutating=mutating)
             for mutating in (True, False)
             for suffix, selectors in kinds
         ]
-    return tuple(found)
+    return tuple(entries)
 
 
 def entry_name(integration: Integration, suffix: str, *, mutating: bool) -> str:
@@ -94,17 +94,17 @@ def _entry(
 
 def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
     """The rules of a ClusterRole that the reconcilers of these integrations need."""
-    found: list[Obj] = []
+    rules: list[Obj] = []
     for integration in integrations:
         group, plural = integration.resource.group, integration.resource.plural
         if integration.watches:
-            found += [
+            rules += [
                 _rule(group, plural, *WATCH, "patch", "delete"),
                 _rule(group, f"{plural}/status", "patch"),
                 _rule(group, f"{plural}/finalizers", "update"),
             ]
-        found += () if integration.rules is None else integration.rules()
-    return tuple(found)
+        rules += () if integration.rules is None else integration.rules()
+    return tuple(rules)
 
 
 def shared_rbac_rules() -> tuple[Obj, ...]:

@@ -60,30 +60,30 @@ def validate_job(integration: Integration, new: Obj, old: Obj | None) -> tuple[F
     What was broken already does not keep an object from being changed, else a Job that came in
     while the webhook was away could not even be suspended.
     """
-    found = [*_always(integration, new), *integration.validate(new, old)]
+    errors = [*_always(integration, new), *integration.validate(new, old)]
     if old is None:
-        return tuple(found)
+        return tuple(errors)
     known = {error.path for error in (*_always(integration, old), *integration.validate(old, None))}
-    ratcheted = [error for error in found if error.path not in known]
+    ratcheted = [error for error in errors if error.path not in known]
     return (*ratcheted, *_changes(integration, new, old))
 
 
 def _always(integration: Integration, obj: Obj) -> list[FieldError]:
     labels, annotations = labels_of(obj), annotations_of(obj)
-    found = [
+    errors = [
         *_subdomain(labels, QUEUE_LABEL, label_path(QUEUE_LABEL)),
         *_subdomain(annotations, QUEUE_LABEL, annotation_path(QUEUE_LABEL)),
         *_subdomain(labels, PREBUILT_LABEL, label_path(PREBUILT_LABEL)),
         *_subdomain(annotations, PARENT_WORKLOAD, annotation_path(PARENT_WORKLOAD)),
     ]
-    found += _limit(labels, label_path) + _limit(annotations, annotation_path)
+    errors += _limit(labels, label_path) + _limit(annotations, annotation_path)
     if PREBUILT_LABEL in labels and not integration.allows_prebuilt:
         detail = f"{integration.resource.kind} cannot use a prebuilt Workload"
-        found.append(forbidden(label_path(PREBUILT_LABEL), detail))
+        errors.append(forbidden(label_path(PREBUILT_LABEL), detail))
     if PARENT_WORKLOAD in annotations and not obj["metadata"].get("ownerReferences"):
         detail = "only an object with an owner has a parent"
-        found.append(forbidden(annotation_path(PARENT_WORKLOAD), detail))
-    return found
+        errors.append(forbidden(annotation_path(PARENT_WORKLOAD), detail))
+    return errors
 
 
 def _limit(values: Mapping[str, str], path: Callable[[str], str]) -> list[FieldError]:
@@ -101,24 +101,24 @@ def _subdomain(values: Mapping[str, str], key: str, path: str) -> Sequence[Field
 
 def _changes(integration: Integration, new: Obj, old: Obj) -> list[FieldError]:
     before, after = integration.job_type(old), integration.job_type(new)
-    found = []
+    errors = []
     limits = (before.maximum_execution_seconds, after.maximum_execution_seconds)
     classes = (before.workload_priority_class, after.workload_priority_class)
     removed, added = classes[0] and not classes[1], classes[1] and not classes[0]
     moved = before.queue_name != after.queue_name
     suspended = bool(moved or limits[0] != limits[1] or added) and is_suspended(integration, new)
     if moved and not suspended:
-        found.append(invalid(label_path(QUEUE_LABEL), after.queue_name, IMMUTABLE))
+        errors.append(invalid(label_path(QUEUE_LABEL), after.queue_name, IMMUTABLE))
     if before.prebuilt_workload != after.prebuilt_workload:
-        found.append(invalid(label_path(PREBUILT_LABEL), after.prebuilt_workload, IMMUTABLE))
+        errors.append(invalid(label_path(PREBUILT_LABEL), after.prebuilt_workload, IMMUTABLE))
     if limits[0] != limits[1] and not suspended:
-        found.append(invalid(label_path(MAX_EXECUTION_LABEL), limits[1], IMMUTABLE))
+        errors.append(invalid(label_path(MAX_EXECUTION_LABEL), limits[1], IMMUTABLE))
     parents = [annotations_of(obj).get(PARENT_WORKLOAD) for obj in (old, new)]
     if parents[0] != parents[1]:
-        found.append(invalid(annotation_path(PARENT_WORKLOAD), parents[1], IMMUTABLE))
+        errors.append(invalid(annotation_path(PARENT_WORKLOAD), parents[1], IMMUTABLE))
     if removed or (added and not suspended):
-        found.append(invalid(label_path(PRIORITY_CLASS_LABEL), classes[1], IMMUTABLE))
-    return found
+        errors.append(invalid(label_path(PRIORITY_CLASS_LABEL), classes[1], IMMUTABLE))
+    return errors
 
 
 def is_suspended(integration: Integration, obj: Obj) -> bool:
