@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import attrs
 
@@ -12,7 +13,7 @@ from kueuelib.app.explaining.asking import LOOKS, PAUSE
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Report:
     """What was found.
 
@@ -26,10 +27,31 @@ class Report:
     checked: tuple[str, ...]
     skipped: Mapping[str, str]
 
+    @cached_property
+    def causes(self) -> Mapping[int, int]:
+        """What follows from what: the places of findings, each with that of its first cause."""
+        errors: dict[str, int] = {}
+        for place, (name, found) in enumerate(self.findings):
+            if found.severity is Severity.ERROR:
+                errors.setdefault(name, place)
+        above: dict[int, int] = {}
+        for place, (_, found) in enumerate(self.findings):
+            cause = next((errors[name] for name in found.follows if name in errors), place)
+            if _first(cause, above) != place:
+                above[place] = cause
+        return {place: _first(place, above) for place in above}
+
     @property
     def worst(self) -> Severity | None:
         """The severity of the worst finding; None without findings."""
         return max((found.severity for _, found in self.findings), default=None)
+
+
+def _first(place: int, above: Mapping[int, int]) -> int:
+    """The cause that has none itself."""
+    while place in above:
+        place = above[place]
+    return place
 
 
 def examine(snapshot: Snapshot, checks: Sequence[Check] | None = None) -> Report:

@@ -63,12 +63,14 @@ class Finding:
         subject: the object.
         problem: what is wrong with it, with the evidence.
         fix: the command that fixes it, or shows what to decide about.
+        follows: checks whose errors explain it, so that it ends with them; the likeliest first.
     """
 
     severity: Severity
     subject: Subject
     problem: str
     fix: str
+    follows: tuple[str, ...] = ()
 
 
 Find = Callable[["Snapshot"], Iterable[Finding]]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import anyio
+import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, load_configuration
@@ -21,7 +22,9 @@ from kueuelib.runtime.connection import reached
 EXIT_CODES = {None: 0, Severity.HINT: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 """By the worst finding; 1 and 2 say that the command itself did not work."""
 MOST_SHOWN = 20
-"""Findings of one check that are shown to people."""
+"""Causes that one check finds, of those that are shown to people."""
+MOST_ALIKE = 3
+"""Findings with one fix, of those that are shown to people."""
 WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.HINT: "hint"}
 
 
@@ -76,15 +79,12 @@ async def _examine(
 
 
 def to_lines(report: Report) -> Iterator[str]:
-    """The report for people: three lines for each finding, then what was not checked."""
-    shown: dict[str, int] = {}
-    for name, found in report.findings:
-        shown[name] = shown.get(name, 0) + 1
-        if shown[name] > MOST_SHOWN:
-            continue
-        yield f"{WORDS[found.severity]}: {found.subject} ({name})"
-        yield f"  {found.problem}"
-        yield f"  -> {found.fix}"
+    """The report for people: some lines for each cause, then what was not checked."""
+    groups, shown = _groups(report), dict[str, int]()
+    for group in groups:
+        shown[group.check] = shown.get(group.check, 0) + 1
+        if shown[group.check] <= MOST_SHOWN:
+            yield from group.lines()
     for name, count in shown.items():
         if count > MOST_SHOWN:
             yield f"And {count - MOST_SHOWN} more of {name}; -o json has all of them"
@@ -93,31 +93,84 @@ def to_lines(report: Report) -> Iterator[str]:
         reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
         yield f"Not checked: {', '.join(names)}: {why}"
+    severities = [group.found[0].severity for group in groups]
     counts = [
         f"{count} {WORDS[severity]}{'' if count == 1 else 's'}"
         for severity in sorted(Severity, reverse=True)
-        if (count := sum(1 for _, found in report.findings if found.severity is severity))
+        if (count := severities.count(severity))
     ]
     made = f"{len(report.checked)} of {len(report.checked) + len(report.skipped)} checks"
-    yield f"{', '.join(counts) or 'Nothing found'} in {made}."
+    number = len(report.findings)
+    all_told = f" ({number} findings)" if number != len(groups) else ""
+    yield f"{', '.join(counts) or 'Nothing found'}{all_told} in {made}."
+
+
+@attrs.define
+class _Group:
+    """Findings of one check that one command fixes, and what follows from them."""
+
+    check: str
+    found: list[Finding]
+    follows: dict[str, list[Finding]] = attrs.field(factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        first = self.found[0]
+        yield f"{WORDS[first.severity]}: {_some(self.found)} ({self.check})"
+        yield f"  {first.problem}"
+        for one in self.found[1:MOST_ALIKE]:
+            what = one.problem if one.subject == first.subject else f"{one.subject}: {one.problem}"
+            yield f"  {what}"
+        if len(self.found) > MOST_ALIKE:
+            yield f"  and {len(self.found) - MOST_ALIKE} more like these"
+        yield f"  -> {first.fix}"
+        for check, some in self.follows.items():
+            yield f"  so: {_some(some)} ({check})"
+
+
+def _groups(report: Report) -> list[_Group]:
+    """The findings that follow from nothing, those with one fix together."""
+    groups: dict[tuple[str, Severity, str], _Group] = {}
+    group_of: dict[int, _Group] = {}
+    for place, (name, found) in enumerate(report.findings):
+        if place not in report.causes:
+            key = name, found.severity, found.fix
+            group_of[place] = groups.setdefault(key, _Group(name, []))
+            group_of[place].found.append(found)
+    for place, cause in report.causes.items():
+        name, found = report.findings[place]
+        group_of[cause].follows.setdefault(name, []).append(found)
+    return list(groups.values())
+
+
+def _some(findings: Sequence[Finding]) -> str:
+    """The object of the first one, and how many others there are."""
+    others = len({one.subject for one in findings}) - 1
+    return f"{findings[0].subject}{f' and {others} more' if others else ''}"
 
 
 def to_data(report: Report) -> Obj:
     """The report for machines; docs/doctor.md describes it."""
     return {
         "worst": None if report.worst is None else WORDS[report.worst],
-        "findings": [_finding(name, found) for name, found in report.findings],
+        "findings": [_finding(report, place) for place in range(len(report.findings))],
         "checked": list(report.checked),
         "notChecked": [{"check": name, "why": why} for name, why in report.skipped.items()],
     }
 
 
-def _finding(name: str, found: Finding) -> Obj:
-    subject = found.subject
+def _finding(report: Report, place: int) -> Obj:
+    name, found = report.findings[place]
+    cause = report.causes.get(place)
     return {
-        "check": name,
+        **_what(name, found),
         "severity": WORDS[found.severity],
-        "object": {"kind": subject.kind, "namespace": subject.namespace, "name": subject.name},
         "problem": found.problem,
         "fix": found.fix,
+        "cause": None if cause is None else _what(*report.findings[cause]),
     }
+
+
+def _what(name: str, found: Finding) -> Obj:
+    subject = found.subject
+    where = {"kind": subject.kind, "namespace": subject.namespace, "name": subject.name}
+    return {"check": name, "object": where}

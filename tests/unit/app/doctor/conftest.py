@@ -26,12 +26,15 @@ NOW = float(int(time.time()))
 """The present: a handshake judges certificates by the clock of the machine."""
 LONG_AGO = format_time(NOW - 600)
 PLAN = Installation("kueue-system")
+ADDRESS = "https://127.0.0.1:9443"
+OUTSIDE = Installation("kueue-system", ADDRESS)
+"""A manager that runs elsewhere."""
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 @cache
 def certificates() -> Certificates:
-    return renewed(None, PLAN.names, NOW)
+    return renewed(None, OUTSIDE.names, NOW)
 
 
 def thing(kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
@@ -41,10 +44,10 @@ def thing(kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
     return {"kind": kind, "metadata": {**meta, **parts.pop("metadata", {})}, **parts}
 
 
-def _definitions() -> list[Obj]:
+def _definitions(plan: Installation) -> list[Obj]:
     found = []
     for crd in all_crds():
-        made = with_bundle(with_conversion(crd, PLAN.client_config), certificates().ca_cert)
+        made = with_bundle(with_conversion(crd, plan.client_config), certificates().ca_cert)
         made = copy.deepcopy(made)
         said = [{"type": name, "status": "True"} for name in ("Established", "NamesAccepted")]
         made["status"] = {"conditions": said, "storedVersions": ["v1beta2"]}
@@ -91,14 +94,14 @@ def _queueing() -> list[Obj]:
     ]
 
 
-def _around() -> list[Obj]:
+def _around(plan: Installation) -> list[Obj]:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     lease = {
         "holderIdentity": "manager-1",
         "leaseDurationSeconds": 15,
         "renewTime": format_time(NOW - 3),
     }
-    hooks = [with_bundle(obj, certificates().ca_cert) for obj in PLAN.webhooks()]
+    hooks = [with_bundle(obj, certificates().ca_cert) for obj in plan.webhooks()]
     return [
         *copy.deepcopy(hooks),
         thing(
@@ -122,12 +125,15 @@ def _around() -> list[Obj]:
 class Patient:
     """A healthy cluster, to be made ill.
 
+    Args:
+        plan: how it was installed.
+
     Attributes:
         objects: its objects; a test adds, removes and changes some.
     """
 
-    def __init__(self) -> None:
-        self.objects = [*_definitions(), *_queueing(), *_around()]
+    def __init__(self, plan: Installation = PLAN) -> None:
+        self.objects = [*_definitions(plan), *_queueing(), *_around(plan)]
         self.reviews: list[Review] = [Review("", "events", "create", "", allowed=True)]
         self.calls: list[Call] = [Call("admission", "")]
         self.unseen: dict[str, str] = {}
@@ -171,6 +177,12 @@ class Patient:
         """The check and the object of every finding of all checks."""
         return [(name, str(one.subject)) for name, one in self.found()]
 
+    def causes(self) -> dict[str, str]:
+        """The checks whose findings follow from those of other ones."""
+        report = examine(self.snapshot())
+        name = lambda place: report.findings[place][0]  # noqa: E731
+        return {name(place): name(cause) for place, cause in report.causes.items()}
+
     def only(self, check: str) -> Finding:
         """The only finding of all checks, which is one of this check."""
         found = self.found()
@@ -181,3 +193,9 @@ class Patient:
 @pytest.fixture
 def patient() -> Patient:
     return Patient()
+
+
+@pytest.fixture
+def outside() -> Patient:
+    """A cluster whose manager runs elsewhere."""
+    return Patient(OUTSIDE)

@@ -32,8 +32,10 @@ class Ticks:
         self.slept += seconds
 
 
-def finding(severity: Severity, name: str = "x") -> Finding:
-    return Finding(severity, Subject("Thing", name, "ns"), "it is wrong", "mend it")
+def finding(
+    severity: Severity, name: str = "x", fix: str = "mend it", follows: tuple[str, ...] = ()
+) -> Finding:
+    return Finding(severity, Subject("Thing", name, "ns"), "it is wrong", fix, follows)
 
 
 def test_checks_without_their_objects_are_skipped_with_the_reason(patient: Any) -> None:
@@ -111,8 +113,69 @@ def test_the_report_in_lines() -> None:
     assert list(to_lines(Report((), ("a",), {}))) == ["Nothing found in 1 of 1 checks."]
 
 
+def test_what_follows_is_told_under_its_cause() -> None:
+    found = (
+        ("late", finding(Severity.ERROR, "x", follows=("middle",))),
+        ("first", finding(Severity.ERROR, "root")),
+        ("middle", finding(Severity.ERROR, "y", follows=("absent", "first"))),
+        ("late", finding(Severity.WARNING, "z", follows=("middle", "first"))),
+        ("other", finding(Severity.HINT, "h", follows=("absent",))),
+    )
+    report = Report(found, ("first", "late", "middle", "other"), {})
+    assert report.causes == {0: 1, 2: 1, 3: 1}
+    assert list(to_lines(report)) == [
+        "error: Thing ns/root (first)",
+        "  it is wrong",
+        "  -> mend it",
+        "  so: Thing ns/x and 1 more (late)",
+        "  so: Thing ns/y (middle)",
+        "hint: Thing ns/h (other)",
+        "  it is wrong",
+        "  -> mend it",
+        "1 error, 1 hint (5 findings) in 4 of 4 checks.",
+    ]
+    told = to_data(report)["findings"]
+    assert [one["cause"] and one["cause"]["check"] for one in told] == [
+        *("first", None, "first", "first", None)
+    ]
+    assert told[0]["cause"]["object"] == {"kind": "Thing", "namespace": "ns", "name": "root"}
+
+
+def test_warnings_and_hints_explain_nothing() -> None:
+    found = (
+        ("soon", finding(Severity.WARNING)),
+        ("broken", finding(Severity.ERROR, follows=("soon",))),
+    )
+    assert Report(found, (), {}).causes == {}
+
+
+def test_causes_in_a_circle_leave_one_of_them() -> None:
+    found = (
+        ("a", finding(Severity.ERROR, follows=("b",))),
+        ("b", finding(Severity.ERROR, follows=("a",))),
+    )
+    assert Report(found, (), {}).causes == {0: 1}
+
+
+def test_findings_of_one_command_are_told_together() -> None:
+    found = [("a", finding(Severity.ERROR, str(number))) for number in range(5)]
+    same = Finding(Severity.ERROR, Subject("Thing", "0", "ns"), "something else", "mend it")
+    lines = list(to_lines(Report((found[0], ("a", same), *found[1:]), ("a",), {})))
+    assert lines == [
+        "error: Thing ns/0 and 4 more (a)",
+        "  it is wrong",
+        "  something else",
+        "  Thing ns/1: it is wrong",
+        "  and 3 more like these",
+        "  -> mend it",
+        "1 error (6 findings) in 1 of 1 checks.",
+    ]
+
+
 def test_of_many_findings_of_a_check_some_are_shown() -> None:
-    found = tuple(("a", finding(Severity.ERROR, str(number))) for number in range(23))
+    found = tuple(
+        ("a", finding(Severity.ERROR, str(number), fix=f"mend {number}")) for number in range(23)
+    )
     lines = list(to_lines(Report(found, ("a",), {})))
     assert sum(line.startswith("error: ") for line in lines) == 20
     assert lines[-2:] == [
@@ -133,6 +196,7 @@ def test_the_report_as_data_is_as_the_page_says() -> None:
                 "object": {"kind": "Thing", "namespace": "ns", "name": "x"},
                 "problem": "it is wrong",
                 "fix": "mend it",
+                "cause": None,
             }
         ],
         "checked": ["a"],

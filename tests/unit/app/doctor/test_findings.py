@@ -449,6 +449,136 @@ def test_every_check_has_a_case() -> None:
     assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES}
 
 
+# --- one cause, one finding
+
+
+def wait_for_our_check(patient: Any) -> None:
+    lose_a_controller(patient)
+    patient.get("AdmissionCheck")["spec"]["controllerName"] = "kueue.x-k8s.io/provisioning-request"
+
+
+OF_NO_MANAGER = [
+    trust_nobody, lose_the_secret, break_the_calls, say_something_else, keep_a_finalizer,
+    keep_a_pod, count_too_many, gate_for_nobody, suspend_for_nobody, finish_the_other,
+    wait_for_our_check,
+]  # fmt: skip
+"""What a running manager would not let happen, or mend."""
+
+
+@pytest.mark.parametrize("make_ill", OF_NO_MANAGER)
+def test_what_a_manager_would_mend_follows_from_its_absence(patient: Any, make_ill: Any) -> None:
+    make_ill(patient)
+    assert patient.causes() == {}
+    die(patient)
+    assert len(patient.causes()) == len(patient.found()) - 1
+    assert set(patient.causes().values()) == {"leader"}
+
+
+def test_before_a_manager_runs_there_is_one_cause(patient: Any) -> None:
+    lose_the_lease(patient)
+    for make_ill in (
+        *(trust_nobody, break_the_calls, say_something_else, keep_a_finalizer, keep_a_pod),
+        *(gate_for_nobody, suspend_for_nobody, finish_the_other, lose_the_secret),
+    ):
+        make_ill(patient)
+    roots = [name for name, _ in patient.found() if name not in patient.causes()]
+    assert roots == ["leader"]
+    assert len(patient.causes()) == 9
+
+
+def test_without_leader_election_the_webhooks_tell_that_no_manager_runs(patient: Any) -> None:
+    election = attrs.evolve(Configuration().leader_election, leader_elect=False)
+    patient.configuration = attrs.evolve(Configuration(), leader_election=election)
+    break_the_calls(patient)
+    finish_the_other(patient)
+    say_something_else(patient)
+    assert patient.causes() == {
+        "fits-but-waits": "webhook-unreachable",
+        "queue-status": "webhook-unreachable",
+    }
+
+
+def test_webhooks_are_not_reached_with_a_wrong_certificate(patient: Any) -> None:
+    empty_the_secret(patient)
+    break_the_calls(patient)
+    assert patient.causes() == {"webhook-unreachable": "webhook-certificate"}
+
+
+def test_where_nothing_is_installed_that_is_the_cause(patient: Any) -> None:
+    deny(patient)
+    lose_the_lease(patient)
+    lose_the_secret(patient)
+    for kind in (MUTATING, "ValidatingWebhookConfiguration"):
+        patient.remove(kind)
+        patient.add(kind, "theirs")
+    patient.objects = [
+        obj
+        for obj in patient.objects
+        if obj["kind"] != CRD or not obj["metadata"]["name"].startswith("w")
+    ]
+    roots = [name for name, _ in patient.found() if name not in patient.causes()]
+    assert roots == ["crd-missing"] * 2
+    assert {*patient.causes()} == {
+        "leader",
+        "permissions",
+        "webhook-missing",
+        "webhook-certificate",
+    }
+
+
+# --- commands that fit the installation
+
+
+@pytest.mark.parametrize("make_ill", [one[0] for one in CASES])
+def test_no_command_looks_for_pods_of_a_manager_that_runs_elsewhere(
+    outside: Any, make_ill: Any
+) -> None:
+    assert outside.found() == []
+    make_ill(outside)
+    for _, found in outside.found():
+        assert not any(word in found.fix for word in ("pods,", "deployment/", "rollout")), found.fix
+        if found.fix.startswith("kueuelib install"):
+            assert found.fix.startswith("kueuelib install --webhook-url https://")
+
+
+STARTED = "kueuelib manager --config FILE  # on the machine that https://127.0.0.1:9443 names"
+
+
+def test_a_manager_that_runs_elsewhere_is_started_there(outside: Any) -> None:
+    die(outside)
+    assert outside.only("leader").fix == STARTED
+    lead(outside)
+    lead_with_old_values(outside)
+    fix = "restart the manager on the machine that https://127.0.0.1:9443 names"
+    assert outside.only("restart-needed").fix == fix
+    outside.get("Lease")["metadata"].pop("annotations")
+    break_the_calls(outside)
+    assert outside.only("webhook-unreachable").fix == (
+        f"{STARTED}, or name its address: kueuelib install --webhook-url https://HOST:PORT"
+    )
+
+
+def test_a_manager_in_the_cluster_is_found_by_its_deployment(patient: Any) -> None:
+    die(patient)
+    where = "kubectl -n kueue-system"
+    assert patient.only("leader").fix == (
+        f"{where} get deployments,pods  # is there a manager? if not: kueuelib install"
+    )
+    pod = {"template": {"spec": {"containers": []}}}
+    name = "kueue-controller-manager"
+    found = patient.add("Deployment", name, "kueue-system", spec={**pod, "replicas": 0})
+    assert patient.only("leader").fix == f"{where} scale deployment {name} --replicas=2"
+    found["spec"]["replicas"] = 2
+    assert patient.only("leader").fix.startswith(f"{where} get pods,endpointslices  # why does")
+
+
+def test_another_namespace_is_installed_again_as_such(patient: Any) -> None:
+    patient.configuration = attrs.evolve(Configuration(), namespace="queues")
+    stop_serving(patient)
+    fixes = {found.fix for name, found in patient.found() if name == "crd-versions"}
+    assert fixes == {"kueuelib install --namespace queues"}
+
+
 def test_certificates_that_end_are_told_in_time(patient: Any) -> None:
     let_the_certificate_end_soon(patient)
     assert "the server certificate ends at" in patient.only("webhook-certificate").problem

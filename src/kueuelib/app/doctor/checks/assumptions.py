@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity, amount_of, format_amount
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.manager import look, no_manager
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 
 
@@ -36,8 +37,8 @@ def orphaned(snapshot: Snapshot) -> Iterator[Finding]:
         ]
         if wrong:
             problem = f"its status counts as reserved {'; '.join(wrong)}"
-            fix = f"kubectl -n {snapshot.namespace} logs deployment/kueue-controller-manager"
-            yield Finding(Severity.WARNING, Subject("ClusterQueue", name), problem, fix)
+            subject, follows = Subject("ClusterQueue", name), no_manager(snapshot)
+            yield Finding(Severity.WARNING, subject, problem, look(snapshot), follows)
 
 
 def _said(status: Obj) -> dict[tuple[str, str], int]:

@@ -8,10 +8,10 @@ from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, find_condition
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.manager import MISSING_KIND, install
 from kueuelib.app.doctor.snapshot import Snapshot
 
 KIND = "CustomResourceDefinition"
-INSTALL = "kueuelib install"
 _MOST = 3
 """Fields that are named."""
 
@@ -28,13 +28,13 @@ def _subject(crd: Obj) -> Subject:
     return Subject(KIND, crd["metadata"]["name"])
 
 
-@check("crd-missing", KIND)
+@check(MISSING_KIND, KIND)
 def missing(snapshot: Snapshot) -> Iterator[Finding]:
     """Kinds that are not defined at all."""
     for crd in all_crds():
         if snapshot.find(KIND, crd["metadata"]["name"]) is None:
             problem = f"{crd['spec']['names']['kind']} is not defined in this cluster"
-            yield Finding(Severity.ERROR, _subject(crd), problem, INSTALL)
+            yield Finding(Severity.ERROR, _subject(crd), problem, install(snapshot))
 
 
 @check("crd-established", KIND)
@@ -60,11 +60,13 @@ def versions(snapshot: Snapshot) -> Iterator[Finding]:
         found = {one["name"]: one for one in crd["spec"]["versions"]}
         for version, severity in ((V1BETA2, Severity.ERROR), (V1BETA1, Severity.WARNING)):
             if not found.get(version, {}).get("served"):
-                yield Finding(severity, _subject(crd), f"{version} is not served", INSTALL)
+                yield Finding(
+                    severity, _subject(crd), f"{version} is not served", install(snapshot)
+                )
         stored = next((name for name, one in found.items() if one.get("storage")), "")
         if stored != V1BETA2 and V1BETA2 in found:
             problem = f"objects are stored in {stored}, not in {V1BETA2}"
-            yield Finding(Severity.WARNING, _subject(crd), problem, INSTALL)
+            yield Finding(Severity.WARNING, _subject(crd), problem, install(snapshot))
 
 
 @check("crd-stored-versions", KIND)
@@ -106,7 +108,7 @@ def fields(snapshot: Snapshot) -> Iterator[Finding]:
             if lost:
                 more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
                 problem = f"{version['name']} drops {', '.join(lost[:_MOST])}{more}"
-                yield Finding(Severity.WARNING, _subject(crd), problem, INSTALL)
+                yield Finding(Severity.WARNING, _subject(crd), problem, install(snapshot))
 
 
 def _schema(version: Obj) -> Obj:

@@ -8,6 +8,7 @@ from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import IN_USE_FINALIZER, POD_FINALIZER
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
+from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -38,7 +39,7 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
                 yield Finding(Severity.HINT, subject_of(kind, obj), problem, fix)
             else:
                 problem = f"it was deleted {age} ago, nothing uses it, and its finalizer stays"
-                yield Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj))
+                yield _kept(snapshot, kind, obj, problem)
 
 
 @check("pod-finalizer-stuck", "Pod", before_migration=True)
@@ -50,7 +51,13 @@ def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
         if _is_stuck(snapshot, pod, grace) and (over or not pod["spec"].get("nodeName")):
             age = duration(snapshot.age(pod["metadata"]["deletionTimestamp"]))
             problem = f"it was deleted {age} ago, does not run, and its finalizer stays"
-            yield Finding(Severity.ERROR, subject_of("Pod", pod), problem, _release("Pod", pod))
+            yield _kept(snapshot, "Pod", pod, problem)
+
+
+def _kept(snapshot: Snapshot, kind: str, obj: Obj, problem: str) -> Finding:
+    """What a running manager would let go."""
+    follows = no_manager(snapshot)
+    return Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj), follows)
 
 
 def _is_stuck(snapshot: Snapshot, obj: Obj, grace: float = 0.0) -> bool:

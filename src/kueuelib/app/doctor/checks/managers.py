@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from kueuelib.api.ages import duration
 from kueuelib.api.kinds import KUEUE, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, annotations_of
-from kueuelib.app.deployment import NAME
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
+from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, restart, start
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 _GO_MANAGER = re.compile(r"(^|/)kueue(@|:|$)")
 """The name of the image of the Go manager, in any registry."""
+_OTHERWISE = "(name its configuration with --config if leaderElect is off)"
 _OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 
 
-@check("leader", LEASES.kind)
+@check(LEADER, LEASES.kind)
 def leader(snapshot: Snapshot) -> Iterator[Finding]:
     """Whether a manager leads, and so decides."""
     election = snapshot.configuration.leader_election
@@ -27,23 +28,21 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         return
     namespace = election.resource_namespace or snapshot.namespace
     subject = Subject(LEASES.kind, election.resource_name, namespace)
-    fix = f"kubectl -n {snapshot.namespace} get pods  # start a manager"
+    fix, follows = start(snapshot), (MISSING_KIND,)
     lease = snapshot.find(LEASES.kind, election.resource_name, namespace)
     if lease is None:
-        problem = (
-            "it does not exist: no manager has led in this cluster yet (name its configuration "
-            "with --config if leaderElect is off)"
-        )
-        yield Finding(Severity.ERROR, subject, problem, fix)
+        problem = f"it does not exist: no manager has led in this cluster yet {_OTHERWISE}"
+        yield Finding(Severity.ERROR, subject, problem, fix, follows)
         return
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity")
     if not holder:
-        yield Finding(Severity.ERROR, subject, "no manager leads: the last one has left", fix)
+        problem = f"no manager leads: the last one has left {_OTHERWISE}"
+        yield Finding(Severity.ERROR, subject, problem, fix, follows)
     elif not _is_fresh(snapshot, lease):
         age = duration(snapshot.age(spec.get("renewTime")))
         problem = f"no manager leads: {holder} renewed it {age} ago, for {_seconds(lease)} s"
-        yield Finding(Severity.ERROR, subject, problem, fix)
+        yield Finding(Severity.ERROR, subject, problem, fix, follows)
 
 
 def _seconds(lease: Obj) -> int:
@@ -68,8 +67,8 @@ def restart_needed(snapshot: Snapshot) -> Iterator[Finding]:
             f"{lease['spec']['holderIdentity']} leads with old values of {keys}: its configuration "
             "file was changed, and these keys take effect at the next start"
         )
-        fix = f"kubectl -n {snapshot.namespace} rollout restart deployment {NAME}"
-        yield Finding(Severity.WARNING, subject_of(LEASES.kind, lease), problem, fix)
+        subject = subject_of(LEASES.kind, lease)
+        yield Finding(Severity.WARNING, subject, problem, restart(snapshot))
 
 
 @check("another-leader", LEASES.kind)

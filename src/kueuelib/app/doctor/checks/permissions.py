@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.manager import MISSING_KIND, install
 from kueuelib.app.doctor.snapshot import PERMISSIONS, Snapshot
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
@@ -22,10 +23,10 @@ def denied(snapshot: Snapshot) -> Iterator[Finding]:
             if review.verb not in verbs:
                 verbs.append(review.verb)
     subject = Subject("ServiceAccount", SERVICE_ACCOUNT, snapshot.namespace)
-    fix = "kueuelib install"
+    fix = install(snapshot)
     if {*snapshot.configuration.integrations.frameworks} - {BATCH_JOB.name, POD.name}:
         fix += " --config FILE"
     for (resource, namespace), verbs in lost.items():
         where = f" in namespace {namespace}" if namespace else ""
         problem = f"it may not {', '.join(verbs)} {resource}{where}"
-        yield Finding(Severity.ERROR, subject, problem, fix)
+        yield Finding(Severity.ERROR, subject, problem, fix, (MISSING_KIND,))

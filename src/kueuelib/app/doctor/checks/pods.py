@@ -8,6 +8,7 @@ from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, controller_of
 from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
+from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.explaining.subject import group_problem
 from kueuelib.jobs.pods.reading import Stage, group_of, queue_of, stage_of
@@ -15,6 +16,7 @@ from kueuelib.workload.states import is_finished
 
 PATIENCE = 60.0
 """Seconds after which a Workload should exist."""
+_UNMADE = "no Workload stands for it: does a manager run, with the integration pod?"
 
 
 @check("pod-gated", "Pod", "Workload")
@@ -37,7 +39,8 @@ def gated(snapshot: Snapshot) -> Iterator[Finding]:
             age = duration(snapshot.age(meta["creationTimestamp"]))
             fix = f"kueuelib explain pod/{meta['name']} -n {meta['namespace']}"
             problem = f"it is gated since {age}, and {why}"
-            yield Finding(Severity.ERROR, subject_of("Pod", held[0]), problem, fix)
+            follows = no_manager(snapshot) if why == _UNMADE else ()
+            yield Finding(Severity.ERROR, subject_of("Pod", held[0]), problem, fix, follows)
 
 
 def _why(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> str:
@@ -51,7 +54,7 @@ def _why(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> str:
     else:
         workload = snapshot.workload_of(pod)
     if workload is None:
-        return "no Workload stands for it: does a manager run, with the integration pod?"
+        return _UNMADE
     if is_finished(workload):
         return f"its Workload {workload['metadata']['name']} has finished"
     return ""
@@ -72,4 +75,5 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
         )
         meta = job["metadata"]
         fix = f"kueuelib explain job/{meta['name']} -n {meta['namespace']}"
-        yield Finding(Severity.ERROR, subject_of("Job", job), problem, fix)
+        subject = subject_of("Job", job)
+        yield Finding(Severity.ERROR, subject, problem, fix, no_manager(snapshot))

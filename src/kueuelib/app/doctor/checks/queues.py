@@ -14,7 +14,9 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
 )
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.manager import look, no_manager
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.checks.provisioning.check import CONTROLLER_NAME
 from kueuelib.scheduler.explain.obstacles import inactive_checks, missing_labels
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -28,6 +30,11 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
     """ClusterQueues that cannot admit anything, with all causes; not those that only a cycle of
     Cohorts cuts off.
     """
+    ours = {
+        f"AdmissionCheck {name}"
+        for name, one in snapshot.world.checks.items()
+        if one.spec.controller_name == CONTROLLER_NAME
+    }
     for name in sorted(snapshot.world.cluster_queues):
         found = snapshot.engine.activity(name)
         if found.active or found.reason == REASON_COHORT_CYCLE:
@@ -35,12 +42,16 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
         severity = Severity.HINT if found.reason in _MEANT else Severity.ERROR
         fix = f"kubectl edit clusterqueue {name}"
         silent = inactive_checks(snapshot.world, snapshot.world.cluster_queues[name])
+        follows: tuple[str, ...] = ()
         if found.reason == REASON_CHECK_INACTIVE and silent:
             fix = "; ".join(one.fix for one in silent)
+            if {one.subject for one in silent} <= ours:
+                follows = no_manager(snapshot)
         if found.reason == REASON_STOPPED:
             body = '{"spec":{"stopPolicy":"None"}}'
             fix = f"kubectl patch clusterqueue {name} --type=merge -p '{body}'"
-        yield Finding(severity, Subject("ClusterQueue", name), found.message, fix)
+        subject = Subject("ClusterQueue", name)
+        yield Finding(severity, subject, found.message, fix, follows)
 
 
 @check("queue-status", FACTS, momentary=True)
@@ -57,13 +68,8 @@ def status(snapshot: Snapshot) -> Iterator[Finding]:
             problem = (
                 f"its condition Active is {now}, and should be {found.active}: {found.message}"
             )
-            yield Finding(
-                Severity.WARNING, Subject("ClusterQueue", name), problem, _manager(snapshot)
-            )
-
-
-def _manager(snapshot: Snapshot) -> str:
-    return f"kubectl -n {snapshot.namespace} get pods  # does a manager run?"
+            subject, follows = Subject("ClusterQueue", name), no_manager(snapshot)
+            yield Finding(Severity.WARNING, subject, problem, look(snapshot), follows)
 
 
 @check("local-queue", FACTS, "Namespace")

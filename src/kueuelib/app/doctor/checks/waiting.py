@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.manager import look, no_manager
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 from kueuelib.scheduler.explain.trial import Verdict, outcomes
 
@@ -15,6 +16,6 @@ def fits(snapshot: Snapshot) -> Iterator[Finding]:
     for key, found in sorted(outcomes(snapshot.world, snapshot.now).items()):
         if found.verdict is Verdict.ADMITTED:
             problem = "nothing stands in its way, and no manager admits it"
-            fix = f"kubectl -n {snapshot.namespace} get pods,leases  # does a manager run and lead?"
             subject = Subject("Workload", key.name, key.namespace)
-            yield Finding(Severity.ERROR, subject, problem, fix)
+            follows = no_manager(snapshot)
+            yield Finding(Severity.ERROR, subject, problem, look(snapshot), follows)

@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
-from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.meta import format_time
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.snapshot import CALLS, Snapshot
-from kueuelib.app.installation import converted_crds
-from kueuelib.controllers.webhooks import (
-    MUTATING_CONFIGURATION,
-    VALIDATING_CONFIGURATION,
-    queueing_entries,
+from kueuelib.app.doctor.manager import (
+    CONFIGURATIONS,
+    LEADER,
+    MISSING_KIND,
+    UNREACHABLE,
+    client_configs,
+    install,
+    outside,
+    start,
 )
+from kueuelib.app.doctor.snapshot import CALLS, Snapshot
+from kueuelib.controllers.webhooks import queueing_entries
 from kueuelib.runtime.webhook.certs import (
     DAY,
     Certificates,
@@ -30,47 +35,43 @@ from kueuelib.runtime.webhook.certs import (
 from kueuelib.runtime.webhook.trust import from_secret
 
 MUTATING, VALIDATING = MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind
-CONFIGURATIONS = (
-    (MUTATING, MUTATING_CONFIGURATION, True),
-    (VALIDATING, VALIDATING_CONFIGURATION, False),
-)
+AUTHORITY, CERTIFICATE = "webhook-authority", "webhook-certificate"
 SOON = 30 * DAY
-INSTALL = "kueuelib install"
 
 
 @check("webhook-missing", MUTATING, VALIDATING)
 def missing(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhooks that the API server does not know, so that nothing is defaulted or refused."""
-    for kind, name, mutating in CONFIGURATIONS:
+    for kind, name in CONFIGURATIONS:
         subject = Subject(kind, name)
         found = snapshot.find(kind, name)
         if found is None:
             problem = "it does not exist, so nothing is checked and no Job or Pod is held back"
-            yield Finding(Severity.ERROR, subject, problem, INSTALL)
+            yield Finding(Severity.ERROR, subject, problem, install(snapshot), (MISSING_KIND,))
             continue
         known = {one["name"] for one in found.get("webhooks") or ()}
         lost = [
             one.entry["name"]
             for one in queueing_entries()
-            if one.mutating is mutating and one.entry["name"] not in known
+            if one.mutating is (kind == MUTATING) and one.entry["name"] not in known
         ]
         if lost:
             problem = f"it lacks {', '.join(lost)}"
-            yield Finding(Severity.WARNING, subject, problem, INSTALL)
+            yield Finding(Severity.WARNING, subject, problem, install(snapshot))
 
 
-@check("webhook-authority", MUTATING, VALIDATING, CRDS.kind)
+@check(AUTHORITY, MUTATING, VALIDATING, CRDS.kind)
 def authority(snapshot: Snapshot) -> Iterator[Finding]:
     """Authorities that the API server trusts for our webhooks, and should not or cannot."""
     secret = _certificates(snapshot)
     ours = None if secret is None else secret.ca_cert
-    for subject, config in _client_configs(snapshot):
+    for subject, config in client_configs(snapshot):
         problem, severity = _of_bundle(config.get("caBundle") or "", ours, snapshot.now)
         if problem:
-            yield Finding(severity, subject, problem, _fix(snapshot))
+            yield Finding(severity, subject, problem, _fix(snapshot), (LEADER,))
 
 
-@check("webhook-certificate", SECRETS.kind, MUTATING)
+@check(CERTIFICATE, SECRETS.kind, MUTATING)
 def certificate(snapshot: Snapshot) -> Iterator[Finding]:
     """The certificate of the webhook server: its chain, its end and its names."""
     if not snapshot.configuration.internal_cert_management.enable:
@@ -83,44 +84,38 @@ def certificate(snapshot: Snapshot) -> Iterator[Finding]:
             problem = "it does not exist: no manager has made a certificate yet"
         else:
             problem = "it does not hold ca.crt, ca.key, tls.crt and tls.key"
-        yield Finding(Severity.ERROR, subject, problem, _fix(snapshot))
+        follows = (LEADER, MISSING_KIND)
+        yield Finding(Severity.ERROR, subject, problem, _fix(snapshot), follows)
         return
     judgement = judge(found)
     problem, severity = _of_server(snapshot, judgement)
     if problem:
-        yield Finding(severity, subject, problem, _fix(snapshot))
+        yield Finding(severity, subject, problem, _fix(snapshot), (LEADER,))
 
 
-@check("webhook-unreachable", CALLS)
+@check(UNREACHABLE, CALLS)
 def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhooks that the API server cannot reach."""
     for call in snapshot.calls:
         if call.error:
             problem = f"the API server does not reach the {call.what} webhook: {call.error}"
-            subject = Subject("Service", _service(snapshot), snapshot.namespace)
-            yield Finding(Severity.ERROR, subject, problem, _server(snapshot))
-
-
-def _server(snapshot: Snapshot) -> str:
-    """How to look at what serves the webhooks, in the cluster or outside."""
-    for _, config in _client_configs(snapshot):
-        if config.get("url"):
-            address = "/".join(config["url"].split("/")[:3])
-            return f"kueuelib install --webhook-url {address}  # and start a manager there"
-    return _pods(snapshot)
-
-
-def _service(snapshot: Snapshot) -> str:
-    return snapshot.configuration.internal_cert_management.webhook_service_name
-
-
-def _pods(snapshot: Snapshot) -> str:
-    return f"kubectl -n {snapshot.namespace} get pods,endpointslices"
+            service = snapshot.configuration.internal_cert_management.webhook_service_name
+            subject = Subject("Service", service, snapshot.namespace)
+            follows = (LEADER, CERTIFICATE, AUTHORITY)
+            yield Finding(Severity.ERROR, subject, problem, _serve(snapshot), follows)
 
 
 def _fix(snapshot: Snapshot) -> str:
     """A manager makes certificates, and tells them to all that trust them, within a minute."""
-    return f"start a manager, which renews it: {_pods(snapshot)}"
+    return f"start a manager, which renews it: {start(snapshot)}"
+
+
+def _serve(snapshot: Snapshot) -> str:
+    """What makes the webhooks be served where the API server looks for them."""
+    if outside(snapshot):
+        elsewhere = "or name its address: kueuelib install --webhook-url https://HOST:PORT"
+        return f"{start(snapshot)}, {elsewhere}"
+    return start(snapshot)
 
 
 def _certificates(snapshot: Snapshot) -> Certificates | None:
@@ -128,26 +123,6 @@ def _certificates(snapshot: Snapshot) -> Certificates | None:
     if not snapshot.configuration.internal_cert_management.enable:
         return None
     return next((from_secret(one) for one in snapshot.all(SECRETS.kind)), None)
-
-
-def _client_configs(snapshot: Snapshot) -> Iterator[tuple[Subject, Obj]]:
-    """How the API server reaches our webhooks; of each object those that differ."""
-    for kind, name, _ in CONFIGURATIONS:
-        found = snapshot.find(kind, name)
-        seen = []
-        for webhook in () if found is None else found.get("webhooks") or ():
-            config = webhook.get("clientConfig") or {}
-            if config.get("caBundle") not in seen:
-                seen.append(config.get("caBundle"))
-                yield Subject(kind, name), config
-    for name in converted_crds():
-        found = snapshot.find(CRDS.kind, name)
-        conversion = {} if found is None else found["spec"].get("conversion") or {}
-        if conversion.get("strategy") == "Webhook":
-            yield (
-                Subject(CRDS.kind, name),
-                (conversion.get("webhook") or {}).get("clientConfig") or {},
-            )
 
 
 def _of_bundle(bundle: str, ours: bytes | None, now: float) -> tuple[str, Severity]:
@@ -192,7 +167,7 @@ def _end(what: str, at: float, now: float) -> tuple[str, Severity]:
 def _names(snapshot: Snapshot) -> Names:
     """The names by which the API server calls the webhooks."""
     found = Names()
-    for _, config in _client_configs(snapshot):
+    for _, config in client_configs(snapshot):
         service = config.get("service")
         if service:
             name = service_names(service["name"], service["namespace"])

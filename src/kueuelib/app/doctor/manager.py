@@ -1,0 +1,103 @@
+"""The manager of an installation: where it runs, how it is started, what says that it does not.
+
+The commands fit the installation: a manager outside of the cluster has no pods to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj
+from kueuelib.app.deployment import NAME
+from kueuelib.app.doctor.finding import Subject
+from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.installation import converted_crds
+from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+
+LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
+"""Checks whose findings explain others."""
+CONFIGURATIONS = (
+    (MUTATING_WEBHOOKS.kind, MUTATING_CONFIGURATION),
+    (VALIDATING_WEBHOOKS.kind, VALIDATING_CONFIGURATION),
+)
+_DEPLOYMENT = "Deployment"
+
+
+def no_manager(snapshot: Snapshot) -> tuple[str, ...]:
+    """The checks that find something if no manager runs."""
+    return (LEADER,) if snapshot.configuration.leader_election.leader_elect else (UNREACHABLE,)
+
+
+def client_configs(snapshot: Snapshot) -> Iterator[tuple[Subject, Obj]]:
+    """How the API server reaches our webhooks; of each object those that differ in what they trust.
+
+    Args:
+        snapshot: the cluster.
+    """
+    for kind, name in CONFIGURATIONS:
+        found = snapshot.find(kind, name)
+        seen = []
+        for webhook in () if found is None else found.get("webhooks") or ():
+            config = webhook.get("clientConfig") or {}
+            if config.get("caBundle") not in seen:
+                seen.append(config.get("caBundle"))
+                yield Subject(kind, name), config
+    for name in converted_crds():
+        found = snapshot.find(CRDS.kind, name)
+        conversion = {} if found is None else found["spec"].get("conversion") or {}
+        if conversion.get("strategy") == "Webhook":
+            yield (
+                Subject(CRDS.kind, name),
+                (conversion.get("webhook") or {}).get("clientConfig") or {},
+            )
+
+
+def outside(snapshot: Snapshot) -> str:
+    """The address of a manager outside of the cluster, as `https://host:port`; empty without one.
+
+    Args:
+        snapshot: the cluster.
+    """
+    urls = (config["url"] for _, config in client_configs(snapshot) if config.get("url"))
+    return next(("/".join(url.split("/")[:3]) for url in urls), "")
+
+
+def install(snapshot: Snapshot) -> str:
+    """The command that installs again what is there, in the same way."""
+    url, namespace = outside(snapshot), snapshot.namespace
+    found = "kueuelib install"
+    if url:
+        found += f" --webhook-url {url}"
+    if namespace != MANAGER_NAMESPACE:
+        found += f" --namespace {namespace}"
+    return found
+
+
+def start(snapshot: Snapshot) -> str:
+    """The command that starts a manager, or shows why the one of the cluster does not run."""
+    address, where = outside(snapshot), f"kubectl -n {snapshot.namespace}"
+    if address:
+        return f"kueuelib manager --config FILE  # on the machine that {address} names"
+    deployment = snapshot.find(_DEPLOYMENT, NAME, snapshot.namespace)
+    if deployment is not None:
+        if deployment["spec"].get("replicas", 1) == 0:
+            return f"{where} scale deployment {NAME} --replicas=2"
+        return f"{where} get pods,endpointslices  # why does none of Deployment {NAME} run?"
+    return f"{where} get deployments,pods  # is there a manager? if not: {install(snapshot)}"
+
+
+def look(snapshot: Snapshot) -> str:
+    """The command that shows what a manager that seems to run says."""
+    address = outside(snapshot)
+    if address:
+        return f"see the log of the manager on the machine that {address} names"
+    return f"kubectl -n {snapshot.namespace} logs deployment/{NAME}"
+
+
+def restart(snapshot: Snapshot) -> str:
+    """The command that restarts the manager."""
+    address = outside(snapshot)
+    if address:
+        return f"restart the manager on the machine that {address} names"
+    return f"kubectl -n {snapshot.namespace} rollout restart deployment {NAME}"
