@@ -43,16 +43,16 @@ def addresses(configuration: Configuration, source: str) -> Sequence[Address]:
     Raises:
         ConfigError: an address is malformed, or two are the same.
     """
-    found = list(_addresses(configuration, source))
-    for number, one in enumerate(found):
-        for other in found[:number]:
+    ordered = list(_addresses(configuration, source))
+    for number, one in enumerate(ordered):
+        for other in ordered[:number]:
             if one.meets(other):
                 raise ConfigError(
                     f"{source}: {one.key}",
                     f"port {one.port} is that of {other.key}, too",
                     "choose another port for one of them",
                 )
-    return found
+    return ordered
 
 
 def _addresses(configuration: Configuration, source: str) -> Iterator[Address]:

@@ -272,8 +272,8 @@ def load_configuration(path: Path | None) -> Configuration:
     """
     if path is None:
         return Configuration()
-    found = documents(read_text(path, "give the path of a readable file"), str(path))
-    return parse_configuration(found[0] if len(found) == 1 else None, str(path))
+    contents = documents(read_text(path, "give the path of a readable file"), str(path))
+    return parse_configuration(contents[0] if len(contents) == 1 else None, str(path))
 
 
 def parse_configuration(content: Any, source: str) -> Configuration:
@@ -292,6 +292,6 @@ def parse_configuration(content: Any, source: str) -> Configuration:
     if content.pop("kind", None) != KIND:
         raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
     check_missing(content, source)
-    found = decode(Configuration, as_v1beta1(content, version, source), "", source)
-    check(found, source)
-    return found
+    configuration = decode(Configuration, as_v1beta1(content, version, source), "", source)
+    check(configuration, source)
+    return configuration

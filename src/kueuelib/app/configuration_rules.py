@@ -61,69 +61,72 @@ def check_missing(content: Mapping[str, Any], source: str) -> None:
             raise _missing(source, path)
 
 
-def check(found: Configuration, source: str) -> None:
+def check(configuration: Configuration, source: str) -> None:
     """Refuses what cannot work, and features that this build does not have.
 
     Raises:
         ConfigError: the key is named.
     """
-    _check_frameworks(found, source)
-    if found.namespace and not is_dns1123_label(found.namespace):
+    _check_frameworks(configuration, source)
+    if configuration.namespace and not is_dns1123_label(configuration.namespace):
         raise ConfigError(
             source,
-            f"namespace: {found.namespace!r} is not a namespace name",
+            f"namespace: {configuration.namespace!r} is not a namespace name",
             "use a-z, 0-9 and '-'",
         )
     for name, number in (
-        ("qps", found.client_connection.qps),
-        ("burst", found.client_connection.burst),
+        ("qps", configuration.client_connection.qps),
+        ("burst", configuration.client_connection.burst),
     ):
         if number is not None and number <= 0:
             raise ConfigError(
                 source, f"clientConnection.{name} is {number}", "give more than 0, or leave it out"
             )
-    if not found.integrations.frameworks:
+    if not configuration.integrations.frameworks:
         raise ConfigError(
             source, "integrations.frameworks is empty", "name a framework, or leave it out"
         )
-    if found.wait_for_pods_ready and found.wait_for_pods_ready.enable:
-        _check_pods_ready(found.wait_for_pods_ready, source)
-    check_preemption(found.preemption, source)
-    if found.fair_sharing:
-        check_fair_sharing(found.fair_sharing, source)
-    if found.admission_fair_sharing:
-        check_admission_fair_sharing(found.admission_fair_sharing, source)
-    check_resources(found.resources, source)
-    check_tls(found.tls, source)
-    check_custom_labels(found.metrics.custom_labels, source)
-    if found.multi_kueue:
+    if configuration.wait_for_pods_ready and configuration.wait_for_pods_ready.enable:
+        _check_pods_ready(configuration.wait_for_pods_ready, source)
+    check_preemption(configuration.preemption, source)
+    if configuration.fair_sharing:
+        check_fair_sharing(configuration.fair_sharing, source)
+    if configuration.admission_fair_sharing:
+        check_admission_fair_sharing(configuration.admission_fair_sharing, source)
+    check_resources(configuration.resources, source)
+    check_tls(configuration.tls, source)
+    check_custom_labels(configuration.metrics.custom_labels, source)
+    if configuration.multi_kueue:
         raise _missing(source, "multiKueue")
-    if found.queue_visibility and found.queue_visibility.lists:
+    if configuration.queue_visibility and configuration.queue_visibility.lists:
         raise ConfigError(
             source,
             "queueVisibility: the status of ClusterQueues does not list what waits",
             "remove it, and write visibilityServer: {} for the visibility API",
         )
-    if found.visibility_server and not 0 < found.visibility_server.bind_port < 65536:
+    if (
+        configuration.visibility_server
+        and not 0 < configuration.visibility_server.bind_port < 65536
+    ):
         raise ConfigError(
             source,
-            f"visibilityServer.bindPort is {found.visibility_server.bind_port}",
+            f"visibilityServer.bindPort is {configuration.visibility_server.bind_port}",
             "give a port from 1 to 65535",
         )
-    if found.pprof_bind_address not in ("", "0"):
+    if configuration.pprof_bind_address not in ("", "0"):
         raise ConfigError(
             source, "pprofBindAddress: only programs in Go have such profiles", "remove it"
         )
-    check_feature_gates(found, source)
-    if found.webhook.cert_dir and found.internal_cert_management.enable:
+    check_feature_gates(configuration, source)
+    if configuration.webhook.cert_dir and configuration.internal_cert_management.enable:
         raise ConfigError(
             source,
             "webhook.certDir is not read while the manager makes its own certificates",
             "remove it, or set internalCertManagement.enable to false",
         )
-    if found.leader_election.resource_lock != "leases":
+    if configuration.leader_election.resource_lock != "leases":
         raise ConfigError(source, "leaderElection.resourceLock must be leases", "remove the key")
-    for name, count in found.controller.group_kind_concurrency.items():
+    for name, count in configuration.controller.group_kind_concurrency.items():
         if count < 1:
             raise ConfigError(
                 source,
@@ -132,8 +135,8 @@ def check(found: Configuration, source: str) -> None:
             )
 
 
-def _check_pods_ready(found: WaitForPodsReady, source: str) -> None:
-    strategy = found.requeuing_strategy
+def _check_pods_ready(pods_ready: WaitForPodsReady, source: str) -> None:
+    strategy = pods_ready.requeuing_strategy
     where = "waitForPodsReady.requeuingStrategy"
     if strategy.timestamp not in ("Eviction", "Creation"):
         raise ConfigError(
@@ -149,8 +152,8 @@ def _check_pods_ready(found: WaitForPodsReady, source: str) -> None:
             raise ConfigError(source, f"{name} is {number}", "give 0 or more")
 
 
-def _check_frameworks(found: Configuration, source: str) -> None:
-    for index, name in enumerate(found.integrations.frameworks):
+def _check_frameworks(configuration: Configuration, source: str) -> None:
+    for index, name in enumerate(configuration.integrations.frameworks):
         where = f"integrations.frameworks[{index}]"
         if name in KNOWN_FRAMEWORKS:
             continue
@@ -164,25 +167,25 @@ def _check_frameworks(found: Configuration, source: str) -> None:
             f"{where}: unknown framework {name!r}",
             f"use one of {', '.join(sorted({*KNOWN_FRAMEWORKS, *offered}))}",
         )
-    for index, name in enumerate(found.integrations.external_frameworks):
+    for index, name in enumerate(configuration.integrations.external_frameworks):
         where = f"integrations.externalFrameworks[{index}]"
         if not _KIND.fullmatch(name):
             raise ConfigError(
                 source, f"{where}: {name!r} names no kind", "write Kind.version.group"
             )
-    for index, name in enumerate(found.integrations.label_keys_to_copy):
+    for index, name in enumerate(configuration.integrations.label_keys_to_copy):
         if not is_qualified_name(name):
             where = f"integrations.labelKeysToCopy[{index}]"
             raise ConfigError(source, f"{where}: {name!r} is not a label key", "correct it")
-    options = found.integrations.pod_options
+    options = configuration.integrations.pod_options
     for field, selector in (
         ("integrations.podOptions.namespaceSelector", options.namespace_selector),
         ("integrations.podOptions.podSelector", options.pod_selector),
         (
             "metrics.localQueueMetrics.localQueueSelector",
-            found.metrics.local_queue_metrics.local_queue_selector,
+            configuration.metrics.local_queue_metrics.local_queue_selector,
         ),
-        ("managedJobsNamespaceSelector", found.managed_jobs_namespace_selector),
+        ("managedJobsNamespaceSelector", configuration.managed_jobs_namespace_selector),
     ):
         if selector is None:
             continue
@@ -192,21 +195,21 @@ def _check_frameworks(found: Configuration, source: str) -> None:
             raise ConfigError(
                 source, f"{field}: {error}", "write a valid label selector"
             ) from error
-    bundled = KNOWN_FRAMEWORKS & {*found.integrations.frameworks}
+    bundled = KNOWN_FRAMEWORKS & {*configuration.integrations.frameworks}
     if POD in builtin_registry().enabled(bundled):
-        _check_pod_options(found, source)
+        _check_pod_options(configuration, source)
 
 
-def _check_pod_options(found: Configuration, source: str) -> None:
+def _check_pod_options(configuration: Configuration, source: str) -> None:
     """Pods that keep the cluster or ourselves running must never wait for us."""
-    options = found.integrations.pod_options
+    options = configuration.integrations.pod_options
     if options.pod_group_shape_policy not in ("Enforce", "Warn"):
         where = f"integrations.podOptions.podGroupShapePolicy: {options.pod_group_shape_policy!r}"
         raise ConfigError(source, f"{where} is unknown", "write Enforce or Warn")
     if options.namespace_selector is None:
         return
     selector = from_label_selector(options.namespace_selector)
-    for namespace in ("kube-system", found.manager_namespace):
+    for namespace in ("kube-system", configuration.manager_namespace):
         if selector.matches({NAMESPACE_NAME_LABEL: namespace}):
             raise ConfigError(
                 source,

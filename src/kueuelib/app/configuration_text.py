@@ -87,11 +87,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Quantity):
         return str(value)
     if attrs.has(type(value)):
-        found = {
+        fields = {
             camel(field.name): _plain(getattr(value, field.name))
             for field in attrs.fields(type(value))
         }
-        return {key: one for key, one in found.items() if one is not None}
+        return {key: one for key, one in fields.items() if one is not None}
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

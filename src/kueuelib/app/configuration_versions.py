@@ -64,9 +64,9 @@ def as_v1beta1(content: dict[str, Any], version: str, source: str) -> dict[str, 
         ConfigError: a key that the version does not have, or one that it requires is missing.
     """
     for path, only in ONLY_IN.items():
-        found = next(_found(content, path.split(".")), None)
-        if found is not None and only.version != version:
-            raise ConfigError(source, f"{found} is not a key of {version}", only.fix)
+        converted = next(_found(content, path.split(".")), None)
+        if converted is not None and only.version != version:
+            raise ConfigError(source, f"{converted} is not a key of {version}", only.fix)
     return _turned_on(content, source) if version == V1BETA2 else content
 
 

@@ -79,7 +79,7 @@ _WORDS: dict[type, str] = {
 def _value(hint: Any, value: Any, where: str, source: str) -> Any:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        (hint,) = [found for found in typing.get_args(hint) if found is not types.NoneType]
+        (hint,) = [member for member in typing.get_args(hint) if member is not types.NoneType]
         origin = typing.get_origin(hint)
     if origin is tuple:
         if not isinstance(value, list):

@@ -60,10 +60,10 @@ class Deployed:
     @property
     def ports(self) -> dict[str, int]:
         """The ports of a pod by name."""
-        found = {"webhook-server": WEBHOOK_PORT, "health": HEALTH_PORT, "metrics": METRICS_PORT}
+        ports = {"webhook-server": WEBHOOK_PORT, "health": HEALTH_PORT, "metrics": METRICS_PORT}
         if self.visibility_port is not None:
-            found["visibility"] = self.visibility_port
-        return found
+            ports["visibility"] = self.visibility_port
+        return ports
 
     def manifests(self, namespace: str) -> list[Obj]:
         """Everything, in the order in which it has to be created."""
@@ -196,11 +196,11 @@ def check_configuration(
         "health.readinessEndpointName": (configuration.health.readiness_endpoint_name, "/readyz"),
         "namespace": (configuration.namespace or namespace, namespace),
     }
-    for key, (found, wanted) in expected.items():
-        if found != wanted:
+    for key, (actual, wanted) in expected.items():
+        if actual != wanted:
             raise ConfigError(
                 str(source),
-                f"{key} is {found!r}, but the manifests say {wanted!r}",
+                f"{key} is {actual!r}, but the manifests say {wanted!r}",
                 "leave the key out",
             )
     if deployed.replicas > 1 and not configuration.leader_election.leader_elect:

@@ -30,18 +30,18 @@ PERIOD = 300.0
 _SELECTORS = ("namespaceSelector", "objectSelector")
 
 
-def in_order(found: Obj, wanted: Iterable[Entry], served: Collection[str]) -> Obj:
+def in_order(configuration: Obj, wanted: Iterable[Entry], served: Collection[str]) -> Obj:
     """A webhook configuration with these entries; the same object when it has them.
 
     Args:
-        found: the raw configuration; entries of other servers in it are left alone.
+        configuration: the raw configuration; entries of other servers in it are left alone.
         wanted: the entries that belong into it.
         served: the paths that are answered.
     """
-    webhooks = found.get("webhooks") or []
+    webhooks = configuration.get("webhooks") or []
     pattern = next((each["clientConfig"] for each in webhooks if _path(each)), None)
     if pattern is None:
-        return found
+        return configuration
     entries = {entry.entry["name"]: entry for entry in wanted}
     others = {*served} - {entry.path for entry in entries.values()}
     kept = []
@@ -52,7 +52,7 @@ def in_order(found: Obj, wanted: Iterable[Entry], served: Collection[str]) -> Ob
         elif _path(each) in others or not _same_server(each["clientConfig"], pattern):
             kept.append(each)
     kept += [_merged({}, entry, pattern) for entry in entries.values()]
-    return found if kept == webhooks else {**found, "webhooks": kept}
+    return configuration if kept == webhooks else {**configuration, "webhooks": kept}
 
 
 class EntryKeeper:
@@ -108,11 +108,11 @@ class EntryKeeper:
 
     async def _look(self, resource: Resource, name: str, wanted: list[Entry]) -> None:
         try:
-            found = await self._client.get(resource, ObjectKey("", name))
+            configuration = await self._client.get(resource, ObjectKey("", name))
         except NotFound:
             return
-        changed = in_order(found, wanted, self._served())
-        if changed is not found:
+        changed = in_order(configuration, wanted, self._served())
+        if changed is not configuration:
             await self._client.replace(resource, changed)
             names = [each["name"] for each in changed["webhooks"]]
             self._log.info("webhook entries put in order", configuration=name, entries=names)

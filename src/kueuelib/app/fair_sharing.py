@@ -57,13 +57,13 @@ class AdmissionFairSharing:
         return UsageRule(float(half_life), float(interval), weights)
 
 
-def check_fair_sharing(found: FairSharing, source: str) -> None:
+def check_fair_sharing(sharing: FairSharing, source: str) -> None:
     """Accepts the lists of strategies that Kueue accepts.
 
     Raises:
         ConfigError: it is another list.
     """
-    strategies = found.preemption_strategies
+    strategies = sharing.preemption_strategies
     if strategies and strategies not in _STRATEGIES:
         raise ConfigError(
             source,
@@ -77,16 +77,16 @@ def strategy_lists() -> str:
     return ", ".join(f"[{', '.join(names)}]" for names in _STRATEGIES)
 
 
-def check_admission_fair_sharing(found: AdmissionFairSharing, source: str) -> None:
+def check_admission_fair_sharing(sharing: AdmissionFairSharing, source: str) -> None:
     """Refuses intervals and weights that cannot work.
 
     Raises:
         ConfigError: the key is named.
     """
     where = "admissionFairSharing"
-    if found.usage_sampling_interval <= 0:
+    if sharing.usage_sampling_interval <= 0:
         raise ConfigError(source, f"{where}.usageSamplingInterval is 0", "write for example 5m")
-    for name, weight in found.resource_weights.items():
+    for name, weight in sharing.resource_weights.items():
         if not 0 <= weight < math.inf:
             raise ConfigError(
                 source, f"{where}.resourceWeights[{name}] is {weight}", "give 0 or more"

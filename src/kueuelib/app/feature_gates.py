@@ -108,22 +108,25 @@ EITHER: Final = frozenset({"VectorizedResourceRequests", "WorkloadRequestUseMerg
 
 CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {
     "AdmissionFairSharing": (
-        lambda found: found.admission_fair_sharing is not None,
+        lambda configuration: configuration.admission_fair_sharing is not None,
         "admissionFairSharing",
     ),
     "CustomMetricLabels": (
-        lambda found: bool(found.metrics.custom_labels),
+        lambda configuration: bool(configuration.metrics.custom_labels),
         "metrics.customLabels",
     ),
     "LocalQueueMetrics": (
-        lambda found: found.metrics.local_queue_metrics.enable,
+        lambda configuration: configuration.metrics.local_queue_metrics.enable,
         "metrics.localQueueMetrics.enable",
     ),
     "QuotaCheckStrategy": (
-        lambda found: found.resources.rules.ignores_undeclared,
+        lambda configuration: configuration.resources.rules.ignores_undeclared,
         "resources.quotaCheckStrategy",
     ),
-    "VisibilityOnDemand": (lambda found: found.visibility_server is not None, "visibilityServer"),
+    "VisibilityOnDemand": (
+        lambda configuration: configuration.visibility_server is not None,
+        "visibilityServer",
+    ),
 }
 """Gates that permit what a block of the configuration turns on: whether it does, and its key."""
 
@@ -162,25 +165,25 @@ NO_SWITCH: Final = frozenset(
 KNOWN: Final = frozenset({*FREE, *ON, *OFF, *EITHER, *CONFIGURED, *NO_SWITCH})
 
 
-def check_feature_gates(found: Configuration, source: str) -> None:
+def check_feature_gates(configuration: Configuration, source: str) -> None:
     """Refuses gates that say something else than what kueuelib does.
 
     Raises:
         ConfigError: the gate is named, with the reason.
     """
-    for name, value in found.feature_gates.items():
-        problem, fix = _refusal(found, name, value=value)
+    for name, value in configuration.feature_gates.items():
+        problem, fix = _refusal(configuration, name, value=value)
         if problem:
             raise ConfigError(source, f"featureGates.{name}: {problem}", fix)
 
 
-def _refusal(found: Configuration, name: str, *, value: bool) -> tuple[str, str]:
+def _refusal(configuration: Configuration, name: str, *, value: bool) -> tuple[str, str]:
     """Why a value is refused, and the fix; two empty texts when it is not."""
     if name in CONFIGURED:
         is_on, key = CONFIGURED[name]
-        if value == is_on(found) or (value and name in _PERMITS):
+        if value == is_on(configuration) or (value and name in _PERMITS):
             return "", ""
-        state = "turned on" if is_on(found) else "off"
+        state = "turned on" if is_on(configuration) else "off"
         return f"{str(value).lower()}, but {key} says that it is {state}", f"change {key}"
     if name in ON and not value:
         return "the feature cannot be turned off", "remove the gate"

@@ -121,9 +121,9 @@ class Installation:
     @property
     def names(self) -> Names:
         """What the webhook server's certificate must name."""
-        found = server_names(WEBHOOK_SERVICE, self.namespace)
+        names = server_names(WEBHOOK_SERVICE, self.namespace)
         host = urlsplit(self.webhook_url).hostname if self.webhook_url else None
-        return found | host_names([host]) if host else found
+        return names | host_names([host]) if host else names
 
     def foundation(self) -> list[Obj]:
         """Namespace, identities and permissions."""
@@ -272,12 +272,12 @@ async def _apply(client: Client, obj: Obj) -> str:
     """Writes one object; says what became of it."""
     resource, key = resource_of(obj), key_of(obj)
     try:
-        found = await client.get(resource, key)
+        stored = await client.get(resource, key)
     except NotFound:
         before = ""
     else:
-        before = found["metadata"]["resourceVersion"]
-        if resource == CRDS and (moved := _moved(found, obj)):
+        before = stored["metadata"]["resourceVersion"]
+        if resource == CRDS and (moved := _moved(stored, obj)):
             await client.patch(resource, key, moved, PatchType.MERGE, field_manager=FIELD_MANAGER)
     after = await client.patch(
         resource, key, obj, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True
@@ -287,13 +287,13 @@ async def _apply(client: Client, obj: Obj) -> str:
     return f"{resource.kind.lower()}/{obj['metadata']['name']} {verb}"
 
 
-def _moved(found: Obj, wanted: Obj) -> Obj:
+def _moved(stored: Obj, wanted: Obj) -> Obj:
     """A merge patch that takes the other way to the conversion webhook out of a CRD; or empty.
 
     Somebody else may own it, and then an apply adds ours beside it, which is invalid: a webhook is
     reached by a URL or by a Service, and only if the kind is converted by one.
     """
-    theirs, ours = _conversion(found), _conversion(wanted)
+    theirs, ours = _conversion(stored), _conversion(wanted)
     if theirs and not ours:
         return {"spec": {"conversion": {**wanted["spec"]["conversion"], "webhook": None}}}
     other = theirs.keys() & {"url", "service"} - ours.keys()
@@ -315,8 +315,8 @@ async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) 
     pauses = Backoff(base=0.05, cap=2.0, jitter=0.1)
     started = clock.monotonic()
     while True:
-        found = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS)).items}
-        missing = [name for name in wanted if not is_true(found.get(name, {}), "Established")]
+        by_name = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS)).items}
+        missing = [name for name in wanted if not is_true(by_name.get(name, {}), "Established")]
         if not missing:
             missing = await _undiscovered(client, wanted.values())
         if not missing:

@@ -37,8 +37,8 @@ class LocalQueueMetrics:
         """
         if not self.enable:
             return NOTHING
-        found = self.local_queue_selector
-        return EVERYTHING if found is None else from_label_selector(found)
+        selector = self.local_queue_selector
+        return EVERYTHING if selector is None else from_label_selector(selector)
 
 
 MAX_LABELS: Final = 20

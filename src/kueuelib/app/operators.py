@@ -41,19 +41,21 @@ def load(reference: str) -> Operator | None:
     where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
     module = module_at(where)
     if colon:
-        found = name_in(module, name)
-        return found if isinstance(found, Operator) else None
+        operator = name_in(module, name)
+        return operator if isinstance(operator, Operator) else None
     return _only(module, reference)
 
 
 def _only(module: ModuleType, reference: str) -> Operator | None:
-    found = {name: each for name, each in vars(module).items() if isinstance(each, Operator)}
-    if len({id(each) for each in found.values()}) > 1:
-        names = ", ".join(sorted(found))
+    operators = {name: each for name, each in vars(module).items() if isinstance(each, Operator)}
+    if len({id(each) for each in operators.values()}) > 1:
+        names = ", ".join(sorted(operators))
         raise ConfigError(
-            reference, f"holds {len(found)} operators", f"write MODULE:NAME with one of: {names}"
+            reference,
+            f"holds {len(operators)} operators",
+            f"write MODULE:NAME with one of: {names}",
         )
-    return next(iter(found.values()), None)
+    return next(iter(operators.values()), None)
 
 
 def operator_manifests(
@@ -103,31 +105,31 @@ def _access(operator: Operator, where: str) -> list[Obj]:
     narrow = [rule for resource, rule in rules if space and resource.namespaced]
     wide += [dict(rule) for rule in operator.rules]
     wide += _own_hooks(operator)
-    found = []
+    objects = []
     if wide:
-        found += [
+        objects += [
             role("ClusterRole", name, "", wide),
             binding("ClusterRole", name, "", name, where),
         ]
     if narrow:
         watched = f"{name}-watched"
-        found += [
+        objects += [
             role("Role", watched, space, narrow),
             binding("Role", watched, space, name, where),
         ]
     own = [*_named(LEASES, name), *_named(SECRETS, f"{name}-cert")]
-    found += [role("Role", name, where, own), binding("Role", name, where, name, where)]
-    return found
+    objects += [role("Role", name, where, own), binding("Role", name, where, name, where)]
+    return objects
 
 
 def permissions(operator: Operator) -> list[tuple[Resource, Obj]]:
     """The RBAC rules for the kinds that an operator touches in its own cluster, one per kind."""
     verbs: dict[Resource, set[str]] = {EVENTS: {"create", "patch"}}
-    found: list[tuple[Resource, Obj]] = []
+    rules: list[tuple[Resource, Obj]] = []
     for declared in operator.reconciled:
         kind = declared.resource
         verbs.setdefault(kind, set()).update((*READS, "patch"))
-        found += [
+        rules += [
             (kind, _rule(kind, ["patch"], f"{kind.plural}/status")),
             (kind, _rule(kind, ["update"], f"{kind.plural}/finalizers")),
         ]
@@ -137,7 +139,7 @@ def permissions(operator: Operator) -> list[tuple[Resource, Obj]]:
             verbs.setdefault(each, set()).update(WRITES)
         for each in (each for each in declared.watches if isinstance(each, Resource)):
             verbs.setdefault(each, set()).update(READS)
-    return [(kind, _rule(kind, _ordered(each))) for kind, each in verbs.items()] + found
+    return [(kind, _rule(kind, _ordered(each))) for kind, each in verbs.items()] + rules
 
 
 def _ordered(verbs: Iterable[str]) -> list[str]:

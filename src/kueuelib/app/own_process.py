@@ -115,5 +115,5 @@ def assembler(integration: Integration) -> Assemble:
     return assemble
 
 
-def _paths(found: tuple[str, ...]) -> Callable[[], tuple[str, ...]]:
-    return lambda: found
+def _paths(paths: tuple[str, ...]) -> Callable[[], tuple[str, ...]]:
+    return lambda: paths

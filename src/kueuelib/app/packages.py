@@ -138,13 +138,13 @@ def _templates(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[str, str
             texts[key] = (
                 f"{{{{- if .Values.{option} }}}}\n{_document(obj)}{otherwise}{{{{- end }}}}\n"
             )
-    found: dict[str, str] = {}
+    templates: dict[str, str] = {}
     for (kind, _), text in texts.items():
         if kind == "Namespace":
             continue  # helm makes it: --create-namespace
         name = _file_of(kind)
-        found[name] = found.get(name, "") + text
-    return found
+        templates[name] = templates.get(name, "") + text
+    return templates
 
 
 def _marked_objects(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[tuple[str, str], Obj]:
@@ -178,10 +178,10 @@ def _marked(obj: Obj) -> Obj:
 
 
 def _by_file(installation: Installation) -> dict[str, list[Obj]]:
-    found: dict[str, list[Obj]] = {}
+    by_file: dict[str, list[Obj]] = {}
     for obj in installation.manifests():
-        found.setdefault(_file_of(obj["kind"]), []).append(obj)
-    return found
+        by_file.setdefault(_file_of(obj["kind"]), []).append(obj)
+    return by_file
 
 
 def _file_of(kind: str) -> str:

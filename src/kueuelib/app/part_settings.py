@@ -58,7 +58,7 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
     """
     waiting, gates = pods_ready(configuration), configuration.feature_gates
     sharing, by_usage = configuration.fair_sharing, configuration.admission_fair_sharing
-    found = Settings(
+    settings = Settings(
         fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None,
         past_usage=None if by_usage is None else by_usage.rule,
         preemption=load_policy(configuration.preemption, source),
@@ -69,9 +69,9 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         priority_sorting=gates.get(PRIORITY_SORTING, True),
     )
     if waiting is None:
-        return found
+        return settings
     timestamp = waiting.requeuing_strategy.timestamp
-    return attrs.evolve(found, queue_timestamp=timestamp, block_admission=waiting.blocks)
+    return attrs.evolve(settings, queue_timestamp=timestamp, block_admission=waiting.blocks)
 
 
 def life_settings(configuration: Configuration) -> LifeSettings:
@@ -93,5 +93,5 @@ def life_settings(configuration: Configuration) -> LifeSettings:
 
 def pods_ready(configuration: Configuration) -> WaitForPodsReady | None:
     """The settings of waiting for pods, None when they are not waited for."""
-    found = configuration.wait_for_pods_ready
-    return found if found is not None and found.enable else None
+    waiting = configuration.wait_for_pods_ready
+    return waiting if waiting is not None and waiting.enable else None

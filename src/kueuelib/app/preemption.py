@@ -38,40 +38,40 @@ class Preemption:
     exceed_quota_until_victims_leave: bool = False
 
 
-def check_preemption(found: Preemption, source: str) -> None:
+def check_preemption(preemption: Preemption, source: str) -> None:
     """Refuses a policy that no package offers; nothing is imported.
 
     Raises:
         ConfigError: the key is named.
     """
-    if not found.policy:
-        if found.parameters:
+    if not preemption.policy:
+        if preemption.parameters:
             raise ConfigError(
                 source, "preemption.parameters without preemption.policy", "name the policy"
             )
         return
     offered = sorted({entry.name for entry in _entries()})
-    if found.policy not in offered:
+    if preemption.policy not in offered:
         known = f"use one of {', '.join(offered)}" if offered else f"offer one as {GROUP}"
         raise ConfigError(
             source,
-            f"preemption.policy: no installed package offers {found.policy!r}",
+            f"preemption.policy: no installed package offers {preemption.policy!r}",
             f"install its package, or {known}",
         )
 
 
-def load_policy(found: Preemption, source: str) -> PreemptionPolicy:
+def load_policy(preemption: Preemption, source: str) -> PreemptionPolicy:
     """The policy that the configuration names, ready for use.
 
     Raises:
         ConfigError: its package cannot be imported, the parameters do not suit it, or what the
             package offers is not a policy. The policy and what to do are named.
     """
-    if not found.policy:
+    if not preemption.policy:
         return KUEUE
-    check_preemption(found, source)
-    subject = f'{source}: preemption.policy "{found.policy}"'
-    entries = {entry.value: entry for entry in _entries() if entry.name == found.policy}
+    check_preemption(preemption, source)
+    subject = f'{source}: preemption.policy "{preemption.policy}"'
+    entries = {entry.value: entry for entry in _entries() if entry.name == preemption.policy}
     if len(entries) > 1:
         raise ConfigError(
             subject, f"is offered more than once: {', '.join(sorted(entries))}", "uninstall one"
@@ -83,14 +83,14 @@ def load_policy(found: Preemption, source: str) -> PreemptionPolicy:
             subject, f"{value} is not callable", "name a class or a function in the entry point"
         )
     try:
-        policy = make(**found.parameters)
+        policy = make(**preemption.parameters)
     except Exception as error:
         raise ConfigError(
             subject,
             f"{value} refuses the parameters: {type(error).__name__}: {error}",
             "correct preemption.parameters",
         ) from error
-    problem = _problem(policy, found.policy)
+    problem = _problem(policy, preemption.policy)
     if problem:
         raise ConfigError(subject, f"{value} {problem}", "correct its package")
     assert isinstance(policy, PreemptionPolicy)

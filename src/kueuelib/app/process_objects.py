@@ -113,7 +113,7 @@ def labels(name: str) -> dict[str, str]:
 
 def meta(name: str, namespace: str) -> Obj:
     """The metadata of an object; cluster-scoped when the namespace is empty."""
-    found: Obj = {"name": name, "labels": labels(name)}
+    metadata: Obj = {"name": name, "labels": labels(name)}
     if namespace:
-        found["namespace"] = namespace
-    return found
+        metadata["namespace"] = namespace
+    return metadata

@@ -40,13 +40,13 @@ def configuration_in(content: Obj, source: str) -> Configuration:
     return parse_configuration(content, source) if content else Configuration()
 
 
-def recorder_configuration(found: Configuration) -> Configuration:
+def recorder_configuration(configuration: Configuration) -> Configuration:
     """The same for a program that only records: it serves nothing and leads nobody."""
     return attrs.evolve(
-        found,
-        health=attrs.evolve(found.health, health_probe_bind_address=OFF),
-        metrics=attrs.evolve(found.metrics, bind_address=OFF),
-        leader_election=attrs.evolve(found.leader_election, leader_elect=False),
+        configuration,
+        health=attrs.evolve(configuration.health, health_probe_bind_address=OFF),
+        metrics=attrs.evolve(configuration.metrics, bind_address=OFF),
+        leader_election=attrs.evolve(configuration.leader_election, leader_elect=False),
     )
 
 

@@ -70,12 +70,12 @@ def with_live_keys(old: Configuration, new: Configuration) -> Configuration:
     local = new.metrics.local_queue_metrics
     waiting, wanted = old.wait_for_pods_ready, new.wait_for_pods_ready
     if waiting and wanted and waiting.enable and wanted.enable:
-        found = wanted.requeuing_strategy
+        requeuing = wanted.requeuing_strategy
         strategy = attrs.evolve(
             waiting.requeuing_strategy,
-            backoff_base_seconds=found.backoff_base_seconds,
-            backoff_limit_count=found.backoff_limit_count,
-            backoff_max_seconds=found.backoff_max_seconds,
+            backoff_base_seconds=requeuing.backoff_base_seconds,
+            backoff_limit_count=requeuing.backoff_limit_count,
+            backoff_max_seconds=requeuing.backoff_max_seconds,
         )
         waiting = attrs.evolve(waiting, timeout=wanted.timeout, requeuing_strategy=strategy)
     return attrs.evolve(
@@ -150,7 +150,7 @@ class ConfigurationFile:
 
     async def _look(self) -> None:
         try:
-            found = await asyncio.to_thread(load_configuration, self._path)
+            loaded = await asyncio.to_thread(load_configuration, self._path)
         except ConfigError as error:
             if str(error) != self._problem:
                 self._problem = str(error)
@@ -158,14 +158,14 @@ class ConfigurationFile:
                 self._log.warning("the old configuration stays", error=self._problem)
             return
         self._problem = ""
-        wanted = with_live_keys(self._current, found)
+        wanted = with_live_keys(self._current, loaded)
         live = changed_keys(self._current, wanted)
         if live:
             self._take(wanted)
             self._current = wanted
             self._reloads.labels("taken").inc()
             self._log.info("configuration taken over", keys=live)
-        self._hold_back(changed_keys(self._current, found))
+        self._hold_back(changed_keys(self._current, loaded))
 
     def _hold_back(self, keys: tuple[str, ...]) -> None:
         if keys == self._held_back:

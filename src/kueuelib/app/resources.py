@@ -64,33 +64,33 @@ class Resources:
         )
 
 
-def check_resources(found: Resources, source: str) -> None:
+def check_resources(resources: Resources, source: str) -> None:
     """Refuses rules that Kueue refuses, and those that would count nothing.
 
     Raises:
         ConfigError: the key is named.
     """
     where = "resources.quotaCheckStrategy"
-    if found.quota_check_strategy not in (BLOCK_UNDECLARED, IGNORE_UNDECLARED):
+    if resources.quota_check_strategy not in (BLOCK_UNDECLARED, IGNORE_UNDECLARED):
         raise ConfigError(
             source,
-            f"{where} is {found.quota_check_strategy!r}",
+            f"{where} is {resources.quota_check_strategy!r}",
             f"write {BLOCK_UNDECLARED} or {IGNORE_UNDECLARED}",
         )
-    if found.exclude_resource_prefixes and found.quota_check_strategy == IGNORE_UNDECLARED:
+    if resources.exclude_resource_prefixes and resources.quota_check_strategy == IGNORE_UNDECLARED:
         raise ConfigError(
             source,
             f"resources.excludeResourcePrefixes cannot be combined with {IGNORE_UNDECLARED}",
             f"remove the prefixes, or set {where} to {BLOCK_UNDECLARED}",
         )
-    for index, prefix in enumerate(found.exclude_resource_prefixes):
+    for index, prefix in enumerate(resources.exclude_resource_prefixes):
         if not prefix:
             where = f"resources.excludeResourcePrefixes[{index}]"
             raise ConfigError(
                 source, f"{where} is empty and excludes every resource", "write a prefix"
             )
-    uses = Counter(one.input for one in found.transformations)
-    for index, one in enumerate(found.transformations):
+    uses = Counter(one.input for one in resources.transformations)
+    for index, one in enumerate(resources.transformations):
         where = f"resources.transformations[{index}]"
         if not one.input:
             raise ConfigError(source, f"{where}.input is missing", "name a resource")

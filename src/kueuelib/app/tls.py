@@ -20,9 +20,9 @@ _TLS13: Final = frozenset(
 )
 """Suites of TLS 1.3, which no server can choose among; they may be listed beside others."""
 _SUITES: Final = {
-    f"TLS_ECDHE_{key}_WITH_{name}": f"ECDHE-{key}-{found}"
+    f"TLS_ECDHE_{key}_WITH_{name}": f"ECDHE-{key}-{openssl_name}"
     for key in ("ECDSA", "RSA")
-    for name, found in (
+    for name, openssl_name in (
         ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
         ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
         ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
@@ -49,19 +49,19 @@ class Tls:
         return server_context(_VERSIONS[self.min_version], suites)
 
 
-def check_tls(found: Tls, source: str) -> None:
+def check_tls(tls: Tls, source: str) -> None:
     """Refuses versions and suites that are not safe, not known, or without effect.
 
     Raises:
         ConfigError: the key is named.
     """
-    if found.min_version not in _VERSIONS:
+    if tls.min_version not in _VERSIONS:
         raise ConfigError(
             source,
-            f"tls.minVersion is {found.min_version!r}",
+            f"tls.minVersion is {tls.min_version!r}",
             "write VersionTLS12 or VersionTLS13",
         )
-    suites = found.cipher_suites
+    suites = tls.cipher_suites
     for index, name in enumerate(suites):
         if name not in _SUITES and name not in _TLS13:
             raise ConfigError(
@@ -69,7 +69,7 @@ def check_tls(found: Tls, source: str) -> None:
                 f"tls.cipherSuites[{index}]: {name!r} is not a suite that is known and safe",
                 f"use some of {', '.join(_SUITES)}",
             )
-    if suites and found.min_version == "VersionTLS13":
+    if suites and tls.min_version == "VersionTLS13":
         raise ConfigError(
             source, "tls.cipherSuites has no effect on VersionTLS13", "remove the suites"
         )

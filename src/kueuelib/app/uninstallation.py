@@ -118,8 +118,8 @@ async def _check_place(client: Client, installation: Installation) -> None:
     """
     space = installation.namespace
     for wanted in installation.webhooks():
-        found = await read(client, resource_of(wanted), key_of(wanted))
-        for hook in (found or {}).get("webhooks", ()):
+        configuration = await read(client, resource_of(wanted), key_of(wanted))
+        for hook in (configuration or {}).get("webhooks", ()):
             place = hook["clientConfig"].get("service", {}).get("namespace", space)
             if place != space:
                 problem = f"is not where kueuelib is installed: its webhooks are in {place!r}"
@@ -201,15 +201,15 @@ async def _delete_key(client: Client, resource: Resource, key: ObjectKey) -> str
 async def _pods(client: Client, namespace: str) -> list[str]:
     """The manager's pods: as long as one runs, it writes its finalizers again."""
     selector = ",".join(f"{name}={value}" for name, value in APP.items())
-    found = await client.list(PODS, namespace, label_selector=selector)
-    return [one["metadata"]["name"] for one in found.items]
+    pods = await client.list(PODS, namespace, label_selector=selector)
+    return [one["metadata"]["name"] for one in pods.items]
 
 
 async def _kinds(client: Client) -> list[str]:
     """Our kinds that are still there."""
     ours = {crd["metadata"]["name"] for crd in all_crds()}
-    found = await client.list(CRDS)
-    return sorted(ours & {one["metadata"]["name"] for one in found.items})
+    crds = await client.list(CRDS)
+    return sorted(ours & {one["metadata"]["name"] for one in crds.items})
 
 
 async def _until_none(

@@ -12,5 +12,5 @@ from kueuelib.runtime.webhook.server import WebhookServer
 def register(server: WebhookServer, jobs: Iterable[Webhook]) -> None:
     """Serves the queueing kinds, and every kind of jobs."""
     queueing.serve(server)
-    for found in jobs:
-        found.register(server)
+    for webhook in jobs:
+        webhook.register(server)

@@ -238,9 +238,9 @@ async def assemble_manager(
     add_visibility(manager, configuration, client, engine, visibility, source)
     if file is not None:
 
-        def take(found: Configuration) -> None:
-            controllers.use_life(life_settings(found))
-            controllers.report(found.metrics.local_queue_metrics.selector)
+        def take(reloaded: Configuration) -> None:
+            controllers.use_life(life_settings(reloaded))
+            controllers.report(reloaded.metrics.local_queue_metrics.selector)
 
         def announce(keys: tuple[str, ...]) -> None:
             manager.annotate_lease(RESTART_NEEDED, ", ".join(keys))

@@ -38,11 +38,11 @@ def _object(kind: str, metadata: Mapping[str, Any], **parts: Any) -> Obj:
 def _quota(resource: str, quota: Quota) -> Obj:
     if not isinstance(quota, Mapping):
         return {"name": resource, "nominalQuota": str(quota)}
-    found: Obj = {"name": resource, "nominalQuota": str(quota["nominal"])}
+    raw: Obj = {"name": resource, "nominalQuota": str(quota["nominal"])}
     for key, field in (("borrowing", "borrowingLimit"), ("lending", "lendingLimit")):
         if key in quota:
-            found[field] = str(quota[key])
-    return found
+            raw[field] = str(quota[key])
+    return raw
 
 
 def _resource_groups(groups: Iterable[Mapping[str, Mapping[str, Quota]]]) -> list[Obj]:
@@ -139,8 +139,8 @@ def make_check(name: str, *, active: bool = True, **spec: Any) -> AdmissionCheck
     condition = {"type": "Active", "status": status, "reason": "Active", "message": ""}
     condition["lastTransitionTime"] = format_time(0)
     raw = {"controllerName": "example.com/check", **spec}
-    found = _object("AdmissionCheck", {"name": name}, spec=raw, status={"conditions": [condition]})
-    return decode(AdmissionCheck, found)
+    obj = _object("AdmissionCheck", {"name": name}, spec=raw, status={"conditions": [condition]})
+    return decode(AdmissionCheck, obj)
 
 
 def make_pod_set(
@@ -161,11 +161,11 @@ def make_pod_set(
     """
     amounts = {resource: str(amount) for resource, amount in (requests or {}).items()}
     container = {"name": "c", "image": "registry.example/c:1", "resources": {"requests": amounts}}
-    found: Obj = {"name": name, "count": count}
-    found["template"] = {"spec": {"containers": [container], **pod}}
+    pod_set: Obj = {"name": name, "count": count}
+    pod_set["template"] = {"spec": {"containers": [container], **pod}}
     if min_count is not None:
-        found["minCount"] = min_count
-    return found
+        pod_set["minCount"] = min_count
+    return pod_set
 
 
 def make_workload(
@@ -235,8 +235,8 @@ def make_assignment(
         count: the pods it is for.
     """
     chosen = dict.fromkeys(usage, flavors) if isinstance(flavors, str) else dict(flavors)
-    found: Obj = {"name": name, "flavors": chosen}
-    found["resourceUsage"] = {resource: str(amount) for resource, amount in usage.items()}
+    assignment: Obj = {"name": name, "flavors": chosen}
+    assignment["resourceUsage"] = {resource: str(amount) for resource, amount in usage.items()}
     if count is not None:
-        found["count"] = count
-    return found
+        assignment["count"] = count
+    return assignment

@@ -164,8 +164,8 @@ def trial(
 
     def scenario(draws: Draws, profile: Profile) -> Scenario:
         del profile
-        found = [_labelled(number, act) for number, act in enumerate(users(draws) if users else ())]
-        return Scenario((), tuple(sorted(found, key=lambda act: (act.at, act.label))), ())
+        acts = [_labelled(number, act) for number, act in enumerate(users(draws) if users else ())]
+        return Scenario((), tuple(sorted(acts, key=lambda act: (act.at, act.label))), ())
 
     def laws(stored: Objects, tolerance: Tolerance) -> LawBook:
         del tolerance
@@ -280,14 +280,14 @@ class Storm:
         wanted = list(seeds if self.seeds is None else self.seeds)
         if self.replayed is not None:
             wanted = [self.replayed]
-        found = apart(lambda: _played(tried, wanted, profile, workers), limit=DEADLINE)
-        if found.failed is not None:
-            raise StormFailed(self._message(found, found.failed), found.failed)
-        return found
+        outcome = apart(lambda: _played(tried, wanted, profile, workers), limit=DEADLINE)
+        if outcome.failed is not None:
+            raise StormFailed(self._message(outcome, outcome.failed), outcome.failed)
+        return outcome
 
-    def _message(self, found: Summary, report: Report) -> str:
-        faults = sum(found.faults.values())
-        lines = [f"{found.seeds} seeds, {faults} faults", *summary(report)]
+    def _message(self, outcome: Summary, report: Report) -> str:
+        faults = sum(outcome.faults.values())
+        lines = [f"{outcome.seeds} seeds, {faults} faults", *summary(report)]
         if report.labels:
             lines += ["needed for it:", *(f"  {label}" for label in report.labels)]
         story = list(timeline(attrs.evolve(report, violations=())))

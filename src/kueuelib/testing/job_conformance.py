@@ -47,12 +47,12 @@ class JobConformance(LifeCases):
         """Pod sets can be kept and changed without changing the job."""
         obj = self._new()
         before = copy.deepcopy(obj)
-        found = self._job(obj).pod_sets()
-        assert sum(entry.count for entry in found) >= 2, "the adapter makes a job of one pod"
-        names = [entry.name for entry in found]
+        pod_sets = self._job(obj).pod_sets()
+        assert sum(entry.count for entry in pod_sets) >= 2, "the adapter makes a job of one pod"
+        names = [entry.name for entry in pod_sets]
         assert len({*names}) == len(names)
         assert all(map(is_dns1123_label, names))
-        for entry in found:
+        for entry in pod_sets:
             assert entry.template["spec"]["containers"]
             assert entry.min_count is None or 0 < entry.min_count <= entry.count
             entry.template["spec"]["containers"] = []

@@ -91,9 +91,9 @@ class JobWorld:
     @property
     def live_job(self) -> Obj:
         """The job, which has to be there."""
-        found = self.job
-        assert found is not None, "the job is gone"
-        return found
+        job = self.job
+        assert job is not None, "the job is gone"
+        return job
 
     @property
     def workloads(self) -> tuple[Obj, ...]:
@@ -172,19 +172,19 @@ class JobWorld:
             case Delete(resource, obj):
                 self._delete(resource.kind, self._get(resource.kind, obj))
             case DropFinalizer(resource, obj, finalizer):
-                found = copy.deepcopy(self._get(resource.kind, obj))
-                found["metadata"]["finalizers"].remove(finalizer)
-                self._store(resource.kind, found)
+                stored = copy.deepcopy(self._get(resource.kind, obj))
+                stored["metadata"]["finalizers"].remove(finalizer)
+                self._store(resource.kind, stored)
             case _:
                 return False
         return True
 
     def _with_status(self, command: PatchStatus) -> Obj:
         """Server-side apply as far as Workloads need it."""
-        found = copy.deepcopy(self._get(command.resource.kind, command.obj))
-        status = found.setdefault("status", {})
+        stored = copy.deepcopy(self._get(command.resource.kind, command.obj))
+        status = stored.setdefault("status", {})
         if command.style == "merge":
-            return {**found, "status": merge_patch(status, command.status)}
+            return {**stored, "status": merge_patch(status, command.status)}
         conditions = {entry["type"]: entry for entry in status.get("conditions") or ()}
         if command.field_manager == ADMISSION_MANAGER:
             conditions = {k: entry for k, entry in conditions.items() if k not in BUNDLE}
@@ -193,7 +193,7 @@ class JobWorld:
         conditions.update({entry["type"]: entry for entry in command.status.get("conditions", ())})
         status.update(copy.deepcopy(command.status))
         status["conditions"] = list(conditions.values())
-        return found
+        return stored
 
     # ---- everybody else
 
@@ -217,8 +217,8 @@ class JobWorld:
 
     def evict(self, reason: str = "Preempted") -> None:
         """Tells the job to stop."""
-        found = states.evict(self.workload, reason, "somebody else needs the quota", self.now)
-        self._store(WORKLOADS.kind, found)
+        evicted = states.evict(self.workload, reason, "somebody else needs the quota", self.now)
+        self._store(WORKLOADS.kind, evicted)
 
     def delete_job(self) -> None:
         """Deletes the job; its finalizers decide when it goes."""
@@ -239,10 +239,10 @@ class JobWorld:
         return key_of(obj)
 
     def _get(self, kind: str, obj: Obj) -> Obj:
-        found = self._objects.get((kind, key_of(obj)))
-        assert found is not None, f"{kind} {key_of(obj)} is written and does not exist"
-        assert found["metadata"]["uid"] == obj["metadata"]["uid"], "a write to another object"
-        return found
+        stored = self._objects.get((kind, key_of(obj)))
+        assert stored is not None, f"{kind} {key_of(obj)} is written and does not exist"
+        assert stored["metadata"]["uid"] == obj["metadata"]["uid"], "a write to another object"
+        return stored
 
     def _store(self, kind: str, obj: Obj) -> None:
         self._version += 1
@@ -254,6 +254,6 @@ class JobWorld:
             self._objects[kind, key_of(obj)] = obj
 
     def _delete(self, kind: str, obj: Obj) -> None:
-        found = copy.deepcopy(obj)
-        found["metadata"].setdefault("deletionTimestamp", format_time(self.now))
-        self._store(kind, found)
+        deleted = copy.deepcopy(obj)
+        deleted["metadata"].setdefault("deletionTimestamp", format_time(self.now))
+        self._store(kind, deleted)

@@ -98,8 +98,8 @@ async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
     while True:
         last: Any
         try:
-            found = look()
-            last = await found if inspect.isawaitable(found) else found
+            answer = look()
+            last = await answer if inspect.isawaitable(answer) else answer
             if last:
                 return last
         except (BadRequest, Invalid):
@@ -131,9 +131,9 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
         observed = getattr(getattr(newest, "status", None), "observed_generation", 0)
         return newest if observed >= value.metadata.generation else None
 
-    found = await eventually(look, within)
-    assert found is not None
-    return found
+    current = await eventually(look, within)
+    assert current is not None
+    return current
 
 
 async def _established(client: Client, definition: Obj) -> bool:

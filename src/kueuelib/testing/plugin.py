@@ -139,5 +139,5 @@ def kubeconfig(api_server: BackgroundServer, tmp_path: Path) -> Path:
 @async_fixture
 async def client(api_server: BackgroundServer) -> AsyncIterator[Client]:
     """A client of `api_server` with the administrator's credentials."""
-    async with api_server.client() as found:
-        yield found
+    async with api_server.client() as connected:
+        yield connected

@@ -135,10 +135,10 @@ class _Play:
     def _rest(self) -> None:
         """Cycles until there is nothing to decide."""
         for _ in range(MOST_CYCLES):
-            found = self._engine.next_cycle(self._now)
-            if found is None:
+            cycle = self._engine.next_cycle(self._now)
+            if cycle is None:
                 return
-            plan = decide(found, self._now)
+            plan = decide(cycle, self._now)
             self._check(plan)
             for preemption in plan.preemptions:
                 self._is_allowed(preemption)
@@ -170,9 +170,9 @@ class _Play:
             if victim.is_leaving:
                 continue
             running = self._running(victim.holder)
-            found = self._policy.refuse(asking, running, self._now)
-            if found is not None:
-                raise self._broken(f"{victim.key} is preempted, although {found.why}")
+            refusal = self._policy.refuse(asking, running, self._now)
+            if refusal is not None:
+                raise self._broken(f"{victim.key} is preempted, although {refusal.why}")
 
     def _running(self, holder: Holder) -> Running:
         return Running(
@@ -193,7 +193,7 @@ class _Play:
 
     def _recent(self) -> list[tuple[float, str, ObjectKey]]:
         since = self._now - self._policy.remembers
-        return [found for found in self.preempted if found[0] > since]
+        return [entry for entry in self.preempted if entry[0] > since]
 
     def _nothing_sleeps(self) -> None:
         """A new engine with the same facts has nothing to decide either.
@@ -206,10 +206,10 @@ class _Play:
         for workload in self._objects.by_key.values():
             fresh.observe(events.WorkloadSet(workload), self._now)
         for _ in range(MOST_CYCLES):
-            found = fresh.next_cycle(self._now)
-            if found is None:
+            cycle = fresh.next_cycle(self._now)
+            if cycle is None:
                 return
-            plan = decide(found, self._now)
+            plan = decide(cycle, self._now)
             self._check(plan)
             for admit in plan.admissions:
                 raise self._broken(f"{admit.key} fits and sleeps")

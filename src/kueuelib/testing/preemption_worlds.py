@@ -139,9 +139,9 @@ class Objects:
         """What becomes of the objects: admissions are written, and victims leave at once."""
         for admit in settled.admissions:
             past = [
-                make_condition(found.type, False, found.reason, now)
-                for found in self.by_key[admit.key].status.conditions
-                if found.type in (EVICTED, PREEMPTED) and found.is_true
+                make_condition(condition.type, False, condition.reason, now)
+                for condition in self.by_key[admit.key].status.conditions
+                if condition.type in (EVICTED, PREEMPTED) and condition.is_true
             ]
             won = [make_condition(QUOTA_RESERVED, at=now), make_condition(ADMITTED, at=now)]
             yield self._set(admit.key, [*won, *past], encode(admit.admission))
@@ -162,7 +162,11 @@ class Objects:
         raw = encode(self.by_key[key])
         status = raw.get("status", {})
         types = {condition["type"] for condition in conditions}
-        kept = [found for found in status.get("conditions", ()) if found["type"] not in types]
+        kept = [
+            condition
+            for condition in status.get("conditions", ())
+            if condition["type"] not in types
+        ]
         raw["status"] = {**status, "admission": admission, "conditions": [*kept, *conditions]}
         if admission is None:
             del raw["status"]["admission"]

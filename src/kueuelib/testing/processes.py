@@ -55,8 +55,8 @@ def free_port() -> int:
         OSError: none was found.
     """
     for port in random.SystemRandom().sample(PORTS, 100):
-        with socket.socket() as found, contextlib.suppress(OSError):
-            found.bind(("127.0.0.1", port))
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
             return port
     raise OSError(f"no free port found from {PORTS.start} to {PORTS.stop - 1}")
 
@@ -121,12 +121,12 @@ class Processes:
 
     def pid(self, name: str) -> int:
         """The process id of a background process."""
-        return next(process.pid for found, process in self._running if found == name)
+        return next(process.pid for label, process in self._running if label == name)
 
     def kill(self, name: str) -> None:
         """Ends a background process as a crash would."""
-        for found, process in self._running:
-            if found == name and process.poll() is None:
+        for label, process in self._running:
+            if label == name and process.poll() is None:
                 process.kill()
                 process.wait()
         self._running = [entry for entry in self._running if entry[0] != name]
@@ -137,14 +137,14 @@ class Processes:
         Raises:
             subprocess.TimeoutExpired: it still runs after `seconds`.
         """
-        (process,) = [process for found, process in self._running if found == name]
+        (process,) = [process for label, process in self._running if label == name]
         return process.wait(seconds)
 
     def stop(self, name: str) -> int:
         """Ends a background process with SIGTERM; its exit code."""
         code = 0
-        for found, process in self._running:
-            if found == name:
+        for label, process in self._running:
+            if label == name:
                 code = stop_process(process)
         self._running = [entry for entry in self._running if entry[0] != name]
         return code

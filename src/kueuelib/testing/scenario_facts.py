@@ -54,10 +54,12 @@ def facts(scenario: Mapping[str, Any]) -> Iterator[events.Event]:
         for name in group
     }
     flavors.update(scenario.get("flavors", {}))
-    for name, found in flavors.items():
+    for name, description in flavors.items():
         if name not in scenario.get("missing_flavors", ()):
-            taints = [_taint(taint) for taint in found.get("taints", ())]
-            flavor = make_flavor(name, found.get("labels"), taints, found.get("tol", ()))
+            taints = [_taint(taint) for taint in description.get("taints", ())]
+            flavor = make_flavor(
+                name, description.get("labels"), taints, description.get("tol", ())
+            )
             yield events.FlavorSet(flavor)
     for name, queue in scenario["cqs"].items():
         yield events.ClusterQueueSet(_cluster_queue(name, queue))
@@ -73,28 +75,28 @@ def facts(scenario: Mapping[str, Any]) -> Iterator[events.Event]:
             yield events.WorkloadSet(pending(one))
 
 
-def namespace_of(found: Mapping[str, Any]) -> str:
+def namespace_of(workload: Mapping[str, Any]) -> str:
     """The namespace of a described workload."""
-    namespace: str = found.get("ns", "default")
+    namespace: str = workload.get("ns", "default")
     return namespace
 
 
-def _fair_sharing(found: Mapping[str, Any]) -> FairSharing | None:
-    if not found.get("enable"):
+def _fair_sharing(sharing: Mapping[str, Any]) -> FairSharing | None:
+    if not sharing.get("enable"):
         return None
-    return FairSharing(tuple(found.get("preemptionStrategies", BOTH_STRATEGIES)))
+    return FairSharing(tuple(sharing.get("preemptionStrategies", BOTH_STRATEGIES)))
 
 
-def _taint(found: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(found, str):
-        key, value, effect, _ = found.strip("{}").split(" ")
+def _taint(taint: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(taint, str):
+        key, value, effect, _ = taint.strip("{}").split(" ")
         return {"key": key, "value": value, "effect": effect}
-    return found
+    return taint
 
 
-def _cluster_queue(name: str, found: Mapping[str, Any]) -> Any:
-    spec: Obj = {"queueingStrategy": found.get("strategy", "BestEffortFIFO")}
-    policies = found.get("preemption", {})
+def _cluster_queue(name: str, queue: Mapping[str, Any]) -> Any:
+    spec: Obj = {"queueingStrategy": queue.get("strategy", "BestEffortFIFO")}
+    policies = queue.get("preemption", {})
     preemption: Obj = {_POLICIES[key]: policies[key] for key in _POLICIES if key in policies}
     if "bwc" in policies:
         preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
@@ -103,85 +105,87 @@ def _cluster_queue(name: str, found: Mapping[str, Any]) -> Any:
     spec["preemption"] = preemption
     spec["flavorFungibility"] = {
         _FUNGIBILITY[key]: "MayStopSearch" if value in _MAY_STOP else value
-        for key, value in found.get("fung", {}).items()
+        for key, value in queue.get("fung", {}).items()
     }
-    spec["stopPolicy"] = found.get("stopPolicy", "None" if found.get("active", True) else "Hold")
-    if "fairSharing" in found:
-        spec["fairSharing"] = {key: str(value) for key, value in found["fairSharing"].items()}
-    selector = found.get("nsSelector")
+    spec["stopPolicy"] = queue.get("stopPolicy", "None" if queue.get("active", True) else "Hold")
+    if "fairSharing" in queue:
+        spec["fairSharing"] = {key: str(value) for key, value in queue["fairSharing"].items()}
+    selector = queue.get("nsSelector")
     return make_cluster_queue(
         name,
-        *_groups(found),
-        cohort=found.get("cohort", ""),
+        *_groups(queue),
+        cohort=queue.get("cohort", ""),
         selector=None if selector is None else {"matchLabels": selector},
         **spec,
     )
 
 
-def _cohort(found: Mapping[str, Any]) -> Cohort:
-    weight = found.get("fairSharing", {}).get("weight")
-    groups = _groups(found)
-    return make_cohort(found["name"], *groups, parent=found.get("parent", ""), weight=weight)
+def _cohort(cohort: Mapping[str, Any]) -> Cohort:
+    weight = cohort.get("fairSharing", {}).get("weight")
+    groups = _groups(cohort)
+    return make_cohort(cohort["name"], *groups, parent=cohort.get("parent", ""), weight=weight)
 
 
-def _groups(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _groups(owner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The resource groups of a ClusterQueue or cohort, as the builders take them."""
-    for group in found.get("groups", ()):
+    for group in owner.get("groups", ()):
         yield {
             flavor: {resource: _quota(quota) for resource, quota in quotas.items()}
             for flavor, quotas in group.items()
         }
 
 
-def _quota(found: int | str) -> Mapping[str, str]:
-    parts = zip(("nominal", "borrowing", "lending"), str(found).split("/"), strict=False)
+def _quota(quota: int | str) -> Mapping[str, str]:
+    parts = zip(("nominal", "borrowing", "lending"), str(quota).split("/"), strict=False)
     return {key: text for key, text in parts if text != "-"}
 
 
-def pod_sets(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def pod_sets(workload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The descriptions of the pod sets of a described workload."""
-    return list(found.get("podsets") or [{"req": found["req"], "flv": found.get("flv", {})}])
+    return list(
+        workload.get("podsets") or [{"req": workload["req"], "flv": workload.get("flv", {})}]
+    )
 
 
-def _workload(found: Mapping[str, Any], conditions: list[Obj], **status: Any) -> Workload:
+def _workload(workload: Mapping[str, Any], conditions: list[Obj], **status: Any) -> Workload:
     sets, reclaimable = [], []
-    for one in pod_sets(found):
+    for one in pod_sets(workload):
         name = one.get("name", "main")
         pod: Obj = {"nodeSelector": one.get("sel", {}), "tolerations": list(one.get("tol", ()))}
         sets.append(make_pod_set(one["req"], name, one.get("count", 1), one.get("min"), **pod))
         if one.get("reclaimed"):
             reclaimable.append({"name": name, "count": one["reclaimed"]})
     return make_workload(
-        found["name"],
-        found["cq"],
-        namespace=namespace_of(found),
-        priority=found.get("prio", 0),
-        created=found.get("created", 0),
+        workload["name"],
+        workload["cq"],
+        namespace=namespace_of(workload),
+        priority=workload.get("prio", 0),
+        created=workload.get("created", 0),
         pod_sets=sets,
         conditions=conditions,
         status={"reclaimablePods": reclaimable, **status},
     )
 
 
-def pending(found: Mapping[str, Any]) -> Workload:
+def pending(workload: Mapping[str, Any]) -> Workload:
     """A described workload that waits."""
-    return _workload(found, [])
+    return _workload(workload, [])
 
 
-def _admitted(found: Mapping[str, Any]) -> Workload:
-    at = found.get("t", 0)
+def _admitted(workload: Mapping[str, Any]) -> Workload:
+    at = workload.get("t", 0)
     conditions = [make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=at)]
-    if not found.get("reserved_only"):
+    if not workload.get("reserved_only"):
         conditions.append(make_condition(ADMITTED, reason="Admitted", at=at))
-    if found.get("evicted"):
+    if workload.get("evicted"):
         conditions.append(make_condition(EVICTED, reason="Preempted", at=at))
     assignments = []
-    for one in pod_sets(found):
+    for one in pod_sets(workload):
         count = one.get("assigned", one.get("count", 1))
         usage = {resource: amount * count for resource, amount in one["req"].items()}
-        flavors = one.get("flv") or found.get("flv", {})
+        flavors = one.get("flv") or workload.get("flv", {})
         if not isinstance(flavors, str) and "pods" in flavors:
             usage["pods"] = count
         assignments.append(make_assignment(usage, flavors, one.get("name", "main"), count))
-    admission = {"clusterQueue": found["cq"], "podSetAssignments": assignments}
-    return _workload(found, conditions, admission=admission)
+    admission = {"clusterQueue": workload["cq"], "podSetAssignments": assignments}
+    return _workload(workload, conditions, admission=admission)

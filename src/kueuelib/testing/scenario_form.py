@@ -96,19 +96,19 @@ def _scenario(scenario: Any) -> Iterator[FieldError]:
         yield from _fair_sharing(scenario["fairSharing"])
     seen: set[str] = set()
     for place in _OF_PLACE:
-        for index, found in enumerate(scenario.get(place, ())):
-            yield from _workload(place, f"{place}[{index}]", found, queues, seen)
+        for index, workload in enumerate(scenario.get(place, ())):
+            yield from _workload(place, f"{place}[{index}]", workload, queues, seen)
 
 
-def _fair_sharing(found: Any) -> Iterator[FieldError]:
+def _fair_sharing(sharing: Any) -> Iterator[FieldError]:
     path = "fairSharing"
-    errors = list(_object(path, found, ("enable", "preemptionStrategies")))
+    errors = list(_object(path, sharing, ("enable", "preemptionStrategies")))
     yield from errors
     if errors:
         return
-    if not isinstance(found.get("enable"), bool):
-        yield _wrong(f"{path}.enable", f"must be true or false, not {found.get('enable')!r}")
-    strategies = found.get("preemptionStrategies", _PREEMPTION_STRATEGIES[-1])
+    if not isinstance(sharing.get("enable"), bool):
+        yield _wrong(f"{path}.enable", f"must be true or false, not {sharing.get('enable')!r}")
+    strategies = sharing.get("preemptionStrategies", _PREEMPTION_STRATEGIES[-1])
     if strategies not in _PREEMPTION_STRATEGIES:
         lists = " or ".join(f"[{', '.join(one)}]" for one in _PREEMPTION_STRATEGIES)
         yield _wrong(f"{path}.preemptionStrategies", f"must be {lists}, not {strategies!r}")
@@ -118,12 +118,12 @@ def _flavors(flavors: Any) -> Iterator[FieldError]:
     if not isinstance(flavors, Mapping):
         yield _wrong("flavors", "must be an object: the flavors by their names")
         return
-    for name, found in flavors.items():
+    for name, flavor in flavors.items():
         path = f"flavors.{name}"
-        yield from _object(path, found, ("labels", "taints", "tol"))
-        if isinstance(found, Mapping):
-            yield from _rules(f"{path}.taints", found.get("taints", ()), _TAINT)
-            yield from _rules(f"{path}.tol", found.get("tol", ()), _TOLERATION)
+        yield from _object(path, flavor, ("labels", "taints", "tol"))
+        if isinstance(flavor, Mapping):
+            yield from _rules(f"{path}.taints", flavor.get("taints", ()), _TAINT)
+            yield from _rules(f"{path}.tol", flavor.get("tol", ()), _TOLERATION)
 
 
 def _rules(path: str, rules: Any, known: Collection[str]) -> Iterator[FieldError]:
@@ -174,12 +174,12 @@ def _queue(path: str, queue: Any) -> Iterator[FieldError]:
 def _weight(path: str, owner: Mapping[str, Any]) -> Iterator[FieldError]:
     if "fairSharing" not in owner:
         return
-    path, found = f"{path}.fairSharing", owner["fairSharing"]
-    errors = list(_object(path, found, ("weight",)))
+    path, sharing = f"{path}.fairSharing", owner["fairSharing"]
+    errors = list(_object(path, sharing, ("weight",)))
     yield from errors
-    if errors or "weight" not in found:
+    if errors or "weight" not in sharing:
         return
-    weight = found["weight"]
+    weight = sharing["weight"]
     try:
         usable = Quantity.parse(weight) >= ZERO
     except InvalidQuantity:
@@ -213,25 +213,25 @@ def _quota(path: str, quota: Any) -> Iterator[FieldError]:
 
 
 def _workload(
-    place: str, path: str, found: Any, queues: Collection[str], seen: set[str]
+    place: str, path: str, workload: Any, queues: Collection[str], seen: set[str]
 ) -> Iterator[FieldError]:
-    if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
+    if not isinstance(workload, Mapping) or not isinstance(workload.get("name"), str):
         yield _wrong(path, "must be an object with a name")
         return
-    yield from _unknown(path, found, (*_WORKLOAD, *_OF_PLACE[place]))
-    if found["name"] in seen:
-        yield _wrong(f"{path}.name", f"must be unique, but {found['name']} is there already")
-    seen.add(found["name"])
-    if found.get("cq") not in queues:
+    yield from _unknown(path, workload, (*_WORKLOAD, *_OF_PLACE[place]))
+    if workload["name"] in seen:
+        yield _wrong(f"{path}.name", f"must be unique, but {workload['name']} is there already")
+    seen.add(workload["name"])
+    if workload.get("cq") not in queues:
         names = ", ".join(queues)
-        yield _wrong(f"{path}.cq", f"must be one of {names}, not {found.get('cq')!r}")
-    pod_sets = found.get("podsets") or [found]
+        yield _wrong(f"{path}.cq", f"must be one of {names}, not {workload.get('cq')!r}")
+    pod_sets = workload.get("podsets") or [workload]
     for index, pod_set in enumerate(pod_sets):
-        at = f"{path}.podsets[{index}]" if pod_set is not found else path
+        at = f"{path}.podsets[{index}]" if pod_set is not workload else path
         if not isinstance(pod_set, Mapping) or not isinstance(pod_set.get("req"), Mapping):
             yield _wrong(f"{at}.req", "must be an object: amounts by resource")
             continue
-        if pod_set is not found:
+        if pod_set is not workload:
             yield from _unknown(at, pod_set, (*_POD_SET, *_OF_PLACED_POD_SET[place]))
             yield from _rules(f"{at}.tol", pod_set.get("tol", ()), _TOLERATION)
         for resource, amount in pod_set["req"].items():
@@ -240,16 +240,16 @@ def _workload(
                 yield _wrong(f"{at}.req.{resource}", text)
 
 
-def _object(path: str, found: Any, known: Collection[str]) -> Iterator[FieldError]:
+def _object(path: str, value: Any, known: Collection[str]) -> Iterator[FieldError]:
     """What is wrong with an object of known keys."""
-    if not isinstance(found, Mapping):
-        yield _wrong(path, f"must be an object with any of {', '.join(known)}, not {found!r}")
+    if not isinstance(value, Mapping):
+        yield _wrong(path, f"must be an object with any of {', '.join(known)}, not {value!r}")
         return
-    yield from _unknown(path, found, known)
+    yield from _unknown(path, value, known)
 
 
-def _unknown(path: str, found: Mapping[str, Any], known: Collection[str]) -> Iterator[FieldError]:
-    for key in found:
+def _unknown(path: str, value: Mapping[str, Any], known: Collection[str]) -> Iterator[FieldError]:
+    for key in value:
         if key not in known:
             near = get_close_matches(str(key), known, n=1)
             fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"

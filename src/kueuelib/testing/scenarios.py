@@ -101,20 +101,20 @@ class _Run:
                 self._put(fact.workload)
             else:
                 self._observe(fact)
-        for found in self._scenario.get("pending", ()):
-            if "arrive" in found:
-                self._arrivals.setdefault(found["arrive"], []).append(found)
+        for workload in self._scenario.get("pending", ()):
+            if "arrive" in workload:
+                self._arrivals.setdefault(workload["arrive"], []).append(workload)
             else:
-                self._note_progress(found)
+                self._note_progress(workload)
 
-    def _create(self, found: Mapping[str, Any]) -> None:
-        self._put(pending(found))
-        self._note_progress(found)
+    def _create(self, workload: Mapping[str, Any]) -> None:
+        self._put(pending(workload))
+        self._note_progress(workload)
 
-    def _note_progress(self, found: Mapping[str, Any]) -> None:
-        if "last" in found:
-            sets = zip(pod_sets(found), found["last"], strict=True)
-            self._last[ObjectKey(namespace_of(found), found["name"])] = tuple(
+    def _note_progress(self, workload: Mapping[str, Any]) -> None:
+        if "last" in workload:
+            sets = zip(pod_sets(workload), workload["last"], strict=True)
+            self._last[ObjectKey(namespace_of(workload), workload["name"])] = tuple(
                 (pod_set.get("name", "main"), tuple(sorted(tried.items())))
                 for pod_set, tried in sets
             )
@@ -127,7 +127,9 @@ class _Run:
         raw = self._raw[name]
         old = raw.get("status", {})
         types = {condition["type"] for condition in conditions}
-        kept = [found for found in old.get("conditions", ()) if found["type"] not in types]
+        kept = [
+            condition for condition in old.get("conditions", ()) if condition["type"] not in types
+        ]
         merged = {**old, **status, "conditions": [*kept, *conditions]}
         merged = {key: value for key, value in merged.items() if value is not None}
         self._put(decode(Workload, {**raw, "status": merged}))
@@ -141,11 +143,11 @@ class _Run:
             cycles.append(self._cycle(number))
             self._between(number)
         holding = {key.name: self._holding(key) for key in sorted(self._engine.cache.holders)}
-        found: Obj = {"id": self._scenario.get("id"), "cycles": cycles}
-        found["final"] = {"holding": holding}
+        report: Obj = {"id": self._scenario.get("id"), "cycles": cycles}
+        report["final"] = {"holding": holding}
         if self._scenario.get("fairSharing", {}).get("enable"):
-            found["shares"] = self._shares()
-        return found
+            report["shares"] = self._shares()
+        return report
 
     def _shares(self) -> dict[str, str]:
         """The shares as statuses show them."""
@@ -169,19 +171,19 @@ class _Run:
 
     def _cycle(self, number: int) -> Obj:
         self._engine.reconsider()
-        found = self._engine.next_cycle(self._now)
-        if found is None:
+        cycle = self._engine.next_cycle(self._now)
+        if cycle is None:
             return {"cycle": number, "idle": True, "admitted": {}, "preempted": {}, "pending": {}}
         if self._last:
-            heads = tuple(map(self._resuming, found.heads))
-            found = CycleInput(heads, found.frozen, found.all_ready, found.settings, found.past)
+            heads = tuple(map(self._resuming, cycle.heads))
+            cycle = CycleInput(heads, cycle.frozen, cycle.all_ready, cycle.settings, cycle.past)
         rounds = self._rounds
         decided = decide if rounds is None else rounds.decide
-        plan = decided(found, self._now)
+        plan = decided(cycle, self._now)
         settled = self._engine.settle(plan, self._now)
         if rounds is not None:
             rounds.settled(settled, self._engine)
-        report = {"cycle": number, **_report(found, plan), **self._content()}
+        report = {"cycle": number, **_report(cycle, plan), **self._content()}
         told = {victim.key for one in settled.preemptions for victim in one.victims}
         for preemption in plan.preemptions:
             for victim in preemption.victims:
@@ -200,9 +202,9 @@ class _Run:
             )
             past = self._raw[admit.key.name].get("status", {}).get("conditions", ())
             over = [
-                make_condition(found["type"], False, found["reason"], self._now)
-                for found in past
-                if found["type"] in (EVICTED, PREEMPTED)
+                make_condition(condition["type"], False, condition["reason"], self._now)
+                for condition in past
+                if condition["type"] in (EVICTED, PREEMPTED)
             ]
             self._patch(admit.key.name, *conditions, *over, admission=encode(admit.admission))
         for wait in settled.waits:
@@ -223,8 +225,8 @@ class _Run:
 
     def _delay(self, name: str) -> int:
         delay = self._scenario.get("release_delay", 0)
-        found: int = delay.get(name, 0) if isinstance(delay, dict) else delay
-        return found
+        cycles: int = delay.get(name, 0) if isinstance(delay, dict) else delay
+        return cycles
 
     def _release(self, number: int) -> None:
         for name in sorted(name for name, due in self._releases.items() if due <= number):
@@ -246,9 +248,9 @@ class _Run:
             if raw is not None and raw.get("status", {}).get("admission"):
                 self._something_happened()
                 self._patch(name, make_condition(FINISHED, reason="Succeeded", at=self._now))
-        for found in self._arrivals.pop(number, ()):
+        for arrival in self._arrivals.pop(number, ()):
             self._something_happened()
-            self._create(found)
+            self._create(arrival)
 
     def _something_happened(self) -> None:
         if self._rounds is not None:
@@ -257,8 +259,11 @@ class _Run:
     def _holding(self, key: ObjectKey) -> Obj:
         admission = self._raw[key.name]["status"]["admission"]
         pod_sets = {
-            found["name"]: {"flavors": found.get("flavors", {}), "count": found["count"]}
-            for found in admission["podSetAssignments"]
+            assignment["name"]: {
+                "flavors": assignment.get("flavors", {}),
+                "count": assignment["count"],
+            }
+            for assignment in admission["podSetAssignments"]
         }
         return {"cq": admission["clusterQueue"], "podsets": pod_sets}
 
@@ -266,8 +271,8 @@ class _Run:
 # --- output
 
 
-def _report(found: CycleInput, plan: Plan) -> Obj:
-    names = {head.info.key: head.cluster_queue for head in found.heads}
+def _report(cycle: CycleInput, plan: Plan) -> Obj:
+    names = {head.info.key: head.cluster_queue for head in cycle.heads}
     return {
         "entries": [{"name": key.name, "cq": names[key]} for key in plan.order],
         "admitted": {admit.key.name: _choices(admit) for admit in plan.admissions},
@@ -294,8 +299,8 @@ def _shown(share: float) -> int:
 
 def _choices(admit: Admit) -> Obj:
     return {
-        found.name: {"flavors": dict(found.flavors), "count": found.count}
-        for found in admit.admission.pod_set_assignments
+        assignment.name: {"flavors": dict(assignment.flavors), "count": assignment.count}
+        for assignment in admit.admission.pod_set_assignments
     }
 
 
@@ -338,13 +343,13 @@ def main() -> int:
     for number, line in enumerate(sys.stdin.buffer, 1):
         if not line.strip():
             continue
-        found: Obj
+        answer: Obj
         try:
-            found = run(orjson.loads(line), rounds=Rounds() if many else None)
+            answer = run(orjson.loads(line), rounds=Rounds() if many else None)
         except (orjson.JSONDecodeError, InvalidObject) as error:
-            found, code = {"error": f"line {number}: {error}"}, 1
-            sys.stderr.write(f"{found['error']}\n")
-        sys.stdout.buffer.write(orjson.dumps(found) + b"\n")
+            answer, code = {"error": f"line {number}: {error}"}, 1
+            sys.stderr.write(f"{answer['error']}\n")
+        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
     return code
 
 

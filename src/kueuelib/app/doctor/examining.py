@@ -44,7 +44,7 @@ class Report:
     @property
     def worst(self) -> Severity | None:
         """The severity of the worst finding; None without findings."""
-        return max((found.severity for _, found in self.findings), default=None)
+        return max((finding.severity for _, finding in self.findings), default=None)
 
 
 def _first(place: int, above: Mapping[int, int]) -> int:
@@ -63,15 +63,15 @@ def examine(snapshot: Snapshot, checks: Sequence[Check] | None = None) -> Report
     """
     checks = all_checks() if checks is None else checks
     skipped = {}
-    found: list[tuple[str, Finding]] = []
+    findings: list[tuple[str, Finding]] = []
     for one in checks:
         missing = [snapshot.unseen[need] for need in one.needs if need in snapshot.unseen]
         if missing:
             skipped[one.name] = missing[0]
             continue
-        found += [(one.name, finding) for finding in one.find(snapshot)]
+        findings += [(one.name, finding) for finding in one.find(snapshot)]
     made = tuple(one.name for one in checks if one.name not in skipped)
-    return Report(_sorted(found), made, skipped)
+    return Report(_sorted(findings), made, skipped)
 
 
 async def examine_twice(
@@ -94,16 +94,18 @@ async def examine_twice(
         if not any(name in names for name, _ in report.findings):
             break
         await clock.sleep(PAUSE)
-        again = {(name, found.subject) for name, found in examine(await read(), momentary).findings}
+        again = {
+            (name, finding.subject) for name, finding in examine(await read(), momentary).findings
+        }
         stays = [
-            (name, found)
-            for name, found in report.findings
-            if name not in names or (name, found.subject) in again
+            (name, finding)
+            for name, finding in report.findings
+            if name not in names or (name, finding.subject) in again
         ]
         report = attrs.evolve(report, findings=tuple(stays))
     return report
 
 
-def _sorted(found: Iterable[tuple[str, Finding]]) -> tuple[tuple[str, Finding], ...]:
+def _sorted(findings: Iterable[tuple[str, Finding]]) -> tuple[tuple[str, Finding], ...]:
     """The worst first; otherwise as they were found."""
-    return tuple(sorted(found, key=lambda one: -one[1].severity))
+    return tuple(sorted(findings, key=lambda one: -one[1].severity))

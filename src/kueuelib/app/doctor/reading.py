@@ -105,12 +105,12 @@ async def _with_secret(client: Client, lists: Lists, configuration: Configuratio
     name = configuration.internal_cert_management.webhook_secret_name
     kind = kinds.SECRETS.kind
     try:
-        found = await client.get(kinds.SECRETS, ObjectKey(configuration.manager_namespace, name))
+        secret = await client.get(kinds.SECRETS, ObjectKey(configuration.manager_namespace, name))
     except NotFound:
         return lists.completed(Lists({kind: ()}, {}))
     except Forbidden as error:
         return lists.completed(Lists({}, {kind: error}))
-    return lists.completed(Lists({kind: (found,)}, {}))
+    return lists.completed(Lists({kind: (secret,)}, {}))
 
 
 # --- webhooks
@@ -187,7 +187,7 @@ async def _reviews(
     namespace = configuration.manager_namespace
     user = "" if own else f"system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}"
     path = f"{_REVIEWS}/{'selfsubjectaccessreviews' if own else 'subjectaccessreviews'}"
-    found: dict[_Question, bool] = {}
+    allowed: dict[_Question, bool] = {}
     refused: list[str] = []
     limiter = anyio.CapacityLimiter(_AT_ONCE)
 
@@ -201,7 +201,7 @@ async def _reviews(
             except (Forbidden, NotFound) as error:
                 refused.append(_reason(error))
                 return
-        found[question] = bool((answer.get("status") or {}).get("allowed"))
+        allowed[question] = bool((answer.get("status") or {}).get("allowed"))
 
     installation = Installation(namespace, frameworks=configuration.integrations.frameworks)
     questions = list(dict.fromkeys(_questions(installation.manifests())))
@@ -211,7 +211,7 @@ async def _reviews(
     if refused:
         return refused[0]
     return tuple(
-        Review(one.group, one.resource, one.verb, one.namespace, found[one]) for one in questions
+        Review(one.group, one.resource, one.verb, one.namespace, allowed[one]) for one in questions
     )
 
 

@@ -98,18 +98,18 @@ class Snapshot:
     def workload_of(self, obj: Obj) -> Obj | None:
         """The raw Workload that stands for a Job or Pod; None when there is none."""
         meta, prebuilt = obj["metadata"], labels_of(obj).get(PREBUILT_LABEL, "")
-        found = list(self._by_owner.get(meta["uid"], ()))
+        owned = list(self._by_owner.get(meta["uid"], ()))
         named = self.find("Workload", prebuilt, meta.get("namespace") or "")
-        return workload_of(obj, [*found, *([] if named is None else [named])])
+        return workload_of(obj, [*owned, *([] if named is None else [named])])
 
     @cached_property
     def _by_owner(self) -> Mapping[str, Sequence[Obj]]:
         """The Workloads by the UIDs of their owners."""
-        found: dict[str, list[Obj]] = {}
+        by_owner: dict[str, list[Obj]] = {}
         for workload in self.all("Workload"):
             for owner in workload["metadata"].get("ownerReferences") or ():
-                found.setdefault(owner["uid"], []).append(workload)
-        return found
+                by_owner.setdefault(owner["uid"], []).append(workload)
+        return by_owner
 
     @property
     def namespace(self) -> str:

@@ -123,8 +123,8 @@ async def ask(
 
 
 def _is_free(answer: Answer) -> bool:
-    found = answer.explanation
-    return found is not None and found.verdict is Verdict.ADMITTED
+    explanation = answer.explanation
+    return explanation is not None and explanation.verdict is Verdict.ADMITTED
 
 
 async def _look(
@@ -149,14 +149,14 @@ async def _look(
     title = reference.title
     raw = workload_of(obj, cluster.workloads)
     if raw is not None:
-        found = _existing(cluster, raw, title, now)
-        return attrs.evolve(found, ignored=tuple(unhonoured_keys(title, obj["metadata"])))
+        reply = _existing(cluster, raw, title, now)
+        return attrs.evolve(reply, ignored=tuple(unhonoured_keys(title, obj["metadata"])))
     if reference.resource is PODS:
         owner = owning_job(obj)
         if owner:
             job = Reference(JOBS, owner)
-            found = await _look(client, job, namespace, now, settings, jobs)
-            return attrs.evolve(found, title=f"{title} of {found.title}")
+            reply = await _look(client, job, namespace, now, settings, jobs)
+            return attrs.evolve(reply, title=f"{title} of {reply.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         wrong = group_problem(obj, pods)
         if wrong:
@@ -208,8 +208,8 @@ async def _get(client: Client, resource: Resource, key: ObjectKey) -> Obj:
         return await client.get(resource, key)
     except NotFound as error:
         page = client.list_all(resource, key.namespace)
-        found = [one["metadata"]["name"] async for one in page]
-        raise ObjectNotFound(missing(resource.kind, key, sorted(found))) from error
+        names = [one["metadata"]["name"] async for one in page]
+        raise ObjectNotFound(missing(resource.kind, key, sorted(names))) from error
 
 
 def _named(cluster: Cluster, key: ObjectKey) -> Obj | None:
@@ -234,7 +234,7 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
             "see the notes: " + "; ".join(cluster.notes),
         )
     world = without_held_back(cluster.world, cluster.workloads, key)
-    found = explain(world, key, now)
+    explanation = explain(world, key, now)
     condition = find_condition((raw.get("status") or {}).get("conditions"), QUOTA_RESERVED)
     told = None
     if condition.get("status") == "False":
@@ -246,7 +246,7 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
         notes = (f"{text}; name its configuration with --config", *notes)
     if is_held_back(raw):
         notes = ("it stays outside of its queue until pods that are missing are there", *notes)
-    return Answer(title, True, found, told, (), notes)
+    return Answer(title, True, explanation, told, (), notes)
 
 
 def _hypothetical(
@@ -258,17 +258,17 @@ def _hypothetical(
     world = without_held_back(cluster.world, cluster.workloads, None)
     outcomes: list[ObjectKey | Problem] = []
     for number, document in enumerate(documents):
-        found = would_be(document.obj, cluster.classes, document.subject, now + number)
-        if found.key in world.workloads and document.obj["kind"] == WORKLOADS.kind:
+        workload = would_be(document.obj, cluster.classes, document.subject, now + number)
+        if workload.key in world.workloads and document.obj["kind"] == WORKLOADS.kind:
             raise ConfigError(
                 document.subject,
-                f"a Workload {found.key} exists already",
-                f"ask about it with workload/{found.name}, or give it another name",
+                f"a Workload {workload.key} exists already",
+                f"ask about it with workload/{workload.name}, or give it another name",
             )
         alone = unmanaged(document.obj, document.title, jobs, cluster.world, submitted=False)
         if alone is None:
-            world = world.with_workload(found)
-        outcomes.append(alone or found.key)
+            world = world.with_workload(workload)
+        outcomes.append(alone or workload.key)
     return tuple(
         _left_alone(document.title, one, jobs, cluster.notes)
         if isinstance(one, Problem)
@@ -277,10 +277,10 @@ def _hypothetical(
     )
 
 
-def _of_manifest(document: Document, found: Explanation, notes: tuple[str, ...]) -> Answer:
+def _of_manifest(document: Document, explanation: Explanation, notes: tuple[str, ...]) -> Answer:
     meta = {} if document.obj["kind"] == WORKLOADS.kind else document.obj["metadata"]
     ignored = tuple(unhonoured_keys(document.title, meta))
-    return Answer(document.title, False, found, notes=notes, ignored=ignored)
+    return Answer(document.title, False, explanation, notes=notes, ignored=ignored)
 
 
 def _left_alone(title: str, why: Problem, jobs: JobSettings, notes: tuple[str, ...]) -> Answer:

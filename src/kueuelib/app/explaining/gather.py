@@ -86,8 +86,8 @@ class Lists:
         Raises:
             ConfigError: the installation is incomplete.
         """
-        found = [self.refused.get(kind) for kind in wanted]
-        absent = sorted(str(error) for error in found if isinstance(error, NotFound))
+        errors = [self.refused.get(kind) for kind in wanted]
+        absent = sorted(str(error) for error in errors if isinstance(error, NotFound))
         if absent:
             raise ConfigError("the installation", absent[0], "run kueuelib install")
 
@@ -146,9 +146,9 @@ async def read_cluster(client: Client, namespace: str, settings: Settings = DEFA
         KueuelibError: queues, flavors or Workloads may not be listed.
     """
     version = await queueing_version(client)
-    found = await list_kinds(client, decisive(version))
-    found.insist()
-    return cluster_of(found, settings, namespace)
+    lists = await list_kinds(client, decisive(version))
+    lists.insist()
+    return cluster_of(lists, settings, namespace)
 
 
 def decisive(version: str) -> tuple[Resource, ...]:
@@ -277,7 +277,7 @@ class _Reader:
         self.unreadable: list[tuple[str, ObjectKey, str]] = []
 
     def all(self, cls: type[Any], check: Callable[[Any], object] | None = None) -> list[Any]:
-        found = []
+        values = []
         for obj in self._lists.of(cls.__name__):
             try:
                 value = self._decode(cls, obj)
@@ -286,5 +286,5 @@ class _Reader:
             except (InvalidObject, InvalidSelector) as error:
                 self.unreadable.append((cls.__name__, key_of(obj), str(error)))
             else:
-                found.append(value)
-        return found
+                values.append(value)
+        return values

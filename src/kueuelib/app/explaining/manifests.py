@@ -39,15 +39,17 @@ def parse_manifests(text: str, source: str, namespace: str, default: str) -> tup
         ConfigError: malformed YAML, nothing in it, no object, or another namespace than asked for.
     """
     contents = documents(text, source)
-    found = []
+    parsed = []
     for number, content in enumerate(contents, start=1):
         if content is None:
             continue
         subject = source if len(contents) == 1 else f"{source}, document {number}"
-        found += [_document(obj, subject, namespace, default) for obj in _objects(content, subject)]
-    if not found:
+        parsed += [
+            _document(obj, subject, namespace, default) for obj in _objects(content, subject)
+        ]
+    if not parsed:
         raise ConfigError(source, "holds no object", "give a manifest of a Job, Pod or Workload")
-    return tuple(found)
+    return tuple(parsed)
 
 
 def _objects(content: Any, subject: str) -> list[Any]:
@@ -70,12 +72,12 @@ def _document(obj: Any, subject: str, namespace: str, default: str) -> Document:
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{subject}, {obj['kind']}", "metadata.name is missing", "give it a name")
     title = f"{obj['kind']} {name}"
-    found = meta.get("namespace")
-    if found and namespace and found != namespace:
+    own_namespace = meta.get("namespace")
+    if own_namespace and namespace and own_namespace != namespace:
         raise ConfigError(
             f"{subject}, {title}",
-            f"metadata.namespace is {found}, but {namespace} was asked for",
+            f"metadata.namespace is {own_namespace}, but {namespace} was asked for",
             "leave one of them out",
         )
-    meta |= {"name": name, "namespace": found or namespace or default}
+    meta |= {"name": name, "namespace": own_namespace or namespace or default}
     return Document({**obj, "metadata": meta}, f"{subject}, {title}", title)

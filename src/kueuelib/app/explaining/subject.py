@@ -99,13 +99,13 @@ def owned_workload(reference: Reference, namespace: str, workloads: Sequence[Obj
     Raises:
         ObjectNotFound: there is none.
     """
-    found = workload_owned_by(reference, namespace, workloads)
-    if found is None:
+    workload = workload_owned_by(reference, namespace, workloads)
+    if workload is None:
         raise ObjectNotFound(
             f"no Workload in namespace {namespace} belongs to {reference.title}; a kind other than "
             "Job and Pod can be explained once a manager has made a Workload for it"
         )
-    return found
+    return workload
 
 
 def workload_owned_by(reference: Reference, namespace: str, workloads: Sequence[Obj]) -> Obj | None:
@@ -113,7 +113,7 @@ def workload_owned_by(reference: Reference, namespace: str, workloads: Sequence[
 
     Among several, the newest unfinished one is meant.
     """
-    found = list(
+    owned = list(
         by_age(
             wl
             for wl in workloads
@@ -124,8 +124,8 @@ def workload_owned_by(reference: Reference, namespace: str, workloads: Sequence[
             )
         )
     )
-    live = [wl for wl in found if not is_finished(wl)]
-    return next(reversed(live or found), None)
+    live = [wl for wl in owned if not is_finished(wl)]
+    return next(reversed(live or owned), None)
 
 
 def _is_called(ref: Mapping[str, Any], kind: str) -> bool:
@@ -142,14 +142,14 @@ def workload_of(obj: Obj, workloads: Sequence[Obj]) -> Obj | None:
     """
     uid, meta = obj["metadata"]["uid"], obj["metadata"]
     prebuilt = (meta.get("labels") or {}).get(PREBUILT_LABEL)
-    found = by_age(
+    owned = by_age(
         wl
         for wl in workloads
         if wl["metadata"].get("namespace") == meta.get("namespace")
         and (owned_by(wl, uid) or (prebuilt and wl["metadata"]["name"] == prebuilt))
     )
-    live = [wl for wl in found if not is_finished(wl)]
-    return next(reversed(live or list(found)), None)
+    live = [wl for wl in owned if not is_finished(wl)]
+    return next(reversed(live or list(owned)), None)
 
 
 def owning_job(pod: Obj) -> str:
@@ -185,12 +185,12 @@ def would_be(obj: Obj, classes: PriorityClasses, subject: str, now: float) -> ku
             _refuse(kind, meta["name"], validate_workload(raw))
             if not (raw.get("spec") or {}).get("podSets"):
                 raise ConfigError(subject, "spec.podSets is missing", "name at least one pod set")
-            found = _created(raw, meta)
+            workload = _created(raw, meta)
             for place, pod_set in each(raw["spec"], "podSets", "spec"):
                 _check_numbers(negative_counts(pod_set, place, "count"), subject)
                 pod = pod_set["template"].get("spec") or {}
                 _check_numbers(negative_amounts(pod, f"{place}.template.spec"), subject)
-            return found
+            return workload
         if (group, kind) == (JOBS.group, JOBS.kind):
             decode(batch.Job, obj)
             _check_template(obj, subject, "spec.template.spec")
@@ -223,12 +223,12 @@ def _refuse(kind: str, name: str, errors: Sequence[FieldError]) -> None:
 
 
 def _check_template(obj: Obj, subject: str, path: str) -> None:
-    found: Any = obj
+    template: Any = obj
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    if not isinstance(found, dict) or not found.get("containers"):
+        template = template.get(part) if isinstance(template, dict) else None
+    if not isinstance(template, dict) or not template.get("containers"):
         raise ConfigError(subject, f"{path}.containers is missing", "name at least one container")
-    _check_numbers(negative_amounts(found, path), subject)
+    _check_numbers(negative_amounts(template, path), subject)
 
 
 def _check_numbers(errors: Iterator[FieldError], subject: str) -> None:
@@ -268,5 +268,5 @@ def group_problem(pod: Obj, pods: Sequence[Obj]) -> str:
 
 def key_in(obj: Obj, namespace: str) -> ObjectKey:
     """The key of an object of a manifest."""
-    found = key_of(obj)
-    return ObjectKey(found.namespace or namespace, found.name)
+    key = key_of(obj)
+    return ObjectKey(key.namespace or namespace, key.name)

@@ -106,8 +106,8 @@ class Waiting:
     @property
     def owner(self) -> str:
         """What it stands for, as kind/name; empty for nothing."""
-        found = self.workload.metadata.controller
-        return "" if found is None else f"{found.kind}/{found.name}"
+        controller = self.workload.metadata.controller
+        return "" if controller is None else f"{controller.kind}/{controller.name}"
 
 
 @attrs.frozen
@@ -265,13 +265,13 @@ def decided(
     ended, lines = outcomes(world, now, engine), world.lines()
     places = {key: number for line in lines.values() for number, key in enumerate(line, start=1)}
     local = dict(_places_in_local_queues(world, lines))
-    found = [
+    waiting = [
         _decided(world, world.workloads[key], one, places.get(key), local.get(key))
         for key, one in ended.items()
         if one.verdict in _WAITING
     ]
-    found += _held_back(cluster, world)
-    rows = sorted(filter(lambda row: _selected(row, selection), found), key=_order)
+    waiting += _held_back(cluster, world)
+    rows = sorted(filter(lambda row: _selected(row, selection), waiting), key=_order)
     ahead = sorted(rows, key=lambda row: (row.place is None, row.place or 0))
     searched = {row.key for row in ahead[:most_searched] if row.key in ended}
     return Listing(
@@ -318,16 +318,16 @@ def _held_back(cluster: Cluster, world: World) -> Iterator[Waiting]:
         workload = cluster.world.workloads.get(key)
         if workload is None or key in world.workloads or not is_held_back(raw):
             continue
-        found = conditions.find(workload.status.conditions, REQUEUED)
-        reason, message = ("", "") if found is None else (found.reason, found.message)
+        condition = conditions.find(workload.status.conditions, REQUEUED)
+        reason, message = ("", "") if condition is None else (condition.reason, condition.message)
         queue = world.cluster_queue_of(workload)
         home = "" if queue is None else queue.name
         yield Waiting(workload, home, PODS_MISSING, reason, message)
 
 
 def _with_change(world: World, row: Waiting, now: float) -> Waiting:
-    found = explain(world, row.key, now)
-    return attrs.evolve(row, searched=True, change=smallest_of(found.changes))
+    explanation = explain(world, row.key, now)
+    return attrs.evolve(row, searched=True, change=smallest_of(explanation.changes))
 
 
 def smallest_of(changes: Sequence[Found]) -> Found | None:

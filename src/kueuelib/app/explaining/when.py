@@ -89,7 +89,7 @@ async def ask_when(
         raise ObjectNotFound(f"the Workload {key} of {title} cannot be read")
     deadlines, notes = await _deadlines(client)
     began = clock.monotonic()
-    found = when(
+    answer = when(
         without_held_back(cluster.world, cluster.workloads, key),
         key,
         title,
@@ -103,7 +103,7 @@ async def ask_when(
         runs=runs,
         goes_on=lambda _: clock.monotonic() - began < PATIENCE,
     )
-    return attrs.evolve(found, notes=(*cluster.notes, *notes))
+    return attrs.evolve(answer, notes=(*cluster.notes, *notes))
 
 
 async def _workload(client: Client, reference: Reference, key: ObjectKey, cluster: Cluster) -> Obj:
@@ -111,9 +111,9 @@ async def _workload(client: Client, reference: Reference, key: ObjectKey, cluste
     if reference.resource is None:
         return owned_workload(reference, key.namespace, cluster.workloads)
     if reference.resource is WORKLOADS:
-        found = [one for one in cluster.workloads if key_of(one) == key]
-        if found:
-            return found[0]
+        matching = [one for one in cluster.workloads if key_of(one) == key]
+        if matching:
+            return matching[0]
         raise ObjectNotFound(f"{title} does not exist in namespace {key.namespace}")
     try:
         obj = await client.get(reference.resource, key)
@@ -132,10 +132,10 @@ async def _deadlines(client: Client) -> tuple[dict[str, float], tuple[str, ...]]
         jobs = [one async for one in client.list_all(JOBS)]
     except (ApiError, TransportError) as error:
         return {}, (f"jobs were not read, so their activeDeadlineSeconds are not known: {error}",)
-    found = {
+    deadlines = {
         one["metadata"]["uid"]: (one.get("spec") or {}).get("activeDeadlineSeconds") for one in jobs
     }
-    return {uid: float(seconds) for uid, seconds in found.items() if seconds}, ()
+    return {uid: float(seconds) for uid, seconds in deadlines.items() if seconds}, ()
 
 
 def when(
@@ -184,14 +184,14 @@ def when(
     known = Known(
         times, {uid: limit for uid, limit in own.items() if limit is not None}, recent, since
     )
-    found = forecast(world, key, now, known, runs=runs, life=life, goes_on=goes_on)
-    return When(title, now, found, "", len(recent), (now - since) / 3600)
+    prediction = forecast(world, key, now, known, runs=runs, life=life, goes_on=goes_on)
+    return When(title, now, prediction, "", len(recent), (now - since) / 3600)
 
 
 def _limit(workload: Workload, limits: dict[str, float]) -> float | None:
     """For how many seconds a Workload may run in its present turn."""
-    found = list(_limits(workload, limits))
-    return min(found) if found else None
+    seconds = list(_limits(workload, limits))
+    return min(seconds) if seconds else None
 
 
 def _limits(workload: Workload, limits: dict[str, float]) -> Iterator[float]:

@@ -37,5 +37,5 @@ def word_of_condition(reason: str) -> str:
     Args:
         reason: of the condition QuotaReserved; empty where there is none.
     """
-    found = MEANINGS.get(reason)
-    return (found.short if found else "") or reason or NOT_EVALUATED
+    meaning = MEANINGS.get(reason)
+    return (meaning.short if meaning else "") or reason or NOT_EVALUATED

@@ -27,8 +27,8 @@ def evictions_of(workloads: Iterable[Workload], most: int) -> tuple[Eviction, ..
     """
     known = tuple(workloads)
     names = dict(_names(known))
-    found = sorted(_all(known, names), key=lambda one: (-one.at, one.key))
-    return tuple(found[:most])
+    evictions = sorted(_all(known, names), key=lambda one: (-one.at, one.key))
+    return tuple(evictions[:most])
 
 
 def _names(workloads: Iterable[Workload]) -> Iterator[tuple[str, str]]:

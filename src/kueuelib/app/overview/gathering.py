@@ -136,11 +136,11 @@ def _running(world: World, engine: Engine, listing: Listing) -> Iterator[Running
 
 
 def _wanted(rows: Iterable[Waiting]) -> Mapping[ObjectKey, Sequence[ObjectKey]]:
-    found: dict[ObjectKey, list[ObjectKey]] = {}
+    by_victim: dict[ObjectKey, list[ObjectKey]] = {}
     for row in rows:
         for victim in row.victims:
-            found.setdefault(victim, []).append(row.key)
-    return found
+            by_victim.setdefault(victim, []).append(row.key)
+    return by_victim
 
 
 def explained(facts: Facts, key: ObjectKey) -> Explanation | None:
@@ -156,6 +156,6 @@ def explained(facts: Facts, key: ObjectKey) -> Explanation | None:
     world = facts.world
     if facts.why_told or key not in world.workloads:
         return None
-    found = explain(world, key, facts.now)
+    explanation = explain(world, key, facts.now)
     waits = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
-    return found if found.verdict in waits else None
+    return explanation if explanation.verdict in waits else None

@@ -75,10 +75,10 @@ def shares(amount: int, parts: list[int]) -> list[int]:
     total = sum(parts)
     if not total:
         return [0] * len(parts)
-    found, before, passed = [], 0, 0
+    portions, before, passed = [], 0, 0
     for part in parts:
         passed += part
         until = amount * passed // total
-        found.append(until - before)
+        portions.append(until - before)
         before = until
-    return found
+    return portions

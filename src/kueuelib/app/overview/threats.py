@@ -76,25 +76,25 @@ class Threats:
     def against(self, holder: Holder) -> tuple[Threat, ...]:
         """Those against a Workload, its own ClusterQueue's first, then those with most waiting."""
         rights = self._rights.get(holder.cluster_queue, ())
-        found = [threat for one in rights if (threat := one.against(holder)) is not None]
+        threats = [threat for one in rights if (threat := one.against(holder)) is not None]
         own = holder.cluster_queue
-        found.sort(key=lambda one: (one.cluster_queue != own, -one.waiting, one.cluster_queue))
-        return tuple(found)
+        threats.sort(key=lambda one: (one.cluster_queue != own, -one.waiting, one.cluster_queue))
+        return tuple(threats)
 
 
 def _rights(snapshot: Snapshot, spec: QueueSpec, line: _Line) -> Mapping[str, _Right]:
     """The rights of a ClusterQueue, by the name of the one whose Workloads it may take."""
-    found: dict[str, _Right] = {}
+    rights: dict[str, _Right] = {}
     policy = spec.preemption
     if policy.within_cluster_queue != NEVER:
-        found[spec.name] = _Right(spec, policy.within_cluster_queue, line, None)
+        rights[spec.name] = _Right(spec, policy.within_cluster_queue, line, None)
     if policy.reclaim_within_cohort != NEVER:
         for victims, pair in _borrowers(snapshot, spec):
             right = _Right(spec, policy.reclaim_within_cohort, line, set())
-            pairs = found.setdefault(victims, right).pairs
+            pairs = rights.setdefault(victims, right).pairs
             assert pairs is not None, "it is another ClusterQueue"
             pairs.add(pair)
-    return found
+    return rights
 
 
 def _borrowers(snapshot: Snapshot, spec: QueueSpec) -> Iterator[tuple[str, FlavorResource]]:

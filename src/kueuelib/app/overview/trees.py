@@ -51,9 +51,9 @@ def load_of(engine: Engine, name: str) -> Load:
     return Load(dict(state.tally.reserved), asked, state.tally.reserving, len(waiting))
 
 
-def load_told(found: ClusterQueue) -> Load:
+def load_told(queue: ClusterQueue) -> Load:
     """What a manager wrote into the status of a ClusterQueue."""
-    status = found.status
+    status = queue.status
     reserved = {
         pair_of(flavor.name, one.name): amount_of(one.name, one.total)
         for flavor in status.flavors_reservation
@@ -63,14 +63,14 @@ def load_told(found: ClusterQueue) -> Load:
 
 
 def _asked(spec: QueueSpec, info: WorkloadInfo, flavors: Mapping[str, Flavor]) -> Amounts:
-    found: dict[FlavorResource, int] = {}
+    amounts: dict[FlavorResource, int] = {}
     for pod_set in info.pod_sets:
         for name, amount in pod_set.requests(pod_set.count, count_pods=spec.counts_pods).items():
             group = spec.group_of(name)
             if group is not None and group.flavors:
                 pair = pair_of(_flavor_for(pod_set.spec, group, flavors), name)
-                found[pair] = found.get(pair, 0) + amount
-    return found
+                amounts[pair] = amounts.get(pair, 0) + amount
+    return amounts
 
 
 def _flavor_for(pods: PodSet, group: FlavorGroup, flavors: Mapping[str, Flavor]) -> str:
@@ -158,11 +158,11 @@ def _downwards(root: _Branch) -> Iterator[_Branch]:
     """A place and those below it, its ClusterQueues before its cohorts."""
     waiting = [root]
     while waiting:
-        found = waiting.pop()
-        yield found
-        found.below.sort(key=lambda one: (one.load is None, one.name))
-        for each in reversed(found.below):
-            each.depth = found.depth + 1
+        branch = waiting.pop()
+        yield branch
+        branch.below.sort(key=lambda one: (one.load is None, one.name))
+        for each in reversed(branch.below):
+            each.depth = branch.depth + 1
             waiting.append(each)
 
 
@@ -177,11 +177,11 @@ def _sum(parts: Sequence[Load]) -> Load:
 
 def _pairs(branches: Iterable[_Branch]) -> tuple[FlavorResource, ...]:
     """Those that have quota anywhere or are used."""
-    found: dict[FlavorResource, None] = {}
+    pairs: dict[FlavorResource, None] = {}
     for branch in branches:
-        found |= dict.fromkeys(branch.limits)
-        found |= dict.fromkeys(sorted(branch.load.reserved) if branch.load else ())
-    return tuple(found)
+        pairs |= dict.fromkeys(branch.limits)
+        pairs |= dict.fromkeys(sorted(branch.load.reserved) if branch.load else ())
+    return tuple(pairs)
 
 
 def _place(branch: _Branch, uses: Sequence[Use], load: Load) -> Place:

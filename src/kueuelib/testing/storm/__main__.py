@@ -29,14 +29,14 @@ class Seeds(click.ParamType[range]):
             return value
         first, colon, last = str(value).partition(":")
         try:
-            found = range(int(first), int(last if colon else first) + 1)
+            seeds = range(int(first), int(last if colon else first) + 1)
         except ValueError:
             self.fail(f"{value}: not a range of seeds; use FIRST:LAST, for example 1:100")
-        if not found:
+        if not seeds:
             self.fail(
                 f"{value}: an empty range of seeds; FIRST:LAST needs a LAST that is not below FIRST"
             )
-        return found
+        return seeds
 
 
 @click.command()

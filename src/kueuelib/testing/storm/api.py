@@ -43,8 +43,8 @@ class Api:
 
     async def list(self, resource: str, namespace: str = "") -> list[Obj]:
         """The objects of one namespace, or of all."""
-        found = await self._handled(self._service.list(self._resource(resource), namespace))
-        return list(found.items)
+        page = await self._handled(self._service.list(self._resource(resource), namespace))
+        return list(page.items)
 
     async def create(self, resource: str, obj: Mapping[str, Any]) -> Obj:
         """Store a new object."""

@@ -79,10 +79,10 @@ class Coverage:
     def _leader(self, owner: str) -> str:
         if not owner.startswith("manager"):
             return NONE
-        found = {actor for actor in self._leaders.values() if actor}
-        if not found:
+        leaders = {actor for actor in self._leaders.values() if actor}
+        if not leaders:
             return "vacant"
-        return "leads" if owner in found else "follows"
+        return "leads" if owner in leaders else "follows"
 
 
 def _phase(commit: Commit) -> str:

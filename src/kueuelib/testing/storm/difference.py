@@ -53,4 +53,4 @@ def _leaves(value: Any, path: str = "") -> dict[str, Any]:
         parts = [(f"{path}[{number}]", part) for number, part in enumerate(value)]
     else:
         return {path: value}
-    return {leaf: found for inner, part in parts for leaf, found in _leaves(part, inner).items()}
+    return {leaf: each for inner, part in parts for leaf, each in _leaves(part, inner).items()}

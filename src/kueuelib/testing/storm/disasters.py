@@ -98,7 +98,7 @@ class Stage(Protocol):
 
 def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
     """Draw the disasters of one seed, in the order of time."""
-    found = []
+    drawn = []
     profile = weather.profile
     for kind in _DRAWN:
         if kind not in weather.rates:
@@ -130,8 +130,8 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
                     offset=draws.uniform(f"{label}/offset", -profile.skew, profile.skew),
                     rate=1 + draws.uniform(f"{label}/rate", -profile.rate, profile.rate),
                 )
-            found.append(disaster)
-    return tuple(sorted(found, key=lambda disaster: (disaster.at, disaster.label)))
+            drawn.append(disaster)
+    return tuple(sorted(drawn, key=lambda disaster: (disaster.at, disaster.label)))
 
 
 async def perform(disaster: Disaster, stage: Stage) -> None:

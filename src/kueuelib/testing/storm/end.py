@@ -104,8 +104,8 @@ class End(asyncio.Transport):
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """The receiver of callbacks."""
-        found: asyncio.BaseProtocol = self._protocol
-        return found
+        protocol: asyncio.BaseProtocol = self._protocol
+        return protocol
 
     # ---- what comes
 

@@ -72,8 +72,8 @@ class Call:
 
 def head_length(data: bytes | bytearray) -> int:
     """The bytes of the head of a message with the empty line; 0 while it is not complete."""
-    found = data.find(_HEAD_END)
-    return found + len(_HEAD_END) if found >= 0 else 0
+    end = data.find(_HEAD_END)
+    return end + len(_HEAD_END) if end >= 0 else 0
 
 
 def is_chunked(head: bytes) -> bool:
@@ -106,8 +106,8 @@ def message_length(data: bytes | bytearray, *, bodiless: bool = False) -> int:
                 return 0
             if not size:
                 return at
-    found = _LENGTH.search(head)
-    length = int(found[1]) if found else 0
+    match = _LENGTH.search(head)
+    length = int(match[1]) if match else 0
     return start + length if len(data) >= start + length else 0
 
 
@@ -285,8 +285,8 @@ def _of_review(body: bytes) -> Place:
         review: Any = orjson.loads(body).get("request") or {}
     except (orjson.JSONDecodeError, AttributeError):
         review = {}
-    found = review.get("resource") or {}
-    group, plural = found.get("group", ""), found.get("resource", "")
+    reviewed = review.get("resource") or {}
+    group, plural = reviewed.get("group", ""), reviewed.get("resource", "")
     resource = f"{plural}.{group}" if group and plural else plural
     namespace, name = review.get("namespace", ""), review.get("name", "")
     return _WEBHOOK, resource, namespace, name, review.get("subResource", "")

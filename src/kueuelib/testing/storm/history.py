@@ -43,9 +43,9 @@ class Commit:
     @property
     def present(self) -> Obj:
         """The newest state that is known: the last one of an object that was removed."""
-        found = self.new if self.new is not None else self.old
-        assert found is not None, "a commit has a state before or after it"
-        return found
+        state = self.new if self.new is not None else self.old
+        assert state is not None, "a commit has a state before or after it"
+        return state
 
     @property
     def title(self) -> str:

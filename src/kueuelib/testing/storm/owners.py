@@ -108,5 +108,5 @@ def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
 
 def owner_of(handle: Any) -> Owner:
     """Whose callback this is."""
-    found: Owner = handle._context.get(OWNER, STORM)  # noqa: SLF001 - a handle tells nobody
-    return found
+    owner: Owner = handle._context.get(OWNER, STORM)  # noqa: SLF001 - a handle tells nobody
+    return owner

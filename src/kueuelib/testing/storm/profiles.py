@@ -158,11 +158,11 @@ def weather(
 def _outages(
     draws: Draws, managers: int, seconds: float, resources: tuple[str, ...]
 ) -> tuple[Outage, ...]:
-    found = []
+    outages = []
     for number in range(draws.integer("outages", 1, 3) if resources else 0):
         label = f"outage/{number}"
         start = draws.uniform(f"{label}/start", 0.0, seconds)
-        found.append(
+        outages.append(
             Outage(
                 label=label,
                 owner=f"manager-{draws.integer(f'{label}/owner', 1, managers)}",
@@ -172,7 +172,7 @@ def _outages(
                 end=start + draws.scaled(f"{label}/length", 1.0, 90.0),
             )
         )
-    return tuple(found)
+    return tuple(outages)
 
 
 _STALE: Final = frozenset({"stale-list", "event-delay", "kill"})

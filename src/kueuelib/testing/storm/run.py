@@ -351,16 +351,16 @@ class _Run:
         for act in meddle(self._draws.stream("meddling"), injection.label, where, acts):
             self._spawn(act.label, self._act(act))
 
-    def _judge(self, found: list[Violation]) -> None:
-        for violation in found:
+    def _judge(self, violations: list[Violation]) -> None:
+        for violation in violations:
             self._note(f"violation: {violation.law}: {violation.object}: {violation.text}")
             same = sum(other.law == violation.law for other in self._violations)
             if same < MOST_OF_ONE_LAW:
                 self._violations.append(violation)
 
-    def _misconduct(self, found: Violation) -> None:
-        self._judge([found])
-        if found.law == BOUNDED.name:  # a hot loop: what follows is more of it
+    def _misconduct(self, violation: Violation) -> None:
+        self._judge([violation])
+        if violation.law == BOUNDED.name:  # a hot loop: what follows is more of it
             self._end()
 
     def _end(self) -> None:

@@ -153,8 +153,8 @@ def _number_connections(loop: StormLoop) -> None:
         begin(self, *args, **options)
 
     def number(self: Any) -> int:
-        found: int = self.storm_number
-        return found
+        own_number: int = self.storm_number
+        return own_number
 
     ResponseHandler.__init__ = init  # type: ignore[method-assign]
     ResponseHandler.__hash__ = number  # type: ignore[method-assign]

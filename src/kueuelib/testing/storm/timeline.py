@@ -44,9 +44,9 @@ def counts(reports: Sequence[Report]) -> Iterator[str]:
     for report in reports:
         faults.update(report.faults)
         sometimes.update(report.sometimes)
-    for title, found in (("faults", faults), ("sometimes", sometimes)):
+    for title, counter in (("faults", faults), ("sometimes", sometimes)):
         yield f"{title}:"
-        for name, number in sorted(found.items()):
+        for name, number in sorted(counter.items()):
             yield f"  {number:>10,}  {name}"
 
 

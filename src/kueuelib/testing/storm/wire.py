@@ -155,9 +155,9 @@ class Wire:
         owner = OWNER.get()
         if any(each.owner is owner and each.port == port for each in self.listeners):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        found = Listener(owner, port, factory, self)
-        self.listeners.append(found)
-        return found
+        listener = Listener(owner, port, factory, self)
+        self.listeners.append(listener)
+        return listener
 
     async def reach(self, sock: socket.socket, address: tuple[str, int]) -> None:
         """Find who listens.
@@ -170,9 +170,9 @@ class Wire:
         peer = SERVER if host == SERVER_HOST else "webhook"
         ordinal = self._attempts[owner.name, peer]
         self._attempts[owner.name, peer] += 1
-        found = self._listener(host, port, ordinal)
-        if peer != SERVER and found is not None:
-            peer = f"{peer}@{found.owner.name}"
+        listener = self._listener(host, port, ordinal)
+        if peer != SERVER and listener is not None:
+            peer = f"{peer}@{listener.owner.name}"
         fate = FINE
         if self.adversary is not None and owner.name not in self.clean:
             fate = self.adversary.connect(owner.name, peer, ordinal, self.loop.now)
@@ -181,10 +181,10 @@ class Wire:
             context = contextvars.copy_context()
             self.loop.after(2 * LATENCY + fate.delay, _arrive, arrived, context=context)
         await arrived
-        if fate.refuse is not None or found is None or not self._accepts(found):
+        if fate.refuse is not None or listener is None or not self._accepts(listener):
             self.note(f"{owner.name} -> {peer}: connection refused")
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        self._reached[sock.fileno()] = (found, peer)
+        self._reached[sock.fileno()] = (listener, peer)
 
     def connect(self, factory: Callable[[], Any], sock: socket.socket) -> tuple[End, Any]:
         """Open the connection that a socket has reached.
@@ -208,12 +208,12 @@ class Wire:
 
     def _listener(self, host: str, port: int, ordinal: int) -> Listener | None:
         wanted = host == SERVER_HOST
-        found = [
+        listeners = [
             each
             for each in self.listeners
             if each.port == port and (each.owner.name == SERVER) is wanted and each.owner.alive
         ]
-        return found[ordinal % len(found)] if found else None
+        return listeners[ordinal % len(listeners)] if listeners else None
 
     def _accepts(self, listener: Listener) -> bool:
         if self.down and listener.owner.name == SERVER:

@@ -181,8 +181,8 @@ class World:
 
     async def start_manager(self, name: str) -> None:
         """Start a manager; the one of that name must be dead, or there was none."""
-        found = self.managers.get(name)
-        if found is not None and found.owner.alive:
+        earlier = self.managers.get(name)
+        if earlier is not None and earlier.owner.alive:
             raise ValueError(f"{name} runs already")
         self.managers[name] = self._start(name, self.program)
         self._started.append(self.managers[name])
@@ -341,12 +341,12 @@ class World:
     def metrics(self, name: str) -> dict[str, float]:
         """What a manager measures: `name{label="value"}` to a number."""
         telemetries = self.managers[name].process.telemetries
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for line in telemetries[-1].render().decode().splitlines() if telemetries else ():
             if line and not line.startswith("#"):
                 key, _, value = line.rpartition(" ")
-                found[key] = float(value)
-        return found
+                values[key] = float(value)
+        return values
 
     def mind(self, name: str) -> Believes | None:
         """What a manager believes: the same one until it ends or begins again."""

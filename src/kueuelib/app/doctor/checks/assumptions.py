@@ -16,16 +16,16 @@ def orphaned(snapshot: Snapshot) -> Iterator[Finding]:
     """ClusterQueues whose status counts other Workloads and quota than there are."""
     for queue in snapshot.all("ClusterQueue"):
         name = queue["metadata"]["name"]
-        found = snapshot.engine.cluster_queue_status(name)
+        counts = snapshot.engine.cluster_queue_status(name)
         status = queue.get("status") or {}
-        if found is None or "reservingWorkloads" not in status:
+        if counts is None or "reservingWorkloads" not in status:
             continue
         wrong = []
-        if status["reservingWorkloads"] != found.reserving:
-            wrong.append(f"{status['reservingWorkloads']} Workloads, and {found.reserving} do")
+        if status["reservingWorkloads"] != counts.reserving:
+            wrong.append(f"{status['reservingWorkloads']} Workloads, and {counts.reserving} do")
         held = {
             (flavor.name, resource.name): amount_of(resource.name, resource.total)
-            for flavor in found.reservation
+            for flavor in counts.reservation
             for resource in flavor.resources
         }
         said = _said(status)

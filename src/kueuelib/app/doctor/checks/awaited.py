@@ -17,12 +17,12 @@ PATIENCE = 300.0
 @check("check-pending", FACTS)
 def pending(snapshot: Snapshot) -> Iterator[Finding]:
     """Checks for which Workloads with quota have waited for more than five minutes."""
-    found: dict[str, list[tuple[float, ObjectKey, Awaited]]] = {}
+    by_check: dict[str, list[tuple[float, ObjectKey, Awaited]]] = {}
     for key, workload in snapshot.world.workloads.items():
         for one in awaited_checks(snapshot.world, workload):
             if one.since is not None and snapshot.now - one.since > PATIENCE:
-                found.setdefault(one.name, []).append((one.since, key, one))
-    for name, waits in sorted(found.items()):
+                by_check.setdefault(one.name, []).append((one.since, key, one))
+    for name, waits in sorted(by_check.items()):
         since, key, first = min(waits, key=lambda one: (one[0], one[1]))
         problem = (
             f"{len(waits)} Workloads with quota wait for its controller {first.controller or '-'}, "

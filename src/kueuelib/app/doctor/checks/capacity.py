@@ -41,14 +41,14 @@ class _Capacity:
             *(Place(CLUSTER_QUEUE, name) for name in world.cluster_queues),
             *(Place(COHORT, name) for name in world.cohorts),
         ]
-        found: dict[tuple[str, str], int] = {}
+        quotas: dict[tuple[str, str], int] = {}
         for place in places:
             for (flavor, resource), quota in place.quotas(world).items():
                 if resource in made_up:
                     continue
                 amount = amount_of(resource, quota.nominal_quota)
-                found[flavor, resource] = found.get((flavor, resource), 0) + amount
-        return found
+                quotas[flavor, resource] = quotas.get((flavor, resource), 0) + amount
+        return quotas
 
     @cached_property
     def usable(self) -> tuple[Obj, ...]:
@@ -83,12 +83,12 @@ def _is_of(node: Obj, flavor: ResourceFlavor) -> bool:
 
 
 def _allocatable(nodes: tuple[Obj, ...]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for node in nodes:
         for resource, text in ((node.get("status") or {}).get("allocatable") or {}).items():
             amount = amount_of(resource, Quantity.parse(text))
-            found[resource] = found.get(resource, 0) + amount
-    return found
+            amounts[resource] = amounts.get(resource, 0) + amount
+    return amounts
 
 
 @check("quota-promised", FACTS, NODE)

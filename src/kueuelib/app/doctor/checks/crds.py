@@ -19,9 +19,9 @@ _MOST = 3
 def _installed(snapshot: Snapshot) -> Iterator[tuple[Obj, Obj]]:
     """Our definitions that exist, each with the one of this program."""
     for ours in all_crds():
-        found = snapshot.find(KIND, ours["metadata"]["name"])
-        if found is not None:
-            yield found, ours
+        crd = snapshot.find(KIND, ours["metadata"]["name"])
+        if crd is not None:
+            yield crd, ours
 
 
 def _subject(crd: Obj) -> Subject:
@@ -43,9 +43,9 @@ def established(snapshot: Snapshot) -> Iterator[Finding]:
     for crd, _ in _installed(snapshot):
         conditions = (crd.get("status") or {}).get("conditions")
         for type_ in ("Established", "NamesAccepted"):
-            found = find_condition(conditions, type_)
-            if found.get("status") != "True":
-                why = found.get("message") or "the API server has not said so"
+            condition = find_condition(conditions, type_)
+            if condition.get("status") != "True":
+                why = condition.get("message") or "the API server has not said so"
                 problem = f"it is not {type_}: {why}"
                 name = crd["metadata"]["name"]
                 fix = f"kubectl get crd {name} -o jsonpath='{{.status.conditions}}'"
@@ -57,14 +57,14 @@ def established(snapshot: Snapshot) -> Iterator[Finding]:
 def versions(snapshot: Snapshot) -> Iterator[Finding]:
     """Versions that are not served, or not stored as they should be."""
     for crd, _ in _installed(snapshot):
-        found = {one["name"]: one for one in crd["spec"]["versions"]}
+        by_name = {one["name"]: one for one in crd["spec"]["versions"]}
         for version, severity in ((V1BETA2, Severity.ERROR), (V1BETA1, Severity.WARNING)):
-            if not found.get(version, {}).get("served"):
+            if not by_name.get(version, {}).get("served"):
                 yield Finding(
                     severity, _subject(crd), f"{version} is not served", install(snapshot)
                 )
-        stored = next((name for name, one in found.items() if one.get("storage")), "")
-        if stored != V1BETA2 and V1BETA2 in found:
+        stored = next((name for name, one in by_name.items() if one.get("storage")), "")
+        if stored != V1BETA2 and V1BETA2 in by_name:
             problem = f"objects are stored in {stored}, not in {V1BETA2}"
             yield Finding(Severity.WARNING, _subject(crd), problem, install(snapshot))
 
@@ -99,9 +99,9 @@ def stored_versions(snapshot: Snapshot) -> Iterator[Finding]:
 def fields(snapshot: Snapshot) -> Iterator[Finding]:
     """Fields of this version that the cluster's definition does not have, and so drops."""
     for crd, ours in _installed(snapshot):
-        found = {one["name"]: one for one in crd["spec"]["versions"]}
+        by_name = {one["name"]: one for one in crd["spec"]["versions"]}
         for version in ours["spec"]["versions"]:
-            there = found.get(version["name"])
+            there = by_name.get(version["name"])
             if there is None:
                 continue
             lost = list(_lost(_schema(version), _schema(there), ""))

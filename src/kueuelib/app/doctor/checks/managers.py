@@ -90,26 +90,26 @@ def another_leader(snapshot: Snapshot) -> Iterator[Finding]:
 @check("another-manager", "Deployment")
 def another_manager(snapshot: Snapshot) -> Iterator[Finding]:
     """Deployments of the Go manager, which manages the same objects."""
-    for found in snapshot.all("Deployment"):
-        pod = found["spec"]["template"].get("spec") or {}
+    for deployment in snapshot.all("Deployment"):
+        pod = deployment["spec"]["template"].get("spec") or {}
         images = [one.get("image") or "" for one in pod.get("containers") or ()]
         image = next((one for one in images if _GO_MANAGER.search(one)), "")
-        if image and found["spec"].get("replicas", 1):
-            name, namespace = found["metadata"]["name"], found["metadata"]["namespace"]
+        if image and deployment["spec"].get("replicas", 1):
+            name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
             problem = f"it runs another manager of the same objects: {image}"
             fix = f"kubectl -n {namespace} scale deployment {name} --replicas=0"
-            yield Finding(Severity.ERROR, subject_of("Deployment", found), problem, fix)
+            yield Finding(Severity.ERROR, subject_of("Deployment", deployment), problem, fix)
 
 
 @check("another-webhook", MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
 def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhook configurations of others for our kinds."""
     for kind in (MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind):
-        for found in snapshot.all(kind):
-            name = found["metadata"]["name"]
+        for configuration in snapshot.all(kind):
+            name = configuration["metadata"]["name"]
             named = [
                 one["name"]
-                for one in found.get("webhooks") or ()
+                for one in configuration.get("webhooks") or ()
                 if any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
             ]
             if named and name not in _OURS:

@@ -24,11 +24,11 @@ _NO_TOPOLOGY = {"podIndexLabel", "subGroupIndexLabel", "subGroupCount"}
 @check("migration-deployment", "Deployment", installed=False, before_migration=True)
 def deployment(snapshot: Snapshot) -> Iterator[Finding]:
     """The Go manager's Deployment, whose name we use and whose selector cannot be changed."""
-    found = snapshot.find("Deployment", SERVICE_ACCOUNT, snapshot.namespace)
-    if found is not None:
+    theirs = snapshot.find("Deployment", SERVICE_ACCOUNT, snapshot.namespace)
+    if theirs is not None:
         problem = "the Go manager runs; stop it last, and delete it: ours has its name"
         fix = f"kubectl -n {snapshot.namespace} delete deployment {SERVICE_ACCOUNT}"
-        yield Finding(Severity.HINT, subject_of("Deployment", found), problem, fix)
+        yield Finding(Severity.HINT, subject_of("Deployment", theirs), problem, fix)
 
 
 @check("migration-check", "AdmissionCheck", installed=False, before_migration=True)
@@ -83,8 +83,8 @@ def fields(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _property(schema: Mapping[str, Any] | None, name: str) -> Obj:
-    found: Obj = ((schema or {}).get("properties") or {}).get(name) or {}
-    return found
+    inner: Obj = ((schema or {}).get("properties") or {}).get(name) or {}
+    return inner
 
 
 def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -105,5 +105,5 @@ def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 def _of_items(values: Sequence[Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    found = dict.fromkeys(lost for value in values for lost in _unknown(value, schema, path))
-    yield from found
+    paths = dict.fromkeys(lost for value in values for lost in _unknown(value, schema, path))
+    yield from paths

@@ -36,22 +36,22 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
         if one.spec.controller_name == CONTROLLER_NAME
     }
     for name in sorted(snapshot.world.cluster_queues):
-        found = snapshot.engine.activity(name)
-        if found.active or found.reason == REASON_COHORT_CYCLE:
+        activity = snapshot.engine.activity(name)
+        if activity.active or activity.reason == REASON_COHORT_CYCLE:
             continue
-        severity = Severity.HINT if found.reason in _MEANT else Severity.ERROR
+        severity = Severity.HINT if activity.reason in _MEANT else Severity.ERROR
         fix = f"kubectl edit clusterqueue {name}"
         silent = inactive_checks(snapshot.world, snapshot.world.cluster_queues[name])
         follows: tuple[str, ...] = ()
-        if found.reason == REASON_CHECK_INACTIVE and silent:
+        if activity.reason == REASON_CHECK_INACTIVE and silent:
             fix = "; ".join(one.fix for one in silent)
             if {one.subject for one in silent} <= ours:
                 follows = no_manager(snapshot)
-        if found.reason == REASON_STOPPED:
+        if activity.reason == REASON_STOPPED:
             body = '{"spec":{"stopPolicy":"None"}}'
             fix = f"kubectl patch clusterqueue {name} --type=merge -p '{body}'"
         subject = Subject("ClusterQueue", name)
-        yield Finding(severity, subject, found.message, fix, follows)
+        yield Finding(severity, subject, activity.message, fix, follows)
 
 
 @check("queue-status", FACTS, momentary=True)
@@ -61,12 +61,12 @@ def status(snapshot: Snapshot) -> Iterator[Finding]:
         name = queue["metadata"]["name"]
         if name not in snapshot.world.cluster_queues:
             continue
-        found = snapshot.engine.activity(name)
+        state = snapshot.engine.activity(name)
         said = find_condition((queue.get("status") or {}).get("conditions"), ACTIVE)
-        if said.get("status") != ("True" if found.active else "False"):
+        if said.get("status") != ("True" if state.active else "False"):
             now = said.get("status") or "missing"
             problem = (
-                f"its condition Active is {now}, and should be {found.active}: {found.message}"
+                f"its condition Active is {now}, and should be {state.active}: {state.message}"
             )
             subject, follows = Subject("ClusterQueue", name), no_manager(snapshot)
             yield Finding(Severity.WARNING, subject, problem, look(snapshot), follows)
@@ -76,18 +76,20 @@ def status(snapshot: Snapshot) -> Iterator[Finding]:
 def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
     """LocalQueues from which nothing gets into a ClusterQueue."""
     world = snapshot.world
-    for key, found in sorted(world.local_queues.items()):
+    for key, local_queue in sorted(world.local_queues.items()):
         subject = Subject("LocalQueue", key.name, key.namespace)
         where = f"-n {key.namespace} localqueue {key.name}"
-        if found.spec.stop_policy != kueue.NONE:
+        if local_queue.spec.stop_policy != kueue.NONE:
             body = '{"spec":{"stopPolicy":"None"}}'
             fix = f"kubectl patch {where} --type=merge -p '{body}'"
-            problem = f"spec.stopPolicy is {found.spec.stop_policy}"
+            problem = f"spec.stopPolicy is {local_queue.spec.stop_policy}"
             yield Finding(Severity.HINT, subject, problem, fix)
-        queue = world.cluster_queues.get(found.spec.cluster_queue)
+        queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
         if queue is None:
             known = ", ".join(sorted(world.cluster_queues)[:_MOST_NAMES]) or "none"
-            problem = f"ClusterQueue {found.spec.cluster_queue} does not exist; there are: {known}"
+            problem = (
+                f"ClusterQueue {local_queue.spec.cluster_queue} does not exist; there are: {known}"
+            )
             fix = f"kubectl delete {where}  # and create it with another clusterQueue"
             yield Finding(Severity.ERROR, subject, problem, fix)
             continue

@@ -13,8 +13,8 @@ from kueuelib.scheduler.explain.trial import Verdict, outcomes
 @check("fits-but-waits", FACTS, "Namespace", momentary=True)
 def fits(snapshot: Snapshot) -> Iterator[Finding]:
     """Workloads that would get quota in the cycles that are due now."""
-    for key, found in sorted(outcomes(snapshot.world, snapshot.now).items()):
-        if found.verdict is Verdict.ADMITTED:
+    for key, outcome in sorted(outcomes(snapshot.world, snapshot.now).items()):
+        if outcome.verdict is Verdict.ADMITTED:
             problem = "nothing stands in its way, and no manager admits it"
             subject = Subject("Workload", key.name, key.namespace)
             follows = no_manager(snapshot)

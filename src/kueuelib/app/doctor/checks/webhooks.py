@@ -44,12 +44,12 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhooks that the API server does not know, so that nothing is defaulted or refused."""
     for kind, name in CONFIGURATIONS:
         subject = Subject(kind, name)
-        found = snapshot.find(kind, name)
-        if found is None:
+        configuration = snapshot.find(kind, name)
+        if configuration is None:
             problem = "it does not exist, so nothing is checked and no Job or Pod is held back"
             yield Finding(Severity.ERROR, subject, problem, install(snapshot), (MISSING_KIND,))
             continue
-        known = {one["name"] for one in found.get("webhooks") or ()}
+        known = {one["name"] for one in configuration.get("webhooks") or ()}
         lost = [
             one.entry["name"]
             for one in queueing_entries()
@@ -78,8 +78,8 @@ def certificate(snapshot: Snapshot) -> Iterator[Finding]:
         return  # it is in files of the manager's machine
     name = snapshot.configuration.internal_cert_management.webhook_secret_name
     subject = Subject(SECRETS.kind, name, snapshot.namespace)
-    found = _certificates(snapshot)
-    if found is None:
+    certificates = _certificates(snapshot)
+    if certificates is None:
         if not snapshot.all(SECRETS.kind):
             problem = "it does not exist: no manager has made a certificate yet"
         else:
@@ -87,7 +87,7 @@ def certificate(snapshot: Snapshot) -> Iterator[Finding]:
         follows = (LEADER, MISSING_KIND)
         yield Finding(Severity.ERROR, subject, problem, _fix(snapshot), follows)
         return
-    judgement = judge(found)
+    judgement = judge(certificates)
     problem, severity = _of_server(snapshot, judgement)
     if problem:
         yield Finding(severity, subject, problem, _fix(snapshot), (LEADER,))
@@ -166,13 +166,13 @@ def _end(what: str, at: float, now: float) -> tuple[str, Severity]:
 
 def _names(snapshot: Snapshot) -> Names:
     """The names by which the API server calls the webhooks."""
-    found = Names()
+    names = Names()
     for _, config in client_configs(snapshot):
         service = config.get("service")
         if service:
             name = service_names(service["name"], service["namespace"])
-            found |= Names({host for host in name.hosts if host.endswith(".svc")})
+            names |= Names({host for host in name.hosts if host.endswith(".svc")})
         elif config.get("url"):
             host = urlsplit(config["url"]).hostname
-            found |= host_names([host] if host else [])
-    return found
+            names |= host_names([host] if host else [])
+    return names

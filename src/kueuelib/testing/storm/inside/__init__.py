@@ -56,20 +56,20 @@ def judge(
         telemetries: The name and the metrics of every process that ran, dead ones too.
         now: The virtual time in seconds.
     """
-    found: list[Violation] = []
+    violations: list[Violation] = []
     gone = gone_of(history)
     for name, root in processes.items():
         parts = list(found_in(root))
         for law, check in _CHECKS.items():
             for subject, text in check(parts, objects):
-                found.append(Violation(law, now, subject, f"{name}: {text}"))
+                violations.append(Violation(law, now, subject, f"{name}: {text}"))
         for place, text in leaks(parts, gone):
-            found.append(Violation(_LEAKS.name, now, place, f"{name}: {text}"))
+            violations.append(Violation(_LEAKS.name, now, place, f"{name}: {text}"))
     for name, telemetry in telemetries:
         for series, value in _repairs(telemetry):
             text = f"{name}: {series} is {value:g}"
-            found.append(Violation(_REPAIRS.name, now, series, text))
-    return found
+            violations.append(Violation(_REPAIRS.name, now, series, text))
+    return violations
 
 
 def _repairs(telemetry: Telemetry) -> Iterator[tuple[str, float]]:

@@ -132,4 +132,4 @@ def _version(obj: Any) -> tuple[str, str] | None:
 
 
 def _of(parts: Sequence[Found], cls: type[Any]) -> list[Any]:
-    return [found.what for found in parts if isinstance(found.what, cls)]
+    return [part.what for part in parts if isinstance(part.what, cls)]

@@ -97,13 +97,13 @@ def leaks(parts: Sequence[Found], gone: Gone) -> Iterator[tuple[str, str]]:
         parts: Everything that a process holds.
         gone: What does not exist any more.
     """
-    for found in parts:
-        if found.place in ALLOWED:
+    for part in parts:
+        if part.place in ALLOWED:
             continue
-        for key in _keys(found.what):
+        for key in _keys(part.what):
             name = next(filter(gone.has, names_in(key)), None)
             if name is not None:
-                yield found.place, f"{found.path} keeps {key!r}, but {name!s} does not exist"
+                yield part.place, f"{part.path} keeps {key!r}, but {name!s} does not exist"
                 break
 
 

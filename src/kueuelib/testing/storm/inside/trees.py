@@ -27,8 +27,8 @@ def trees_are_right(
     parts: Sequence[Found], objects: Callable[[str], list[Obj]]
 ) -> Iterator[tuple[str, str]]:
     """Cycles, quota, scopes and what can still be taken are in the engine as in the objects."""
-    engines = [found.what for found in parts if isinstance(found.what, Engine)]
-    waiting = [found.what for found in parts if isinstance(found.what, PendingQueue)]
+    engines = [part.what for part in parts if isinstance(part.what, Engine)]
+    waiting = [part.what for part in parts if isinstance(part.what, PendingQueue)]
     queues = {name(raw): queue_of_raw(raw) for raw in objects(CLUSTER_QUEUES)}
     if not engines or not queues:
         return

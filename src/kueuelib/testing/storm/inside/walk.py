@@ -47,12 +47,12 @@ def found_in(root: object) -> Iterator[Found]:
     seen: set[int] = set()
     waiting = deque([Found(root, "", "")])
     while waiting:
-        found = waiting.popleft()
-        if id(found.what) in seen:
+        part = waiting.popleft()
+        if id(part.what) in seen:
             continue
-        seen.add(id(found.what))
-        yield found
-        waiting.extend(each for each in _held(found) if type(each.what) not in _PLAIN)
+        seen.add(id(part.what))
+        yield part
+        waiting.extend(each for each in _held(part) if type(each.what) not in _PLAIN)
 
 
 def names_in(value: object) -> Iterator[object]:
@@ -69,8 +69,8 @@ def names_in(value: object) -> Iterator[object]:
             yield from names_in(getattr(value, field.name))
 
 
-def _held(found: Found) -> Iterator[Found]:
-    what, place, path = found.what, found.place, found.path
+def _held(holder: Found) -> Iterator[Found]:
+    what, place, path = holder.what, holder.place, holder.path
     if isinstance(what, Mapping):
         if "metadata" in what and "apiVersion" in what:
             return  # a raw object of the API

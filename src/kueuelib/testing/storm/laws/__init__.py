@@ -50,14 +50,14 @@ class Laws:
         """
         memory = self.memory
         memory.store(commit)
-        found = [
+        violations = [
             Violation(one.law.name, commit.at, commit.title, text)
             for one in self._by_resource.get(commit.resource, ())
             for text in one.check(memory, commit)
         ]
         self.sometimes.update(situations(memory, commit))
         memory.learn(commit)
-        return found
+        return violations
 
     def at_rest(self, objects: Callable[[str], list[Obj]], now: float) -> list[Violation]:
         """Judges a state that no longer changes.
@@ -75,8 +75,8 @@ class Laws:
 
 
 def _by_resource() -> Mapping[str, list[SafetyLaw]]:
-    found: dict[str, list[SafetyLaw]] = defaultdict(list)
+    by_resource: dict[str, list[SafetyLaw]] = defaultdict(list)
     for one in SAFETY:
         for resource in one.resources:
-            found[resource].append(one)
-    return dict(found)
+            by_resource[resource].append(one)
+    return dict(by_resource)

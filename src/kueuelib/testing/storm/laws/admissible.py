@@ -95,8 +95,8 @@ def _is_head(rest: Rest, workload: Obj, raw: Obj) -> bool:
     if spec(raw).get("queueingStrategy") != "StrictFIFO":
         return True
     for other in rest.pending():
-        found = rest.queue(other)
-        if other is workload or found is None or name(found) != name(raw):
+        target = rest.queue(other)
+        if other is workload or target is None or name(target) != name(raw):
             continue
         if not _before(workload, other):
             return False
@@ -127,7 +127,7 @@ def _times(workload: Obj) -> tuple[float, float]:
 def _need(workload: Obj, queue: Node) -> Need | None:
     """What its pod sets ask for; None if that, or the choice of flavors, is not certain."""
     done = reclaimed(workload)
-    found: Need = []
+    needs: Need = []
     covered = {resource for _flavor, resource in queue.quotas}
     pod_sets = spec(workload)["podSets"]
     if len(pod_sets) > 1 and any(len(flavors) > 1 for _resources, flavors in _groups(queue)):
@@ -142,8 +142,8 @@ def _need(workload: Obj, queue: Node) -> Need | None:
             need["pods"] = Fraction(count)
         if not set(need) <= covered:
             return None
-        found.append(need)
-    return found
+        needs.append(need)
+    return needs
 
 
 def _groups(queue: Node) -> list[tuple[list[str], list[str]]]:
@@ -151,10 +151,10 @@ def _groups(queue: Node) -> list[tuple[list[str], list[str]]]:
     flavors: dict[str, list[str]] = {}
     for flavor, resource in queue.quotas:
         flavors.setdefault(resource, []).append(flavor)
-    found: dict[tuple[str, ...], list[str]] = {}
+    by_flavors: dict[tuple[str, ...], list[str]] = {}
     for resource, names in flavors.items():
-        found.setdefault(tuple(names), []).append(resource)
-    return [(resources, list(names)) for names, resources in found.items()]
+        by_flavors.setdefault(tuple(names), []).append(resource)
+    return [(resources, list(names)) for names, resources in by_flavors.items()]
 
 
 def _fits(need: Need, queue: Node, room: Room) -> bool:
@@ -228,7 +228,7 @@ def _alone(rest: Rest, queue: Node) -> bool:
     """Whether nothing waits in another queue of the tree and holds quota back."""
     members = {one.name for one in rest.ledger.members(queue)} - {queue.name}
     waiting = [rest.queue(other) for other in rest.pending()]
-    return not any(found is not None and name(found) in members for found in waiting)
+    return not any(other is not None and name(other) in members for other in waiting)
 
 
 def _nobody_borrows(ledger: Ledger, queue: Node) -> bool:

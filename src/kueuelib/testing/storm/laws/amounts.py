@@ -75,8 +75,8 @@ def is_simple(spec: Obj) -> bool:
 
 def reclaimed(workload: Obj) -> dict[str, int]:
     """How many pods of each pod set are done and need no quota any more."""
-    found = (workload.get("status") or {}).get("reclaimablePods") or ()
-    return {entry["name"]: int(entry["count"]) for entry in found}
+    entries = (workload.get("status") or {}).get("reclaimablePods") or ()
+    return {entry["name"]: int(entry["count"]) for entry in entries}
 
 
 def usage_of(workload: Obj) -> Usage:

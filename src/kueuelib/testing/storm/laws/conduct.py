@@ -264,11 +264,11 @@ class Conduct:
             return
         process = self._of(call.owner)
         if call.verb == "list" and status < 300:
-            found = _version(_parsed(body))
+            newest = _version(_parsed(body))
             if call.resource == WORKLOADS:
-                process.listed = max(process.listed, found)
-            if 0 < found < process.began:
-                text = f"began with version {found}, but {process.began} was known to be written"
+                process.listed = max(process.listed, newest)
+            if 0 < newest < process.began:
+                text = f"began with version {newest}, but {process.began} was known to be written"
                 self._accuse(Violation(PRESENT.name, now, call.title, f"{call.owner} {text}"))
             return
         if call.resource == LEASES:
@@ -368,16 +368,16 @@ def _must_name_a_version(call: Call) -> bool:
 def _parsed(body: bytes) -> dict[str, Any]:
     """An object; empty for anything else."""
     try:
-        found = json.loads(body) if body[:1] == b"{" else {}
+        data = json.loads(body) if body[:1] == b"{" else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def _version(obj: dict[str, Any]) -> int:
     """The resource version in an object; 0 for none."""
-    found = str((obj.get("metadata") or {}).get("resourceVersion") or "")
-    return int(found) if found.isdecimal() else 0
+    text = str((obj.get("metadata") or {}).get("resourceVersion") or "")
+    return int(text) if text.isdecimal() else 0
 
 
 def _changes_hands(commit: Commit) -> bool:

@@ -40,12 +40,12 @@ class Ledger:
 
     def chain(self, node: Node) -> list[Node]:
         """The Cohorts above a node, the nearest first; it ends where a cycle closes."""
-        found: list[Node] = []
+        cohorts: list[Node] = []
         here = self.above(node)
-        while here is not None and here not in found:
-            found.append(here)
+        while here is not None and here not in cohorts:
+            cohorts.append(here)
             here = self.above(here)
-        return found
+        return cohorts
 
     def endless(self, node: Node) -> bool:
         """Whether the parents of a node end in a cycle."""
@@ -81,10 +81,10 @@ class Ledger:
 
     def owned(self, node: Node, pair: Pair) -> Fraction:
         """The quota of a node, with what those below a Cohort lend to it."""
-        found = node.quota(pair).nominal
+        total = node.quota(pair).nominal
         for child in self._below(node) if node.inner else ():
-            found += self.owned(child, pair) - self._kept(child, pair)
-        return found
+            total += self.owned(child, pair) - self._kept(child, pair)
+        return total
 
     def _kept(self, node: Node, pair: Pair) -> Fraction:
         """What a node never lends."""

@@ -208,15 +208,15 @@ class Memory:
         old, new, identity = commit.old, commit.new, uid(commit.present)
         subject = subject_of_workload(commit.present)
         self._spend(subject, commit, ours)
-        found = self.admissions[subject]
+        admission = self.admissions[subject]
         if admitted(new) and not admitted(old):
-            found.ever += 1
-            found.unused = True
+            admission.ever += 1
+            admission.unused = True
         if new is not None and may_run(new):
-            found.live.add(identity)
-        elif identity in found.live:
-            found.live.discard(identity)
-            found.ended = commit.at
+            admission.live.add(identity)
+        elif identity in admission.live:
+            admission.live.discard(identity)
+            admission.ended = commit.at
         if reserving(new) and not reserving(old):
             self.reserved_by[identity] = (commit.actor, commit.at)
         elif not reserving(new):
@@ -243,11 +243,11 @@ class Memory:
             self.ended.add(uid(new))
         if old is None or new is None or suspended(old) == suspended(new):
             return
-        found = self.admissions[f"uid:{uid(new)}"]
+        admission = self.admissions[f"uid:{uid(new)}"]
         if not suspended(new):
-            found.unused = found.unused and not ours
+            admission.unused = admission.unused and not ours
         elif not ours:
-            found.unused = True
+            admission.unused = True
 
     def _learn_pod(self, commit: Commit, ours: bool) -> None:
         pod = commit.present

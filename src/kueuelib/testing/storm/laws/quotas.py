@@ -77,8 +77,8 @@ def _node(raw: Obj, parent: str, *, inner: bool) -> Node:
 
 def usage_by_queue(workloads: Iterable[Obj]) -> dict[str, Usage]:
     """The usage of all Workloads that hold quota, by ClusterQueue."""
-    found: dict[str, Usage] = {}
+    usages: dict[str, Usage] = {}
     for workload in workloads:
         if reserving(workload):
-            add(found.setdefault(queue_of(workload), {}), usage_of(workload))
-    return found
+            add(usages.setdefault(queue_of(workload), {}), usage_of(workload))
+    return usages

@@ -29,8 +29,8 @@ TERMINAL = ("Succeeded", "Failed")
 
 def meta(obj: Obj) -> Obj:
     """Its metadata."""
-    found: Obj = obj["metadata"]
-    return found
+    metadata: Obj = obj["metadata"]
+    return metadata
 
 
 def uid(obj: Obj) -> str:
@@ -82,8 +82,8 @@ def condition(obj: Obj | None, kind: str) -> Obj:
     """A condition, empty if it is absent."""
     for entry in status(obj or {}).get("conditions") or ():
         if entry["type"] == kind:
-            found: Obj = entry
-            return found
+            matching: Obj = entry
+            return matching
     return {}
 
 
@@ -136,8 +136,8 @@ def controller(obj: Obj) -> Obj:
     """Its owner reference with `controller: true`, empty if there is none."""
     for owner in meta(obj).get("ownerReferences") or ():
         if owner.get("controller"):
-            found: Obj = owner
-            return found
+            reference: Obj = owner
+            return reference
     return {}
 
 

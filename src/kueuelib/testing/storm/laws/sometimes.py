@@ -111,8 +111,8 @@ def _of_workload(memory: Memory, commit: Commit) -> Iterator[str]:
             "AdmissionCheck": "check failed",
             "ClusterQueueStopped": "queue drained",
         }
-        if found := named.get(str(condition(new, "Evicted").get("reason"))):
-            yield found
+        if situation := named.get(str(condition(new, "Evicted").get("reason"))):
+            yield situation
         if condition(new, "Preempted").get("reason") == "InCohortFairSharing":
             yield "preempted to share fairly"
     if old is not None and active(old) and not active(new):
@@ -191,4 +191,4 @@ def _holding(memory: Memory) -> Iterator[Obj]:
 
 def never(counts: Counter[str]) -> tuple[str, ...]:
     """The situations that were not reached."""
-    return tuple(found for found in SITUATIONS if not counts[found])
+    return tuple(situation for situation in SITUATIONS if not counts[situation])

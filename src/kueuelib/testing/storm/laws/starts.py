@@ -36,25 +36,25 @@ def started_by_admission(memory: Memory, commit: Commit) -> Iterator[str]:
     if not _started(commit) or commit.new is None:
         return
     subject = subject_of(commit.new)
-    found = memory.admissions[subject]
-    if found.live or memory.within_lag(found.ended, commit.at):
+    admission = memory.admissions[subject]
+    if admission.live or memory.within_lag(admission.ended, commit.at):
         return
     if group := group_of(commit.new):
         workload = memory.get(WORKLOADS, commit.namespace, group)
         if admitted(workload):
             return
-    if not found.ever:
+    if not admission.ever:
         yield "it was started, but it was never admitted"
     else:
-        yield f"it was started {commit.at - found.ended:g} s after its admission ended"
+        yield f"it was started {commit.at - admission.ended:g} s after its admission ended"
 
 
 def one_start_per_admission(memory: Memory, commit: Commit) -> Iterator[str]:
     """One admission starts a job once, unless a user suspends it again."""
     if commit.resource != JOBS or not _started(commit) or commit.new is None:
         return
-    found = memory.admissions[subject_of(commit.new)]
-    if found.ever and not found.unused:
+    admission = memory.admissions[subject_of(commit.new)]
+    if admission.ever and not admission.unused:
         yield "it was started again without a new admission"
 
 

@@ -106,8 +106,8 @@ def _rounded_up(share: Fraction | None) -> set[int]:
 
 
 def _waits_in(rest: Rest, workload: Obj, queue: Obj) -> bool:
-    found = rest.queue(workload)
-    return found is not None and name(found) == name(queue)
+    target = rest.queue(workload)
+    return target is not None and name(target) == name(queue)
 
 
 def _counts(queue: Obj, mine: list[Obj], waiting: list[Obj]) -> Iterator[str]:

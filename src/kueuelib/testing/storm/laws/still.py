@@ -124,5 +124,5 @@ class Rest:
         return self.groups[namespace(workload), name(workload)] if is_group(workload) else []
 
 
-def _sorted(found: list[Obj]) -> list[Obj]:
-    return sorted(found, key=lambda obj: (namespace(obj), name(obj)))
+def _sorted(objects: list[Obj]) -> list[Obj]:
+    return sorted(objects, key=lambda obj: (namespace(obj), name(obj)))

@@ -23,12 +23,12 @@ from kueuelib.testing.storm.laws.still import Finding, Rest, title
 def waiting_says_why(rest: Rest) -> Iterator[Finding]:
     """Every Workload that waits for quota says why."""
     for workload in rest.pending():
-        found = condition(workload, "QuotaReserved")
+        reservation = condition(workload, "QuotaReserved")
         if denied(workload, "Requeued") and condition(workload, "Requeued").get("message"):
             continue  # it is kept out of its queue, for example because pods of its group are gone
         if not denied(workload, "QuotaReserved"):
             yield title(WORKLOADS, workload), "it waits, but has no condition QuotaReserved=False"
-        elif not found.get("reason") or not found.get("message"):
+        elif not reservation.get("reason") or not reservation.get("message"):
             yield title(WORKLOADS, workload), "it waits, but QuotaReserved=False gives no reason"
 
 

@@ -100,11 +100,11 @@ def _deactivate(
     draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     off, on = ({"spec": {"active": value}} for value in (False, True))
-    found = [_do(at, f"{label}/deactivate", acts.PATCH_WORKLOAD, work, off)]
+    planned = [_do(at, f"{label}/deactivate", acts.PATCH_WORKLOAD, work, off)]
     if draws.chance(f"{label}/back", 0.7):
         back = _later(draws, label, at, 30.0)
-        found.append(_do(back, f"{label}/activate", acts.PATCH_WORKLOAD, work, on))
-    return found
+        planned.append(_do(back, f"{label}/activate", acts.PATCH_WORKLOAD, work, on))
+    return planned
 
 
 def _lose_workload(
@@ -117,11 +117,11 @@ def _strip_workload(
     draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     body = {"metadata": {"finalizers": None}}
-    found = [_do(at, f"{label}/strip-workload", acts.PATCH_WORKLOAD, work, body)]
+    planned = [_do(at, f"{label}/strip-workload", acts.PATCH_WORKLOAD, work, body)]
     if draws.chance(f"{label}/and-delete", 0.5):
         late = _later(draws, label, at, 1.0)
-        found.append(_do(late, f"{label}/delete-stripped", acts.DELETE_WORKLOAD, work))
-    return found
+        planned.append(_do(late, f"{label}/delete-stripped", acts.DELETE_WORKLOAD, work))
+    return planned
 
 
 def _delete_pods(
@@ -198,13 +198,13 @@ def _replace(
     meta = obj["metadata"]
     where = (resource, meta.get("namespace", ""), meta["name"])
     back = _later(draws, label, at, 20.0)
-    found = [
+    planned = [
         Act(at, f"{label}/remove", acts.DELETE, *where),
         Act(back, f"{label}/put-back", acts.CREATE, *where, obj),
     ]
     if resource == CHECKS:
-        found.append(activate(CHECK, label, at=back + 0.1))
-    return found
+        planned.append(activate(CHECK, label, at=back + 0.1))
+    return planned
 
 
 def _check_away(
@@ -256,7 +256,7 @@ def draw_hostility(
     draws: Draws, works: list[Work], cluster: InitialCluster, count: int, seconds: float
 ) -> list[Act]:
     """Draws `count` tricks within some seconds, each played on something that was submitted."""
-    found: list[Act] = []
+    planned: list[Act] = []
     tricks = (*TRICKS, *TREE_TRICKS) if cluster.cohorts or cluster.strategies else TRICKS
     for number in range(1, count + 1):
         label = f"trick-{number}"
@@ -266,11 +266,11 @@ def draw_hostility(
         wide = draws.uniform(f"{label}/at", 0.0, seconds)
         # Half of the tricks hit their victim while it is new.
         at = work.at + draws.uniform(f"{label}/after", 0.0, SOON) if near else wide
-        found += trick(draws, label, at, work, cluster)
+        planned += trick(draws, label, at, work, cluster)
     if draws.chance("thieves", 0.5):
         for work in works:
-            found += _theft(draws, f"{work.name}/theft", work)
-    return found
+            planned += _theft(draws, f"{work.name}/theft", work)
+    return planned
 
 
 def _theft(draws: Draws, label: str, work: Work) -> list[Act]:

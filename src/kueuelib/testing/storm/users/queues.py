@@ -80,29 +80,29 @@ class InitialCluster:
 
     def setup(self) -> tuple[Act, ...]:
         """The acts that make it."""
-        found = [
+        planned = [
             _act(acts.CREATE, PRIORITIES, _object("WorkloadPriorityClass", name, value=value))
             for name, value in LEVELS.items()
         ]
-        found += [_act(acts.CREATE, FLAVORS, one) for one in self.flavors]
+        planned += [_act(acts.CREATE, FLAVORS, one) for one in self.flavors]
         if self.check is not None:
-            found += [_act(acts.CREATE, CHECKS, self.check), activate(CHECK)]
-        found += [_act(acts.CREATE, COHORTS, one) for one in self.cohorts]
-        found += [_act(acts.CREATE, CLUSTER_QUEUES, one) for one in self.queues]
-        found += [_act(acts.CREATE, LOCAL_QUEUES, one) for one in self.local_queues]
-        return tuple(found)
+            planned += [_act(acts.CREATE, CHECKS, self.check), activate(CHECK)]
+        planned += [_act(acts.CREATE, COHORTS, one) for one in self.cohorts]
+        planned += [_act(acts.CREATE, CLUSTER_QUEUES, one) for one in self.queues]
+        planned += [_act(acts.CREATE, LOCAL_QUEUES, one) for one in self.local_queues]
+        return tuple(planned)
 
     def calm(self) -> tuple[Act, ...]:
         """The acts that put it right again, but for a tree; nobody answers checks any more."""
-        found = [_act(acts.RESTORE, FLAVORS, one) for one in self.flavors]
+        planned = [_act(acts.RESTORE, FLAVORS, one) for one in self.flavors]
         if self.check is not None:
-            found += [_act(acts.RESTORE, CHECKS, self.check), activate(CHECK, "calm")]
-        found += self.last
+            planned += [_act(acts.RESTORE, CHECKS, self.check), activate(CHECK, "calm")]
+        planned += self.last
         for queue in self.queues:
             spec = {"fairSharing": None, **queue["spec"], "admissionChecksStrategy": None}
-            found.append(_act(acts.RESTORE, CLUSTER_QUEUES, {**queue, "spec": spec}))
-        found += [_act(acts.RESTORE, LOCAL_QUEUES, one) for one in self.local_queues]
-        return tuple(found)
+            planned.append(_act(acts.RESTORE, CLUSTER_QUEUES, {**queue, "spec": spec}))
+        planned += [_act(acts.RESTORE, LOCAL_QUEUES, one) for one in self.local_queues]
+        return tuple(planned)
 
 
 def _object(kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
@@ -242,20 +242,20 @@ def _pressed(draws: Draws, name: str, queue: Obj) -> Obj:
 
 def _quota(draws: Draws, label: str, cohort: str, bounds: tuple[int, int]) -> Obj:
     nominal = draws.integer(f"{label}/nominal", *bounds)
-    found: Obj = {"name": "cpu", "nominalQuota": str(nominal)}
+    quota: Obj = {"name": "cpu", "nominalQuota": str(nominal)}
     if cohort and draws.chance(f"{label}/borrowing", 0.3):
-        found["borrowingLimit"] = str(draws.integer(f"{label}/borrowing-limit", 0, 3))
+        quota["borrowingLimit"] = str(draws.integer(f"{label}/borrowing-limit", 0, 3))
     if cohort and draws.chance(f"{label}/lending", 0.3):
-        found["lendingLimit"] = str(draws.integer(f"{label}/lending-limit", 0, nominal))
-    return found
+        quota["lendingLimit"] = str(draws.integer(f"{label}/lending-limit", 0, nominal))
+    return quota
 
 
 def _preemption(draws: Draws, name: str, cohort: str) -> Obj:
     chosen = draws.choice(f"{name}/reclaim", RECLAIM_WITHIN_COHORT) if cohort else "Never"
-    found: Obj = {
+    preemption: Obj = {
         "withinClusterQueue": draws.choice(f"{name}/within", WITHIN_CLUSTER_QUEUE),
         "reclaimWithinCohort": chosen,
     }
     if chosen != "Never" and draws.chance(f"{name}/borrow-within", 0.3):
-        found["borrowWithinCohort"] = {"policy": "LowerPriority"}
-    return found
+        preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
+    return preemption

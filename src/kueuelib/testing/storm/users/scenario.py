@@ -36,16 +36,16 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
         count = draws.integer("works", *profile.jobs)
         endless = ENDLESS if cluster.cohorts or cluster.strategies else 0.0
         works = draw_work(draws, count, queues, SECONDS * 0.7, endless=endless)
-    found = [act for work in works for act in work.submit(work.at)]
+    planned = [act for work in works for act in work.submit(work.at)]
     if profile.users and works:
         count = draws.integer("tricks", *TRICKS)
-        found += draw_hostility(draws, works, cluster, count, SECONDS)
+        planned += draw_hostility(draws, works, cluster, count, SECONDS)
     if cluster.check is not None:
-        found += _approvals()
-    found.sort(key=lambda act: (act.at, act.label))
+        planned += _approvals()
+    planned.sort(key=lambda act: (act.at, act.label))
     return Scenario(
         cluster.setup(),
-        tuple(found),
+        tuple(planned),
         cluster.calm(),
         cluster.rest,
         meddling=profile.users,

@@ -26,12 +26,12 @@ def _change(
 ) -> list[Act]:
     """Sets a field of a spec, and mostly sets it back."""
     where = (acts.PATCH, resource, "", _name(obj))
-    found = [Act(at, f"{label}/{field}", *where, {"spec": {field: value}})]
+    planned = [Act(at, f"{label}/{field}", *where, {"spec": {field: value}})]
     if not draws.chance(f"{label}/kept", KEPT):
         back = at + draws.uniform(f"{label}/later", 0.0, LATER)
         before = {"spec": {field: obj["spec"].get(field)}}
-        found.append(Act(back, f"{label}/{field}-back", *where, before))
-    return found
+        planned.append(Act(back, f"{label}/{field}-back", *where, before))
+    return planned
 
 
 def move_cohort(

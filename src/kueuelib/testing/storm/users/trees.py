@@ -31,18 +31,18 @@ def draw_trees(
     Returns:
         raw Cohorts.
     """
-    found: list[Obj] = []
+    cohorts: list[Obj] = []
     depths = {"cohort-1": 1}
     if not draws.chance(f"{when}/implicit", 0.2):
-        found.append(_cohort(draws, when, "cohort-1", "", flavors, fair=fair))
+        cohorts.append(_cohort(draws, when, "cohort-1", "", flavors, fair=fair))
     for number in range(2, draws.integer(f"{when}/cohorts", 2, 5) + 1):
         name, parent = f"cohort-{number}", ""
         if not draws.chance(f"{when}/{name}/top", 0.1):
             above = tuple(one for one, depth in depths.items() if depth < DEPTH)
             parent = draws.choice(f"{when}/{name}/parent", above)
         depths[name] = depths.get(parent, 0) + 1
-        found.append(_cohort(draws, when, name, parent, flavors, fair=fair))
-    return tuple(found)
+        cohorts.append(_cohort(draws, when, name, parent, flavors, fair=fair))
+    return tuple(cohorts)
 
 
 def _cohort(
@@ -63,11 +63,11 @@ def _cohort(
 
 
 def _quota(draws: Draws, label: str, parent: str) -> Obj:
-    found: Obj = {"name": "cpu", "nominalQuota": str(draws.integer(f"{label}/nominal", 0, 3))}
+    quota: Obj = {"name": "cpu", "nominalQuota": str(draws.integer(f"{label}/nominal", 0, 3))}
     for limit in ("borrowingLimit", "lendingLimit") if parent else ():
         if draws.chance(f"{label}/{limit}", 0.3):
-            found[limit] = str(draws.integer(f"{label}/most-{limit}", 0, 4))
-    return found
+            quota[limit] = str(draws.integer(f"{label}/most-{limit}", 0, 4))
+    return quota
 
 
 def weighed(draws: Draws, label: str) -> Obj:
@@ -86,16 +86,16 @@ def last_acts(draws: Draws, first: tuple[Obj, ...], last: tuple[Obj, ...]) -> tu
         last: raw Cohorts of the calm.
     """
     names = [_name(one) for one in last]
-    found = [
+    planned = [
         Act(0.0, f"cohorts/{name}/at-last", acts.DELETE, COHORTS, "", name)
         for name in map(_name, first)
         if name not in names
     ]
-    found += [_made(one, "at-last") for one in last]
+    planned += [_made(one, "at-last") for one in last]
     if last and draws.chance("last/cycle", 0.3):
         body = {"spec": {"parentName": draws.choice("last/parent", names)}}
-        found.append(Act(0.0, "cohorts/cycle", acts.PATCH, COHORTS, "", names[0], body))
-    return tuple(found)
+        planned.append(Act(0.0, "cohorts/cycle", acts.PATCH, COHORTS, "", names[0], body))
+    return tuple(planned)
 
 
 def pool_acts(
@@ -116,13 +116,13 @@ def pool_acts(
         for flavor in flavors
     ]
     parents = {str(one["spec"].get("parentName", "")) for one in last}
-    found = {name: _plain(name, ABOVE) for name in sorted({*named, *parents} - {""})}
+    by_name = {name: _plain(name, ABOVE) for name in sorted({*named, *parents} - {""})}
     for one in last:
         spec = {"parentName": ABOVE, **one["spec"], "resourceGroups": None}
-        found[_name(one)] = {**one, "spec": spec}
+        by_name[_name(one)] = {**one, "spec": spec}
     top = _plain(ABOVE)
     top["spec"]["resourceGroups"] = [{"coveredResources": ["cpu"], "flavors": rows}]
-    return tuple(_made(one, "pooled") for one in (top, *found.values()))
+    return tuple(_made(one, "pooled") for one in (top, *by_name.values()))
 
 
 def _made(cohort: Obj, when: str) -> Act:
