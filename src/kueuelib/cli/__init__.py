@@ -44,15 +44,15 @@ def _main() -> None:
     except click.Abort:
         sys.exit(130)
     except (KueuelibError, ExceptionGroup) as error:
-        found = _only(error)
-        if not isinstance(found, KueuelibError):
+        cause = _only(error)
+        if not isinstance(cause, KueuelibError):
             raise
         from kueuelib.cli.failures import with_fix
 
-        said = with_fix(found)
+        said = with_fix(cause)
         prefix = "" if said.startswith("kueuelib ") else "kueuelib: "
         print(f"{prefix}{said}", file=sys.stderr)  # noqa: T201 - the command line's voice
-        sys.exit(2 if isinstance(found, ConfigError) else 1)
+        sys.exit(2 if isinstance(cause, ConfigError) else 1)
     except OSError as error:
         if error.errno not in _FULL:
             raise

@@ -55,13 +55,13 @@ async def resources(client: Client) -> AsyncIterator[Resource]:
         if version.get("storage") and version.get("served")
     }
     groups = await client.request("GET", "/apis", verb="get")
-    found: list[tuple[str, str]] = [("", "v1")]
+    group_versions: list[tuple[str, str]] = [("", "v1")]
     for group in groups.get("groups") or ():
         preferred = group["preferredVersion"]["version"]
         versions = [preferred, *(each["version"] for each in group["versions"])]
-        found += [(group["name"], version) for version in dict.fromkeys(versions)]
+        group_versions += [(group["name"], version) for version in dict.fromkeys(versions)]
     seen: set[tuple[str, str]] = set()
-    for group_name, version in found:
+    for group_name, version in group_versions:
         prefix = f"/apis/{group_name}" if group_name else "/api"
         body: Obj = await client.request("GET", f"{prefix}/{version}", verb="get")
         for entry in body.get("resources") or ():

@@ -48,18 +48,20 @@ class InstallOptions:
                     "leave out --image, --replicas and --service-monitor",
                 )
             return None
-        found = Deployed(replicas=self.replicas, service_monitor=self.service_monitor)
+        deployed = Deployed(replicas=self.replicas, service_monitor=self.service_monitor)
         if self.image is not None:
-            found = attrs.evolve(found, image=self.image)
+            deployed = attrs.evolve(deployed, image=self.image)
         if self.config is not None:
             configuration = load_configuration(self.config)
-            check_configuration(configuration, self.config, namespace, found)
+            check_configuration(configuration, self.config, namespace, deployed)
             server = configuration.visibility_server
             port = None if server is None else server.bind_port
             text = self.config.read_text()
             secret = certificates_of(configuration, self.config)
-            found = attrs.evolve(found, config=text, visibility_port=port, certificates=secret)
-        return found
+            deployed = attrs.evolve(
+                deployed, config=text, visibility_port=port, certificates=secret
+            )
+        return deployed
 
     def frameworks(self) -> tuple[str, ...]:
         """The kinds that the configuration enables.

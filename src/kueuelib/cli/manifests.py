@@ -33,12 +33,12 @@ def run(
     operator = load_operator(reference)
     where = namespace or MANAGER_NAMESPACE
     if operator is not None:
-        found = operator_manifests(
+        objects = operator_manifests(
             operator, reference, namespace or "", image=image, webhook_url=url
         )
     elif plugin:
-        found = plugin_manifests(load(reference), where)
+        objects = plugin_manifests(load(reference), where)
     else:
         integration = load(reference)
-        found = process_manifests(integration, reference, where, image=image, webhook_url=url)
-    sys.stdout.write("---\n".join(to_yaml(obj) for obj in found))
+        objects = process_manifests(integration, reference, where, image=image, webhook_url=url)
+    sys.stdout.write("---\n".join(to_yaml(obj) for obj in objects))

@@ -27,9 +27,11 @@ def _context(root: click.Group, arguments: Iterable[str]) -> click.Context:
     context = click.Context(root, info_name="kueuelib")
     for argument in arguments:
         command = context.command
-        found = command.get_command(context, argument) if isinstance(command, click.Group) else None
-        if found is not None:
-            context = click.Context(found, parent=context, info_name=argument)
+        subcommand = (
+            command.get_command(context, argument) if isinstance(command, click.Group) else None
+        )
+        if subcommand is not None:
+            context = click.Context(subcommand, parent=context, info_name=argument)
     return context
 
 
@@ -59,8 +61,8 @@ def _said(error: click.UsageError, context: click.Context) -> tuple[str, str]:
 
 
 def _instead(names: Iterable[str], context: click.Context) -> str:
-    found = " or ".join(names)
-    return f"did you mean {found}?" if found else f"see {context.command_path} --help"
+    choices = " or ".join(names)
+    return f"did you mean {choices}?" if choices else f"see {context.command_path} --help"
 
 
 def _option(context: click.Context, name: str) -> click.Option | None:

@@ -104,22 +104,26 @@ def with_options(base: Configuration, options: RunOptions) -> Configuration:
     Raises:
         ConfigError: an address is malformed.
     """
-    found = base
+    configuration = base
     if options.namespace is not None:
-        found = attrs.evolve(found, namespace=options.namespace)
+        configuration = attrs.evolve(configuration, namespace=options.namespace)
     if options.webhook_address is not None:
         address = parse_address(options.webhook_address, "--webhook-address")
         if address is None:
             raise ConfigError("--webhook-address", "webhooks are needed", "write HOST:PORT")
         host, port = address
-        found = attrs.evolve(found, webhook=attrs.evolve(found.webhook, host=host, port=port))
+        configuration = attrs.evolve(
+            configuration, webhook=attrs.evolve(configuration.webhook, host=host, port=port)
+        )
     if options.health_address is not None:
-        health = attrs.evolve(found.health, health_probe_bind_address=options.health_address)
-        found = attrs.evolve(found, health=health)
+        health = attrs.evolve(
+            configuration.health, health_probe_bind_address=options.health_address
+        )
+        configuration = attrs.evolve(configuration, health=health)
     if options.metrics_address is not None:
-        metrics = attrs.evolve(found.metrics, bind_address=options.metrics_address)
-        found = attrs.evolve(found, metrics=metrics)
+        metrics = attrs.evolve(configuration.metrics, bind_address=options.metrics_address)
+        configuration = attrs.evolve(configuration, metrics=metrics)
     if options.leader_elect is not None:
-        election = attrs.evolve(found.leader_election, leader_elect=options.leader_elect)
-        found = attrs.evolve(found, leader_election=election)
-    return found
+        election = attrs.evolve(configuration.leader_election, leader_elect=options.leader_elect)
+        configuration = attrs.evolve(configuration, leader_election=election)
+    return configuration

@@ -98,8 +98,8 @@ def fact_data(event: Event) -> Any:
     fields = attrs.fields(kind)
     if isinstance(event, events.WorkloadSet):
         return workload_data(event.workload, None, 0)
-    found = {field.name: _data(getattr(event, field.name)) for field in fields}
-    return next(iter(found.values())) if len(found) == 1 else found
+    values = {field.name: _data(getattr(event, field.name)) for field in fields}
+    return next(iter(values.values())) if len(values) == 1 else values
 
 
 def workload_data(workload: kueue.Workload, before: kueue.Workload | None, number: int) -> Obj:
@@ -113,23 +113,23 @@ def workload_data(workload: kueue.Workload, before: kueue.Workload | None, numbe
         before: the same Workload as it was last; None if it was not known.
         number: another one for every call.
     """
-    found: Obj = {"metadata": _converter.unstructure(workload.metadata)}
+    data: Obj = {"metadata": _converter.unstructure(workload.metadata)}
     if before is None or before.uid != workload.uid:
-        found["spec"] = _converter.unstructure(workload.spec)
+        data["spec"] = _converter.unstructure(workload.spec)
     elif before.spec != workload.spec:
-        found["spec"] = {**_converter.unstructure(workload.spec), REVISION: number}
+        data["spec"] = {**_converter.unstructure(workload.spec), REVISION: number}
     if workload.status != _NO_STATUS:
-        found["status"] = _status(workload.status)
-    return found
+        data["status"] = _status(workload.status)
+    return data
 
 
 def _status(status: WorkloadStatus) -> Obj:
     """Keeps only the condition message that the scheduler compares with its verdict."""
-    found: Obj = _converter.unstructure(status)
-    for condition in found.get("conditions", ()):
+    data: Obj = _converter.unstructure(status)
+    for condition in data.get("conditions", ()):
         if condition["type"] != QUOTA_RESERVED or condition.get("reason") not in REPORTED:
             condition.pop("message", None)
-    return found
+    return data
 
 
 def subject_of(event: Event) -> tuple[str, ObjectKey] | None:
@@ -138,10 +138,10 @@ def subject_of(event: Event) -> tuple[str, ObjectKey] | None:
     if word is None:
         return None
     (field, *_) = attrs.fields(type(event))
-    found = getattr(event, field.name)
-    if isinstance(found, str):
-        return word, ObjectKey("", found)
-    return word, found if isinstance(found, ObjectKey) else found.key
+    value = getattr(event, field.name)
+    if isinstance(value, str):
+        return word, ObjectKey("", value)
+    return word, value if isinstance(value, ObjectKey) else value.key
 
 
 def is_last(event: Event) -> bool:
@@ -163,30 +163,30 @@ def fact_of(kind: str, data: Any, known: Callable[[ObjectKey], kueue.Workload | 
         BadFact: it is not a fact.
         InvalidObject: its object cannot be read.
     """
-    found = KINDS.get(kind)
-    if found is None:
+    event_type = KINDS.get(kind)
+    if event_type is None:
         raise BadFact("fact", f"{kind!r} is not a known kind of fact")
-    cls = _CLASSES.get(found)
+    cls = _CLASSES.get(event_type)
     if cls is kueue.Workload:
         return events.WorkloadSet(_workload(data, known))
     if cls is not None:
-        return found(decode(cls, data))  # type: ignore[no-any-return]
-    fields = attrs.fields(attrs.resolve_types(found))
+        return event_type(decode(cls, data))  # type: ignore[no-any-return]
+    fields = attrs.fields(attrs.resolve_types(event_type))
     values = {fields[0].name: data} if len(fields) == 1 else data
     if not isinstance(values, dict) or set(values) != {field.name for field in fields}:
         names = ", ".join(field.name for field in fields)
         raise BadFact("of", f"is not an object with {names}")
-    return found(**{field.name: _value(field, values[field.name]) for field in fields})  # type: ignore[no-any-return]
+    return event_type(**{field.name: _value(field, values[field.name]) for field in fields})  # type: ignore[no-any-return]
 
 
 def _workload(data: Any, known: Callable[[ObjectKey], kueue.Workload | None]) -> kueue.Workload:
-    found = decode(kueue.Workload, data)
+    workload = decode(kueue.Workload, data)
     if "spec" in data:
-        return found
-    before = known(found.key)
-    if before is None or before.uid != found.uid:
-        raise BadFact("of.spec", f"Workload {found.key} was never seen with a spec")
-    return attrs.evolve(found, spec=before.spec)
+        return workload
+    before = known(workload.key)
+    if before is None or before.uid != workload.uid:
+        raise BadFact("of.spec", f"Workload {workload.key} was never seen with a spec")
+    return attrs.evolve(workload, spec=before.spec)
 
 
 def _value(field: attrs.Attribute[Any], data: Any) -> Any:
@@ -245,20 +245,20 @@ def _tuple_factory(kind: Any, converter: Converter) -> Callable[[Any], Any]:
 
 
 def _build() -> Converter:
-    found = Converter()
-    found.register_unstructure_hook(Quantity, str)
-    found.register_unstructure_hook_func(lambda kind: kind in (Time, MicroTime), _time)
+    converter = Converter()
+    converter.register_unstructure_hook(Quantity, str)
+    converter.register_unstructure_hook_func(lambda kind: kind in (Time, MicroTime), _time)
     strings, anything = Mapping[str, str], Mapping[str, Any]
-    found.register_unstructure_hook_func(lambda kind: kind in (strings, anything), dict)
-    found.register_unstructure_hook_func(
+    converter.register_unstructure_hook_func(lambda kind: kind in (strings, anything), dict)
+    converter.register_unstructure_hook_func(
         lambda kind: kind == Mapping[str, Quantity],
         lambda value: {key: str(item) for key, item in value.items()},
     )
-    found.register_unstructure_hook_factory(_is_tuple, _tuple_factory)
-    found.register_unstructure_hook_factory(
+    converter.register_unstructure_hook_factory(_is_tuple, _tuple_factory)
+    converter.register_unstructure_hook_factory(
         lambda kind: isinstance(kind, type) and issubclass(kind, Struct), _struct_factory
     )
-    return found
+    return converter
 
 
 _converter = _build()

@@ -63,10 +63,10 @@ class Objects:
     def world(self, settings: Settings = DEFAULTS) -> World:
         """All of it as a value."""
         tables: dict[str, Any] = {
-            name: dict(found)
+            name: dict(table)
             if name in _BY_KEY
-            else {key.name: each for key, each in found.items()}
-            for name, found in self._found.items()
+            else {key.name: each for key, each in table.items()}
+            for name, table in self._found.items()
         }
         return World(settings=settings, **tables)
 
@@ -105,25 +105,25 @@ class Lives:
     """
 
     def __init__(self, begin: Iterable[Workload], at: float) -> None:
-        self.found: dict[str, Past] = {each.uid: Past(each, each, at) for each in begin}
-        self._uids = {past.workload.key: uid for uid, past in self.found.items()}
+        self.by_uid: dict[str, Past] = {each.uid: Past(each, each, at) for each in begin}
+        self._uids = {past.workload.key: uid for uid, past in self.by_uid.items()}
 
     def observe(self, event: Event, at: float) -> None:
         """Takes over a fact."""
         if isinstance(event, events.WorkloadSet):
             self._set(event.workload, at)
         elif isinstance(event, events.WorkloadGone):
-            past = self.found.get(self._uids.pop(event.key, ""))
+            past = self.by_uid.get(self._uids.pop(event.key, ""))
             if past is not None and past.ended is None:
                 past.ended = at
 
     def _set(self, workload: Workload, at: float) -> None:
-        past = self.found.get(workload.uid)
+        past = self.by_uid.get(workload.uid)
         if past is None:
-            past = self.found[workload.uid] = Past(workload, workload, at)
+            past = self.by_uid[workload.uid] = Past(workload, workload, at)
         self._uids[workload.key] = workload.uid
         past.workload = workload
         if is_finished(workload) and not past.finished:
-            found = conditions.find(workload.status.conditions, names.FINISHED)
-            assert found is not None, "it is finished"
-            past.ended, past.finished = found.last_transition_time, True
+            condition = conditions.find(workload.status.conditions, names.FINISHED)
+            assert condition is not None, "it is finished"
+            past.ended, past.finished = condition.last_transition_time, True

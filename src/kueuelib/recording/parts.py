@@ -8,12 +8,12 @@ from pathlib import Path
 
 def older_parts(path: Path) -> list[Path]:
     """The older parts of a recording, the oldest first."""
-    found = [
+    numbered = [
         (int(number), each)
         for each in path.parent.glob(f"{escape(path.name)}.*")
         if (number := each.name[len(path.name) + 1 :]).isdecimal()
     ]
-    return [each for _, each in sorted(found)]
+    return [each for _, each in sorted(numbered)]
 
 
 def parts_of(path: Path) -> list[Path]:

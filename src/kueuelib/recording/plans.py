@@ -26,13 +26,13 @@ def plan_data(plan: Plan) -> Obj:
     reasons. `wait`: workload, ClusterQueue, reason, and where it is queued.
     """
     return {
-        name: found
-        for name, found in (
+        name: part
+        for name, part in (
             ("admit", list(map(_admit, plan.admissions))),
             ("preempt", list(map(_preempt, plan.preemptions))),
             ("wait", list(map(_wait, plan.waits))),
         )
-        if found
+        if part
     }
 
 
@@ -52,23 +52,23 @@ def plan_hash(before: str, data: Obj) -> str:
     return sha256(text).hexdigest()[:DIGITS]
 
 
-def _admit(found: Admit) -> list[object]:
-    sets = _sets(found.admission)
-    return [str(found.key), found.cluster_queue, sets, found.admitted, found.borrowing]
+def _admit(admit: Admit) -> list[object]:
+    sets = _sets(admit.admission)
+    return [str(admit.key), admit.cluster_queue, sets, admit.admitted, admit.borrowing]
 
 
 def _sets(admission: Admission) -> list[object]:
     return [
-        [found.name, found.count, dict(sorted(found.flavors.items()))]
-        for found in admission.pod_set_assignments
+        [assignment.name, assignment.count, dict(sorted(assignment.flavors.items()))]
+        for assignment in admission.pod_set_assignments
     ]
 
 
-def _preempt(found: Preemption) -> list[object]:
-    victims = [[str(victim.key), victim.path.value] for victim in found.victims]
-    return [str(found.key), victims]
+def _preempt(preemption: Preemption) -> list[object]:
+    victims = [[str(victim.key), victim.path.value] for victim in preemption.victims]
+    return [str(preemption.key), victims]
 
 
-def _wait(found: Wait) -> list[object]:
-    reason = type(found.reason).__name__
-    return [str(found.key), found.cluster_queue, reason, found.requeue.name]
+def _wait(wait: Wait) -> list[object]:
+    reason = type(wait.reason).__name__
+    return [str(wait.key), wait.cluster_queue, reason, wait.requeue.name]

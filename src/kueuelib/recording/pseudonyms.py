@@ -58,16 +58,16 @@ class Pseudonyms:
 
     def of(self, name: str) -> str:
         """The pseudonym of a name."""
-        found = self._known.get(name)
-        if found is None:
+        pseudonym = self._known.get(name)
+        if pseudonym is None:
             index = bisect_left(self._names, name)
             before = self._places[index - 1] if index else ()
             after = self._places[index] if index < len(self._places) else None
             place = between(before, after)
             self._names.insert(index, name)
             self._places.insert(index, place)
-            found = self._known[name] = "n" + "-".join(f"{part:06d}" for part in place)
-        return found
+            pseudonym = self._known[name] = "n" + "-".join(f"{part:06d}" for part in place)
+        return pseudonym
 
     def rename(self, line: Obj) -> Obj:
         """A line of a recording with pseudonyms; parts of the line may be changed."""
@@ -90,22 +90,22 @@ class Pseudonyms:
         return _changed(of, ["status", "conditions", "*", "message"], self._text)
 
     def _plan(self, plan: Obj) -> Obj:
-        found: Obj = {}
+        renamed: Obj = {}
         if "admit" in plan:
-            found["admit"] = [
+            renamed["admit"] = [
                 [self._key(key), self._name(queue), self._sets(sets), *rest]
                 for key, queue, sets, *rest in plan["admit"]
             ]
         if "preempt" in plan:
-            found["preempt"] = [
+            renamed["preempt"] = [
                 [self._key(key), [[self._key(victim), why] for victim, why in victims]]
                 for key, victims in plan["preempt"]
             ]
         if "wait" in plan:
-            found["wait"] = [
+            renamed["wait"] = [
                 [self._key(key), self._name(queue), *rest] for key, queue, *rest in plan["wait"]
             ]
-        return found
+        return renamed
 
     def _sets(self, sets: list[Any]) -> list[Any]:
         return [
@@ -121,10 +121,10 @@ class Pseudonyms:
 
     def _text(self, text: str) -> str:
         """A message with its names replaced, also those of objects that appear later."""
-        for found in _INTRODUCED.finditer(text):
-            for name in filter(None, found.groups()):
+        for match in _INTRODUCED.finditer(text):
+            for name in filter(None, match.groups()):
                 self.of(name)
-        return _TOKEN.sub(lambda found: self._known.get(found[0], found[0]), text)
+        return _TOKEN.sub(lambda token: self._known.get(token[0], token[0]), text)
 
 
 def _changed(data: Any, path: list[str], change: Callable[[str], str]) -> Any:
@@ -148,13 +148,13 @@ def between(before: tuple[int, ...], after: tuple[int, ...] | None) -> tuple[int
         before: the smaller one; empty for the beginning.
         after: the larger one; None for the end.
     """
-    found: tuple[int, ...] = ()
+    digits: tuple[int, ...] = ()
     while True:
-        depth = len(found)
+        depth = len(digits)
         low = before[depth] if depth < len(before) else 0
         high = after[depth] if after is not None and depth < len(after) else _LIMIT
         if high - low > 1:
-            return (*found, low + min(_STEP, (high - low) // 2))
-        found = (*found, low)
+            return (*digits, low + min(_STEP, (high - low) // 2))
+        digits = (*digits, low)
         if low < high:
             after = None

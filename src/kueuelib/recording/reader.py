@@ -121,9 +121,9 @@ Line = Begin | Told | Looked | Decided
 
 @attrs.define
 class Notes:
-    """What a reader found that does not keep it from going on, as sentences."""
+    """What a reader noticed that does not keep it from going on, as sentences."""
 
-    found: list[str] = attrs.field(factory=list)
+    texts: list[str] = attrs.field(factory=list)
 
 
 def read(path: Path, notes: Notes) -> Iterator[Line]:
@@ -149,7 +149,7 @@ def _part(path: Path, notes: Notes) -> Iterator[Line]:
         begun = True
         yield line
     if not begun:
-        notes.found.append(f"{path}: holds no whole line")
+        notes.texts.append(f"{path}: holds no whole line")
 
 
 def parse(texts: Iterable[bytes], file: str) -> Iterator[Line]:
@@ -194,7 +194,7 @@ def _texts(path: Path, notes: Notes) -> Iterator[bytes]:
         where = Where(str(path), number + 1)
         raise where.wrong("", "the compressed data is damaged from here on") from None
     if rest or not whole:
-        notes.found.append(
+        notes.texts.append(
             f"{path}: ends in the middle, after line {number}, as when a manager is killed"
         )
 
@@ -233,8 +233,8 @@ def _line(where: Where, data: Obj) -> Line:
             raise where.wrong("of", "is missing")
         return Told(where, at, fact, data["of"], data.get("again") is True)
     if "plan" in data:
-        plan, found = _field(where, data, "plan", dict), _field(where, data, "hash", str)
-        return Decided(where, at, plan, found, _room(where, data))
+        plan, digest = _field(where, data, "plan", dict), _field(where, data, "hash", str)
+        return Decided(where, at, plan, digest, _room(where, data))
     if "heads" not in data:
         raise where.wrong("", "has neither fact nor heads nor plan")
     heads = data["heads"]
@@ -251,19 +251,19 @@ def _room(where: Where, data: Obj) -> ObjectKey | None:
 
 
 def _number(where: Where, data: Mapping[str, Any]) -> float:
-    found = data.get("at")
+    seconds = data.get("at")
     if "at" not in data:
         raise where.wrong("at", "is missing")
-    if not isinstance(found, int | float) or isinstance(found, bool):
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         raise where.wrong("at", "is not a number of seconds")
-    if not 0 <= found < END_OF_TIME:
-        raise where.wrong("at", f"{found!r} is not a time from 1970 to 9998")
-    return float(found)
+    if not 0 <= seconds < END_OF_TIME:
+        raise where.wrong("at", f"{seconds!r} is not a time from 1970 to 9998")
+    return float(seconds)
 
 
 def _field(where: Where, data: Mapping[str, Any], name: str, kind: type) -> Any:
-    found = data.get(name)
-    if isinstance(found, kind) and (kind is bool or not isinstance(found, bool)):
-        return found
+    value = data.get(name)
+    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+        return value
     words = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
     raise where.wrong(name, f"is not {words[kind]}" if name in data else "is missing")

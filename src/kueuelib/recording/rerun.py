@@ -124,10 +124,10 @@ class Rerun:
         """Tries what waits, as the manager had done before the part began."""
         self._cold = False
         for _ in range(_MOST_WARM_UP):
-            found = engine.next_cycle(now)
-            if found is None:
+            cycle = engine.next_cycle(now)
+            if cycle is None:
                 return
-            engine.settle(decide(found, now), now)
+            engine.settle(decide(cycle, now), now)
 
     def _tell(self, line: Told, engine: Engine) -> None:
         self.event = event = event_of(line, engine.workload)
@@ -145,13 +145,13 @@ class Rerun:
         return Difference(line.where, line.at, self.cycles + 1, {}, replayed, why)
 
     def _decide(self, line: Decided, engine: Engine) -> Difference | None:
-        found, self._found = self._found, None
-        if found is None:
+        cycle, self._found = self._found, None
+        if cycle is None:
             raise line.where.wrong(
                 "plan", "comes without the line that says how many heads there were"
             )
         self.cycles += 1
-        plan = decide(found, line.at)
+        plan = decide(cycle, line.at)
         different = self._compare(line, plan_data(plan))
         if different is None:
             engine.settle(plan, line.at)

@@ -70,8 +70,8 @@ class Tape:
 
     def take(self) -> list[bytes]:
         """All lines that nobody has taken."""
-        found, self._lines = self._lines, []
-        return found
+        lines, self._lines = self._lines, []
+        return lines
 
 
 class RecordedEngine(Engine):
@@ -122,17 +122,17 @@ class RecordedEngine(Engine):
         """The facts about everything that is there now, for a recording that begins here."""
         held = {key: self.cache.holder(key) for key in self._assumed}
         self._assumed = {
-            key: found
-            for key, found in self._assumed.items()
+            key: event
+            for key, event in self._assumed.items()
             if (holder := held[key]) is not None and holder.assumed
         }
         return (*self._latest.values(), *self._assumed.values())
 
     def next_cycle(self, now: float) -> CycleInput | None:
         """The heads that are worth a try; how many there are is written down."""
-        found = super().next_cycle(now)
-        self.tape.write({"at": now, "heads": None if found is None else len(found.heads)})
-        return found
+        cycle = super().next_cycle(now)
+        self.tape.write({"at": now, "heads": None if cycle is None else len(cycle.heads)})
+        return cycle
 
     def settle(self, plan: Plan, now: float) -> Settled:
         """Carries out a plan, and writes it down."""

@@ -64,11 +64,11 @@ def course(
     timed: list[_Timed] = []
     now: list[Obj] = []
     for obj in objects:
-        found = _timed(obj)
-        if found is None:
+        change = _timed(obj)
+        if change is None:
             now.append(obj)
         else:
-            timed.append(found)
+            timed.append(change)
     for one in timed:
         _refuse_new_queue(one.obj, now)
     first = cluster_of(now, settings)

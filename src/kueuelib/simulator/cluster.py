@@ -52,9 +52,9 @@ def overlaid(
         policy: raw objects; those that replace none are added.
         identity: what has to be the same in both for one to replace the other.
     """
-    found = {identity(obj): obj for obj in objects}
-    found.update({identity(obj): obj for obj in policy})
-    return tuple(found.values())
+    by_identity = {identity(obj): obj for obj in objects}
+    by_identity.update({identity(obj): obj for obj in policy})
+    return tuple(by_identity.values())
 
 
 def key_in(obj: Mapping[str, Any]) -> ObjectKey:
@@ -136,13 +136,13 @@ def cluster_of(objects: Iterable[Obj], settings: Settings = DEFAULTS) -> Cluster
 
 def _read(obj: Obj, cls: type[T]) -> T:
     try:
-        found = decode(cls, obj)
-        if isinstance(found, kueue.ClusterQueue):
-            queue_spec(found)
+        decoded = decode(cls, obj)
+        if isinstance(decoded, kueue.ClusterQueue):
+            queue_spec(decoded)
     except (InvalidObject, InvalidSelector) as error:
         subject = f"{obj['kind']} {key_of(obj)}"
         raise ConfigError(subject, str(error), "correct the object") from error
-    return found
+    return decoded
 
 
 def _active(check: kueue.AdmissionCheck) -> kueue.AdmissionCheck:

@@ -53,15 +53,15 @@ def _machines(trace: Trace, machines: Mapping[str, int]) -> dict[str, int]:
             largest = max(whole.largest.get(resource, 0), demand.largest[resource])
             whole.largest[resource] = largest
     seconds = max((trace.last or 0.0) - (trace.first or 0.0), 1.0)
-    found = {}
+    amounts = {}
     for resource, work in sorted(whole.work.items()):
         unit = 1000 if resource == CPU else 1
         if resource in machines:
-            found[resource] = machines[resource] * unit
+            amounts[resource] = machines[resource] * unit
         else:
             enough = math.ceil(work / seconds / LOAD / unit) * unit
-            found[resource] = max(enough, whole.largest[resource])
-    return found
+            amounts[resource] = max(enough, whole.largest[resource])
+    return amounts
 
 
 def _parts(trace: Trace, total: Mapping[str, int]) -> dict[ObjectKey, dict[str, int]]:

@@ -185,10 +185,10 @@ class Driver:
         self._fruitless += 1
         now = self._agenda.now
         self._not_before = now + self._timing.cycle_seconds
-        found = self.engine.next_cycle(now)
-        if found is not None:
+        cycle = self.engine.next_cycle(now)
+        if cycle is not None:
             self.cycles += 1
-            settled = self.engine.settle(decide(found, now), now)
+            settled = self.engine.settle(decide(cycle, now), now)
             if settled.admissions or settled.preemptions:
                 self._fruitless = self._idle = 0
             self._lives.carry_out(settled)

@@ -14,12 +14,12 @@ Likeness = tuple[ObjectKey, str]
 def likeness(workload: Workload) -> Likeness:
     """What jobs are compared by."""
     parts = []
-    for found in workload.spec.pod_sets:
+    for pod_set in workload.spec.pod_sets:
         containers = [
             sorted((name, str(amount)) for name, amount in each.resources.requests.items())
-            for each in found.template.spec.containers
+            for each in pod_set.template.spec.containers
         ]
-        parts.append((found.name, found.count, containers))
+        parts.append((pod_set.name, pod_set.count, containers))
     return ObjectKey(workload.namespace, workload.spec.queue_name), repr(parts)
 
 
@@ -32,9 +32,9 @@ class RunTimes:
 
     def add(self, workload: Workload, seconds: float) -> None:
         """A job has ended."""
-        found = likeness(workload)
-        insort(self._alike.setdefault(found, []), seconds)
-        insort(self._in_queue.setdefault(found[0], []), seconds)
+        group = likeness(workload)
+        insort(self._alike.setdefault(group, []), seconds)
+        insort(self._in_queue.setdefault(group[0], []), seconds)
 
     def of(self, workload: Workload) -> tuple[float, ...]:
         """The run times of jobs that are alike, ascending."""
@@ -46,5 +46,5 @@ class RunTimes:
 
     def middle(self, workload: Workload) -> float | None:
         """The run time in the middle of those that are alike, else of its LocalQueue."""
-        found = self.of(workload) or self.in_queue(workload)
-        return found[len(found) // 2] if found else None
+        times = self.of(workload) or self.in_queue(workload)
+        return times[len(times) // 2] if times else None

@@ -72,16 +72,16 @@ class Faults:
         Raises:
             ConfigError: with `strict`.
         """
-        found = BadLine(str(path), line, error.field, error.reason)
+        bad_line = BadLine(str(path), line, error.field, error.reason)
         if self._strict:
             raise ConfigError(
-                f"{found.file}:{line}",
-                f"{found.field}: {found.reason}" if found.field else found.reason,
+                f"{bad_line.file}:{line}",
+                f"{bad_line.field}: {bad_line.reason}" if bad_line.field else bad_line.reason,
                 "correct the line, or leave out --strict to skip it",
             )
         self.bad += 1
         if len(self.shown) < SHOWN:
-            self.shown.append(found)
+            self.shown.append(bad_line)
 
     def drop(self, reason: str) -> None:
         """Leaves out a line that is in order and describes no job that ran."""

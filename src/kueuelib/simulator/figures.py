@@ -47,11 +47,11 @@ class Spread:
 
     def steps(self) -> tuple[tuple[float, int], ...]:
         """The values in ascending order, each with how many values do not exceed it."""
-        found, seen = [], 0
+        steps, seen = [], 0
         for value in sorted(self._counts):
             seen += self._counts[value]
-            found.append((min(value, self.most), seen))
-        return tuple(found)
+            steps.append((min(value, self.most), seen))
+        return tuple(steps)
 
 
 def _rounded(value: float) -> float:
@@ -114,9 +114,9 @@ class Level:
 
 def jain(values: Iterable[float]) -> float | None:
     """Jain's index: 1 when all values are equal, 1/n when one has everything; None without any."""
-    found = list(values)
-    squares = sum(value * value for value in found)
-    return sum(found) ** 2 / (len(found) * squares) if squares else None
+    numbers = list(values)
+    squares = sum(value * value for value in numbers)
+    return sum(numbers) ** 2 / (len(numbers) * squares) if squares else None
 
 
 def shown(resource: str, amount: float) -> float:

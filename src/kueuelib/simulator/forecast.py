@@ -154,12 +154,14 @@ def _tree_of(world: World, key: ObjectKey) -> World:
         world,
         cluster_queues={name: world.cluster_queues[name] for name in sorted(scope)},
         local_queues={
-            each: found
-            for each, found in world.local_queues.items()
-            if found.spec.cluster_queue in scope
+            each: local_queue
+            for each, local_queue in world.local_queues.items()
+            if local_queue.spec.cluster_queue in scope
         },
         workloads={
-            each: found for each, found in world.workloads.items() if world.home_of(found) in scope
+            each: workload
+            for each, workload in world.workloads.items()
+            if world.home_of(workload) in scope
         },
     )
 

@@ -75,18 +75,18 @@ class History:
 
     def total(self) -> dict[FlavorResource, Use]:
         """The use of all ClusterQueues together; nominal quota with that of their cohorts."""
-        found = {}
+        totals = {}
         for pair in sorted({pair for queue in self.queues.values() for pair in queue.use}):
             uses = [queue.use[pair] for queue in self.queues.values() if pair in queue.use]
             nominal = [one.nominal for one in uses]
             if pair in self.shared:
                 nominal.append(self.shared[pair])
-            found[pair] = Use(
+            totals[pair] = Use(
                 self._sum(one.used for one in uses),
                 self._sum(one.borrowed for one in uses),
                 self._sum(nominal),
             )
-        return found
+        return totals
 
     def jain(self) -> tuple[float | None, ...]:
         """By interval, Jain's index of the ClusterQueues that had jobs in it; None without any.
@@ -202,10 +202,10 @@ class Historian(Listener):
         borders = (*regular, self._end)
         queues = {}
         for name in self._meter.queues:
-            mine = {kind: found for (of, kind), found in self._columns.items() if of == name}
+            mine = {kind: columns for (of, kind), columns in self._columns.items() if of == name}
             use = {
-                pair: Use(*(_means(column, borders, found.unit) for column in found.all()))
-                for pair, found in mine.items()
+                pair: Use(*(_means(column, borders, columns.unit) for column in columns.all()))
+                for pair, columns in mine.items()
                 if isinstance(pair, FlavorResource)
             }
             waiting, holding = (
@@ -214,16 +214,16 @@ class Historian(Listener):
             )
             queues[name] = QueueHistory(waiting, holding, use)
         shared = {
-            pair: _means(found.owned, borders, found.unit)
-            for (of, pair), found in self._columns.items()
+            pair: _means(columns.owned, borders, columns.unit)
+            for (of, pair), columns in self._columns.items()
             if not of and isinstance(pair, FlavorResource)
         }
         return History(borders, queues, shared)
 
 
 def _means(integral: array[float], borders: Values, unit: str) -> Values:
-    found, before = [], 0.0
+    means, before = [], 0.0
     for at, value in enumerate(integral):
-        found.append(shown(unit, (value - before) / (borders[at + 1] - borders[at])))
+        means.append(shown(unit, (value - before) / (borders[at + 1] - borders[at])))
         before = value
-    return tuple(found)
+    return tuple(means)

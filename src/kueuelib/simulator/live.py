@@ -103,9 +103,9 @@ class Live:
             {} if admission is None else {a.name: a.count for a in admission.pod_set_assignments}
         )
         parts = [
-            found / shape.count
+            running / shape.count
             for shape in self.job.pod_sets
-            if shape.count and (found := counts.get(shape.name)) is not None
+            if shape.count and (running := counts.get(shape.name)) is not None
         ]
         return min(parts, default=1.0) or 1.0
 

@@ -96,7 +96,7 @@ class Rivals(Listener):
 
     def figures(self) -> Obj:
         """By ClusterQueue of the preemptors, the number of victims by their ClusterQueue."""
-        found: Obj = {}
+        by_preemptor: Obj = {}
         for (by, whom), count in sorted(self._count.items()):
-            found.setdefault(by, {})[whom] = count
-        return found
+            by_preemptor.setdefault(by, {})[whom] = count
+        return by_preemptor

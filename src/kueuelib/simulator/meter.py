@@ -85,11 +85,11 @@ class Meter(Listener):
         return QueueLevels(above[-1] if above else "", _owning({}, _nominal(queue), 0.0))
 
     def _shared(self) -> Counter[FlavorResource]:
-        found: Counter[FlavorResource] = Counter()
+        nominal: Counter[FlavorResource] = Counter()
         for cohort in self._world.cohorts.values():
             for pair, limit in cohort_spec(cohort).limits.items():
-                found[pair] += limit.nominal
-        return found
+                nominal[pair] += limit.nominal
+        return nominal
 
     def cluster_changed(self, cluster: Cluster, now: float) -> None:
         """Takes over nominal quota and cohorts; there are the same ClusterQueues as before."""
@@ -110,15 +110,15 @@ class Meter(Listener):
         return known[1]
 
     def _find(self, live: Live, home: str) -> list[Group]:
-        job, found = live.job, [self.total]
+        job, counted = live.job, [self.total]
         names = (home or "(none)", f"{job.namespace}/{job.queue}", str(job.priority), job.shape)
         for kind, name in zip(GROUPS, names, strict=True):
             groups = self._groups[kind]
             mine = name if name in groups or len(groups) < MOST_GROUPS else OTHERS
             if mine not in groups:
                 groups[mine] = Group()
-            found.append(groups[mine])
-        return found
+            counted.append(groups[mine])
+        return counted
 
     def _queue(self, live: Live) -> QueueLevels | None:
         name = live.cluster_queue or self._world.home_of(live.workload)
@@ -212,8 +212,8 @@ class Meter(Listener):
                 group.hold(live.usage, self._now - since)
         seconds = self._now - (self.first if self.first is not None else self._now)
         groups = {
-            kind: {name: found[name].figures(seconds) for name in sorted(found, key=_by_name)}
-            for kind, found in self._groups.items()
+            kind: {name: by_name[name].figures(seconds) for name in sorted(by_name, key=_by_name)}
+            for kind, by_name in self._groups.items()
         }
         shares = [
             share
@@ -235,14 +235,14 @@ class Meter(Listener):
 
     def _lent(self, seconds: float) -> Obj:
         """By cohort: what its ClusterQueues borrowed of each other, on average."""
-        found: Obj = {}
+        by_cohort: Obj = {}
         for queue in self.queues.values():
             if queue.cohort and seconds:
-                lent = found.setdefault(queue.cohort, {})
+                lent = by_cohort.setdefault(queue.cohort, {})
                 for pair, level in queue.used.items():
                     mean = shown(pair.resource, level.borrowed / seconds)
                     lent[str(pair)] = lent.get(str(pair), 0.0) + mean
-        return found
+        return by_cohort
 
 
 def _nominal(queue: ClusterQueue) -> dict[FlavorResource, int]:
@@ -263,8 +263,8 @@ def _owning(
 
 def _chosen(admit: Admit) -> list[str]:
     return [
-        f"{found.name}:{found.count}:{sorted(found.flavors.items())}"
-        for found in admit.admission.pod_set_assignments
+        f"{assignment.name}:{assignment.count}:{sorted(assignment.flavors.items())}"
+        for assignment in admit.admission.pod_set_assignments
     ]
 
 

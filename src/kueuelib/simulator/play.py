@@ -165,18 +165,18 @@ def play(
 
 def _why(driver: Driver) -> Obj:
     """How many jobs have not ended, by reason, and the message of the first of each."""
-    found: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for key, live in driver.live.items():
         reason = driver.engine.standing(key).reason
         if live.started is not None:
-            found["Running"] += 1
+            reasons["Running"] += 1
         elif reason is None:
-            found["Unknown"] += 1
+            reasons["Unknown"] += 1
         else:
-            found[condition_reason(reason)] += 1
+            reasons[condition_reason(reason)] += 1
             examples.setdefault(condition_reason(reason), f"{key}: {render(reason)}")
     return {
-        "unfinished_because": dict(sorted(found.items())),
+        "unfinished_because": dict(sorted(reasons.items())),
         "unfinished_for_example": dict(sorted(examples.items())),
     }

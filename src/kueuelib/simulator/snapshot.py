@@ -39,9 +39,9 @@ def cluster_in(world: World) -> Cluster:
     """The cluster of a world, its checks as active as they are there."""
     return Cluster(
         attrs.evolve(world, workloads={}),
-        {name: encode(found) for name, found in world.cluster_queues.items()},
-        {key: encode(found) for key, found in world.local_queues.items()},
-        {name: encode(found) for name, found in world.checks.items()},
+        {name: encode(queue) for name, queue in world.cluster_queues.items()},
+        {key: encode(local_queue) for key, local_queue in world.local_queues.items()},
+        {name: encode(check) for name, check in world.checks.items()},
     )
 
 
@@ -56,7 +56,8 @@ def job_of(workload: Workload, arrival: float, run_seconds: float, ran_seconds: 
     """
     raw = encode(workload)
     shapes = tuple(
-        PodShape(found.count, (), found.name, found.min_count) for found in workload.spec.pod_sets
+        PodShape(pod_set.count, (), pod_set.name, pod_set.min_count)
+        for pod_set in workload.spec.pod_sets
     )
     return Job(
         name=workload.name,

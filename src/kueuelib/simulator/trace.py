@@ -50,13 +50,13 @@ def requested(job: Job) -> dict[str, int]:
 
     Jobs with a pod template are not looked into: a manifest brings its own queues.
     """
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for shape in job.pod_sets:
         for resource, text in shape.requests:
-            found[resource] = found.get(resource, 0) + shape.count * amount_of(
+            totals[resource] = totals.get(resource, 0) + shape.count * amount_of(
                 resource, Quantity.parse(text)
             )
-    return found
+    return totals
 
 
 class Trace:

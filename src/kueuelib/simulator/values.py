@@ -27,12 +27,12 @@ def number(text: Any, field: str) -> float:
         BadValue: it is not one.
     """
     try:
-        found = float(text)
+        value = float(text)
     except (TypeError, ValueError):
         raise BadValue(field, f"{_shown(text)} is not a number") from None
-    if not math.isfinite(found):
+    if not math.isfinite(value):
         raise BadValue(field, f"{_shown(text)} is not a finite number")
-    return found
+    return value
 
 
 def not_negative(text: Any, field: str) -> float:
@@ -41,18 +41,18 @@ def not_negative(text: Any, field: str) -> float:
     Raises:
         BadValue: it is not one.
     """
-    found = _countable(text, field)
-    if found < 0:
+    value = _countable(text, field)
+    if value < 0:
         raise BadValue(field, f"{_shown(text)} is negative")
-    return found
+    return value
 
 
 def _countable(text: Any, field: str) -> float:
     """A number below which no whole number is rounded."""
-    found = number(text, field)
-    if abs(found) > _LARGEST:
+    value = number(text, field)
+    if abs(value) > _LARGEST:
         raise BadValue(field, f"{_shown(text)} is too large")
-    return found
+    return value
 
 
 def whole(text: Any, field: str, *, least: int | None = None) -> int:
@@ -66,12 +66,12 @@ def whole(text: Any, field: str, *, least: int | None = None) -> int:
     Raises:
         BadValue: it is not one, or too small.
     """
-    found = _countable(text, field)
-    if found != int(found):
+    value = _countable(text, field)
+    if value != int(value):
         raise BadValue(field, f"{_shown(text)} is not a whole number")
-    if least is not None and found < least:
+    if least is not None and value < least:
         raise BadValue(field, f"{_shown(text)} is less than {least}")
-    return int(found)
+    return int(value)
 
 
 def exact(text: Any, field: str) -> Fraction:
@@ -90,13 +90,13 @@ def moment(text: Any, field: str) -> float:
     Raises:
         BadValue: it is not one.
     """
-    found = instant(text, field)
-    if found < 0:
+    seconds = instant(text, field)
+    if seconds < 0:
         raise BadValue(field, f"{_shown(text)} is negative")
-    if found >= END_OF_TIME:
-        hint = "; are these milliseconds?" if found / _MILLISECONDS < END_OF_TIME else ""
+    if seconds >= END_OF_TIME:
+        hint = "; are these milliseconds?" if seconds / _MILLISECONDS < END_OF_TIME else ""
         raise BadValue(field, f"{_shown(text)} is past the year 9998{hint}")
-    return found
+    return seconds
 
 
 def instant(text: Any, field: str) -> float:
@@ -112,10 +112,10 @@ def instant(text: Any, field: str) -> float:
     except BadValue:
         pass
     try:
-        found = datetime.fromisoformat(str(text).strip())
+        when = datetime.fromisoformat(str(text).strip())
     except ValueError:
         raise BadValue(field, f"{_shown(text)} is neither a number nor a date and time") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def amount(text: Any, field: str) -> str:
@@ -125,12 +125,12 @@ def amount(text: Any, field: str) -> str:
         BadValue: it is not one.
     """
     try:
-        found = Quantity.parse(text.strip() if isinstance(text, str) else text)
+        quantity = Quantity.parse(text.strip() if isinstance(text, str) else text)
     except InvalidQuantity:
         raise BadValue(field, f"{_shown(text)} is not a Kubernetes quantity") from None
-    if found.nanos < 0:
+    if quantity.nanos < 0:
         raise BadValue(field, f"{_shown(text)} is negative")
-    return str(found)
+    return str(quantity)
 
 
 def named(text: str, empty: str = "") -> str:
@@ -140,8 +140,8 @@ def named(text: str, empty: str = "") -> str:
         text: any text.
         empty: the name for a text without letters and digits.
     """
-    found = _NOT_IN_NAMES.sub("-", text.lower()).strip("-")
-    return found[:_LONGEST_NAME].rstrip("-") or empty
+    name = _NOT_IN_NAMES.sub("-", text.lower()).strip("-")
+    return name[:_LONGEST_NAME].rstrip("-") or empty
 
 
 def _shown(text: Any) -> str:

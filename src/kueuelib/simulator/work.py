@@ -44,15 +44,15 @@ class PodShape:
 
     def raw(self) -> Obj:
         """The pod set as a Workload has it."""
-        found: Obj = {"name": self.name, "count": self.count}
+        pod_set: Obj = {"name": self.name, "count": self.count}
         if self.min_count is not None:
-            found["minCount"] = self.min_count
+            pod_set["minCount"] = self.min_count
         if self.template:
-            found["template"] = orjson.loads(self.template)
+            pod_set["template"] = orjson.loads(self.template)
         else:
             container = {"name": "c", "image": "-", "resources": {"requests": dict(self.requests)}}
-            found["template"] = {"spec": {"containers": [container]}}
-        return found
+            pod_set["template"] = {"spec": {"containers": [container]}}
+        return pod_set
 
 
 def pods(
@@ -128,6 +128,6 @@ class Job:
 def shape_of(pod_sets: Iterable[PodShape]) -> str:
     """For example `4x(cpu=2,memory=1Gi)`."""
     return "+".join(
-        f"{found.count}x({','.join(f'{name}={text}' for name, text in found.requests)})"
-        for found in pod_sets
+        f"{shape.count}x({','.join(f'{name}={text}' for name, text in shape.requests)})"
+        for shape in pod_sets
     )

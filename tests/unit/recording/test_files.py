@@ -113,11 +113,11 @@ async def test_what_was_flushed_can_be_read_when_the_writer_is_killed(tmp_path: 
     life.arrives("two")
     await end(task)
     found, notes = replayed(path)
-    assert (found.lives, found.cycles, notes.found) == (1, 2, [])
+    assert (found.lives, found.cycles, notes.texts) == (1, 2, [])
     path.write_bytes(killed)
     found, notes = replayed(path)
     assert found.cycles == 1
-    assert [text.partition(": ")[2] for text in notes.found] == [
+    assert [text.partition(": ")[2] for text in notes.texts] == [
         f"ends in the middle, after line {len(content(path))}, as when a manager is killed"
     ]
 
@@ -144,7 +144,7 @@ async def test_a_full_file_is_followed_by_one_that_can_be_read_alone(
     assert numbers == [numbers[1] - 1, numbers[1]]
     assert numbers[0] > 1
     found, notes = replayed(path)
-    assert notes.found == []
+    assert notes.texts == []
     assert found.lives == 1
     assert found.in_the_middle is not None
     assert found.engine is not None

@@ -102,7 +102,7 @@ def _usage(board: Board, seconds: float) -> str:
     flavors = []
     for flavor in next(iter(QUOTA.values())):
         limit = sum(each[flavor] for each in QUOTA.values())
-        used = sum(found.get(flavor, 0) for found in board.usage.values()) / 1000
+        used = sum(by_flavor.get(flavor, 0) for by_flavor in board.usage.values()) / 1000
         flavors.append(f"{flavor}: {used:g} of {limit} CPUs in use")
     queues = [
         f"{name}: {pending} pending, {admitted} admitted"

@@ -225,7 +225,7 @@ class Board:
         row.flavors = ", ".join(sorted(held))
         self.usage[row.name] = held
         for flavor in held:
-            used = sum(found.get(flavor, 0) for found in self.usage.values()) / 1000
+            used = sum(by_flavor.get(flavor, 0) for by_flavor in self.usage.values()) / 1000
             limit = sum(flavors[flavor] for flavors in QUOTA.values())
             self.peak[flavor] = max(self.peak.get(flavor, 0), round(used))
             if used > limit:
@@ -246,26 +246,26 @@ class Board:
 
     def verdict(self) -> list[str]:
         """What was expected and did not happen; empty when all is well."""
-        found = list(self.faults)
+        faults = list(self.faults)
         for name in self.wanted:
             row = self.rows.get(name)
             if row is None:
-                found.append(f"{name} was never seen")
+                faults.append(f"{name} was never seen")
                 continue
             if row.state != "Finished":
-                found.append(f"{name} ended as {row.state}, not Finished")
+                faults.append(f"{name} ended as {row.state}, not Finished")
             if not row.was_suspended:
-                found.append(f"{name} was never suspended")
+                faults.append(f"{name} was never suspended")
             if row.admitted_at is None:
-                found.append(f"{name} was never admitted")
+                faults.append(f"{name} was never admitted")
             elif row.started_at is not None and row.started_at < row.admitted_at:
-                found.append(f"{name} ran before anything had admitted it")
+                faults.append(f"{name} ran before anything had admitted it")
             flavor = row.selector.get(POOL_LABEL)
             if row.flavors and flavor != row.flavors:
-                found.append(f"{name} got {row.flavors} and selected nodes of {flavor}")
+                faults.append(f"{name} got {row.flavors} and selected nodes of {flavor}")
         if len(self.wanted) > 2 * sum(len(flavors) for flavors in QUOTA.values()) and not any(
             row.had_to_wait for row in self.rows.values()
         ):
-            found.append("no Job had to wait")
-        found += [f"the Workload of {name} was not released" for name in sorted(self.leftovers)]
-        return found
+            faults.append("no Job had to wait")
+        faults += [f"the Workload of {name} was not released" for name in sorted(self.leftovers)]
+        return faults

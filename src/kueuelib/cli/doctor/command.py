@@ -159,13 +159,13 @@ def to_data(report: Report) -> Obj:
 
 
 def _finding(report: Report, place: int) -> Obj:
-    name, found = report.findings[place]
+    name, finding = report.findings[place]
     cause = report.causes.get(place)
     return {
-        **_what(name, found),
-        "severity": WORDS[found.severity],
-        "problem": found.problem,
-        "fix": found.fix,
+        **_what(name, finding),
+        "severity": WORDS[finding.severity],
+        "problem": finding.problem,
+        "fix": finding.fix,
         "cause": None if cause is None else _what(*report.findings[cause]),
     }
 

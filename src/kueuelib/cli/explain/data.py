@@ -24,14 +24,14 @@ from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
 def to_json(answers: Sequence[Answer], *, many: bool) -> str:
     """The text: one object, or a list of them when several could be asked about."""
-    found = [answer_data(answer) for answer in answers]
-    text = json.dumps(found if many else found[0], indent=2, ensure_ascii=False)
+    data = [answer_data(answer) for answer in answers]
+    text = json.dumps(data if many else data[0], indent=2, ensure_ascii=False)
     return text + "\n"  # amounts may be beyond 64 bits
 
 
 def answer_data(answer: Answer) -> Obj:
     """One answer."""
-    found = answer.explanation
+    explanation = answer.explanation
     alone = () if answer.unmanaged is None else (answer.unmanaged,)
     data: Obj = {
         "object": answer.title,
@@ -41,12 +41,16 @@ def answer_data(answer: Answer) -> Obj:
         "notHonoured": [attrs.asdict(one) for one in answer.unhonoured],
         "problems": [
             _problem(one)
-            for one in (*alone, *answer.problems, *(found.problems if found is not None else ()))
+            for one in (
+                *alone,
+                *answer.problems,
+                *(explanation.problems if explanation is not None else ()),
+            )
         ],
     }
     if answer.told is not None:
         data["told"] = attrs.asdict(answer.told)
-    return data if found is None else {**data, **_explanation(found)}
+    return data if explanation is None else {**data, **_explanation(explanation)}
 
 
 def _verdict(answer: Answer) -> str:
@@ -60,43 +64,44 @@ def _number(usage: float | None) -> float | str | None:
     return "infinite" if usage is not None and math.isinf(usage) else usage
 
 
-def _explanation(found: Explanation) -> Obj:
+def _explanation(explanation: Explanation) -> Obj:
     data: Obj = {
-        "workload": str(found.key),
-        "priority": found.workload.spec.priority or 0,
-        "localQueue": found.local_queue,
-        "clusterQueue": found.cluster_queue,
-        "position": found.position,
-        "ahead": [str(key) for key in found.ahead],
-        "behind": found.behind,
-        "pastUsage": _number(found.usage),
+        "workload": str(explanation.key),
+        "priority": explanation.workload.spec.priority or 0,
+        "localQueue": explanation.local_queue,
+        "clusterQueue": explanation.cluster_queue,
+        "position": explanation.position,
+        "ahead": [str(key) for key in explanation.ahead],
+        "behind": explanation.behind,
+        "pastUsage": _number(explanation.usage),
         "usedLess": [
-            {"localQueue": str(key), "pastUsage": _number(usage)} for key, usage in found.used_less
+            {"localQueue": str(key), "pastUsage": _number(usage)}
+            for key, usage in explanation.used_less
         ],
-        "evaluated": found.outcome.evaluated,
-        "reason": None if found.reason is None else reason_data(found.reason),
-        "victims": [str(key) for key in found.outcome.victims],
-        "table": [row_data(row) for row in found.rows],
-        "cohortTree": [tree_row_data(row) for row in found.tree],
-        "checksAfterQuota": list(found.checks),
-        "changes": [change_data(one) for one in found.changes],
-        "tried": list(found.tried),
-        "limits": list(found.limits),
+        "evaluated": explanation.outcome.evaluated,
+        "reason": None if explanation.reason is None else reason_data(explanation.reason),
+        "victims": [str(key) for key in explanation.outcome.victims],
+        "table": [row_data(row) for row in explanation.rows],
+        "cohortTree": [tree_row_data(row) for row in explanation.tree],
+        "checksAfterQuota": list(explanation.checks),
+        "changes": [change_data(one) for one in explanation.changes],
+        "tried": list(explanation.tried),
+        "limits": list(explanation.limits),
     }
-    if found.when_first is not None:
-        first = found.when_first
+    if explanation.when_first is not None:
+        first = explanation.when_first
         data["whenFirst"] = {
             "verdict": first.verdict.value,
             "reason": None if first.reason is None else reason_data(first.reason),
         }
-    if found.admission is not None:
-        data["admission"] = encode(found.admission)
-    checks = found.workload.status.admission_checks
+    if explanation.admission is not None:
+        data["admission"] = encode(explanation.admission)
+    checks = explanation.workload.status.admission_checks
     if checks:
         data["checks"] = [
             {"name": one.name, "state": one.state, "message": one.message} for one in checks
         ]
-    if found.awaited:
+    if explanation.awaited:
         data["awaited"] = [
             {
                 "name": one.name,
@@ -104,7 +109,7 @@ def _explanation(found: Explanation) -> Obj:
                 "since": None if one.since is None else format_time(one.since),
                 "nextStep": one.next_step,
             }
-            for one in found.awaited
+            for one in explanation.awaited
         ]
     return data
 
@@ -162,22 +167,22 @@ def tree_row_data(row: TreeRow) -> Obj:
     }
 
 
-def change_data(found: Found) -> Obj:
+def change_data(option: Found) -> Obj:
     """One change, with every field of its own."""
-    own = _plain(found.change)
+    own = _plain(option.change)
     own.pop("kind", None)
     return {
-        "kind": found.change.kind,
-        "subject": found.change.subject,
-        "text": found.change.text,
-        "checks": list(found.checks),
-        "preempts": [str(key) for key in found.victims],
+        "kind": option.change.kind,
+        "subject": option.change.subject,
+        "text": option.change.text,
+        "checks": list(option.checks),
+        "preempts": [str(key) for key in option.victims],
         "details": own,
     }
 
 
-def _problem(found: Problem) -> Obj:
-    return attrs.asdict(found)
+def _problem(problem: Problem) -> Obj:
+    return attrs.asdict(problem)
 
 
 def _plain(value: Any) -> Any:

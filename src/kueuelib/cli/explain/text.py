@@ -39,29 +39,29 @@ def show(answers: Sequence[Answer]) -> None:
 
 
 def _show(console: Console, answer: Answer) -> None:
-    found = answer.explanation
+    explanation = answer.explanation
     for line in _head(answer):
         _line(console, line)
-    if found is not None and found.rows:
-        console.print(_table(found.rows))
-    if found is not None and found.tree:
-        console.print(tree_table(found.tree))
-    problems = (*answer.problems, *(found.problems if found is not None else ()))
+    if explanation is not None and explanation.rows:
+        console.print(_table(explanation.rows))
+    if explanation is not None and explanation.tree:
+        console.print(tree_table(explanation.tree))
+    problems = (*answer.problems, *(explanation.problems if explanation is not None else ()))
     if problems:
         _line(console, "What is wrong:", bold=True)
         for problem in problems:
             _line(console, f"  {problem.subject}: {problem.problem}; {problem.fix}")
-    if found is not None and found.verdict in (Verdict.WAITS, Verdict.PREEMPTS):
-        _changes(console, found)
-        if found.tried:
-            _line(console, f"Tried, one change at a time: {', '.join(found.tried)}.")
-        for limit in found.limits:
+    if explanation is not None and explanation.verdict in (Verdict.WAITS, Verdict.PREEMPTS):
+        _changes(console, explanation)
+        if explanation.tried:
+            _line(console, f"Tried, one change at a time: {', '.join(explanation.tried)}.")
+        for limit in explanation.limits:
             _line(console, f"The search was limited: {limit}.")
     if answer.unhonoured:
         _line(console, "Not done by this version:", bold=True)
         for one in answer.unhonoured:
             _line(console, f"  {one.text}")
-    for note in (*(found.notes if found is not None else ()), *answer.notes):
+    for note in (*(explanation.notes if explanation is not None else ()), *answer.notes):
         _line(console, f"Note: {note}")
 
 
@@ -71,41 +71,41 @@ def _line(console: Console, text: str, *, bold: bool = False, colour: str = "") 
 
 
 def _head(answer: Answer) -> Iterator[str]:
-    found = answer.explanation
+    explanation = answer.explanation
     if answer.unmanaged is not None:
         yield f"{answer.title} {answer.unmanaged.problem}"
         yield f"To have it queued, {answer.unmanaged.fix}"
         return
-    if found is None:
+    if explanation is None:
         yield f"{answer.title}: has no Workload"
         return
-    yield _subject(answer, found)
-    if found.cluster_queue:
-        place = f"LocalQueue {found.local_queue} -> ClusterQueue {found.cluster_queue}"
-        if found.position is not None:
-            total = found.position + found.behind
-            place += f", place {found.position} of {total}"
+    yield _subject(answer, explanation)
+    if explanation.cluster_queue:
+        place = f"LocalQueue {explanation.local_queue} -> ClusterQueue {explanation.cluster_queue}"
+        if explanation.position is not None:
+            total = explanation.position + explanation.behind
+            place += f", place {explanation.position} of {total}"
         yield place
-    if found.ahead:
-        names = ", ".join(str(key) for key in found.ahead[:MOST_NAMES])
-        more = len(found.ahead) - MOST_NAMES
+    if explanation.ahead:
+        names = ", ".join(str(key) for key in explanation.ahead[:MOST_NAMES])
+        more = len(explanation.ahead) - MOST_NAMES
         yield f"Ahead of it: {names}" + (f" and {more} more" if more > 0 else "")
-    yield from _past_usage(found)
-    yield from _verdict(found)
-    if answer.told is not None and not _same(found, answer.told):
+    yield from _past_usage(explanation)
+    yield from _verdict(explanation)
+    if answer.told is not None and not _same(explanation, answer.told):
         yield f"The manager said: {answer.told.reason}: {answer.told.message}"
 
 
-def _past_usage(found: Explanation) -> Iterator[str]:
+def _past_usage(explanation: Explanation) -> Iterator[str]:
     """Which LocalQueues come first because they used less."""
-    if found.usage is None or not found.used_less:
+    if explanation.usage is None or not explanation.used_less:
         return
-    names = [f"{key} ({_amount(usage)})" for key, usage in found.used_less[:MOST_NAMES]]
-    more = len(found.used_less) - MOST_NAMES
+    names = [f"{key} ({_amount(usage)})" for key, usage in explanation.used_less[:MOST_NAMES]]
+    more = len(explanation.used_less) - MOST_NAMES
     yield (
         f"Behind LocalQueues that used less: {', '.join(names)}"
         + (f" and {more} more" if more > 0 else "")
-        + f"; {found.local_queue} has {_amount(found.usage)}"
+        + f"; {explanation.local_queue} has {_amount(explanation.usage)}"
     )
 
 
@@ -113,34 +113,37 @@ def _amount(usage: float) -> str:
     return "infinite usage" if math.isinf(usage) else f"{usage:.4g}"
 
 
-def _subject(answer: Answer, found: Explanation) -> str:
-    priority = found.workload.spec.priority or 0
-    name = f"Workload {found.key}"
-    if answer.title == f"Workload {found.key.name}":
+def _subject(answer: Answer, explanation: Explanation) -> str:
+    priority = explanation.workload.spec.priority or 0
+    name = f"Workload {explanation.key}"
+    if answer.title == f"Workload {explanation.key.name}":
         if answer.submitted:
             return f"{name}, priority {priority}"
         return f"{name}: not submitted; its priority would be {priority}"
     if answer.submitted:
         return f"{answer.title}: {name}, priority {priority}"
-    return f"{answer.title}: not submitted; its Workload would be {found.key}, priority {priority}"
+    return (
+        f"{answer.title}: not submitted; its Workload would be {explanation.key}, "
+        f"priority {priority}"
+    )
 
 
-def _same(found: Explanation, told: Told) -> bool:
+def _same(explanation: Explanation, told: Told) -> bool:
     """Whether the manager came to the same verdict, which need not be said twice."""
-    return found.reason is not None and render(found.reason) == told.message
+    return explanation.reason is not None and render(explanation.reason) == told.message
 
 
-def _verdict(found: Explanation) -> Iterator[str]:
-    match found.verdict:
+def _verdict(explanation: Explanation) -> Iterator[str]:
+    match explanation.verdict:
         case Verdict.HOLDS_QUOTA | Verdict.ADMITTED:
-            if found.verdict is Verdict.HOLDS_QUOTA:
-                yield "It holds quota" + _flavors(found) + "."
+            if explanation.verdict is Verdict.HOLDS_QUOTA:
+                yield "It holds quota" + _flavors(explanation) + "."
             else:
                 yield "Nothing stands in its way: it gets quota in the next cycle" + (
-                    _flavors(found) + "." + then_checks(found.checks)
+                    _flavors(explanation) + "." + then_checks(explanation.checks)
                 )
-            awaited = {one.name: one for one in found.awaited}
-            for check in found.workload.status.admission_checks:
+            awaited = {one.name: one for one in explanation.awaited}
+            for check in explanation.workload.status.admission_checks:
                 told = f": {check.message}" if check.message else ""
                 one = awaited.get(check.name)
                 yield (
@@ -153,31 +156,31 @@ def _verdict(found: Explanation) -> Iterator[str]:
         case Verdict.FINISHED:
             yield "It is finished."
         case Verdict.PREEMPTS:
-            victims = ", ".join(str(key) for key in found.outcome.victims)
+            victims = ", ".join(str(key) for key in explanation.outcome.victims)
             text = f"It gets quota as soon as these have left, which are preempted: {victims}"
-            yield text + (f".{then_checks(found.checks)}" if found.checks else "")
+            yield text + (f".{then_checks(explanation.checks)}" if explanation.checks else "")
         case Verdict.WAITS:
-            yield _why(found)
-            if found.when_first is not None:
-                yield "If it were first in its ClusterQueue: " + _then(found.when_first)
-            yield from _victims(found.when_first or found.outcome)
+            yield _why(explanation)
+            if explanation.when_first is not None:
+                yield "If it were first in its ClusterQueue: " + _then(explanation.when_first)
+            yield from _victims(explanation.when_first or explanation.outcome)
         case Verdict.UNKNOWN:
             yield "It is being deleted."
 
 
-def _flavors(found: Explanation) -> str:
-    if found.admission is None:
+def _flavors(explanation: Explanation) -> str:
+    if explanation.admission is None:
         return ""
     parts = [
         f"{name} from {flavor}"
-        for one in found.admission.pod_set_assignments
+        for one in explanation.admission.pod_set_assignments
         for name, flavor in sorted(one.flavors.items())
     ]
     return f" ({', '.join(dict.fromkeys(parts))})" if parts else ""
 
 
-def _why(found: Explanation) -> str:
-    outcome = found.outcome
+def _why(explanation: Explanation) -> str:
+    outcome = explanation.outcome
     if outcome.reason is None:
         return "It waits."
     if isinstance(outcome.reason, LocalQueueMissing) and not outcome.reason.name:
@@ -268,12 +271,12 @@ def _fit(row: Row) -> str:
     return ": ".join([row.fit.value, *lacks[:1]])
 
 
-def _changes(console: Console, found: Explanation) -> None:
-    if not found.changes:
-        if found.verdict is Verdict.WAITS:
+def _changes(console: Console, explanation: Explanation) -> None:
+    if not explanation.changes:
+        if explanation.verdict is Verdict.WAITS:
             _line(console, "No single change was found that would admit it now.", bold=True)
         return
-    for heading, texts in changes_by_end(found.changes):
+    for heading, texts in changes_by_end(explanation.changes):
         _line(console, heading, bold=True)
         for text in texts:
             _line(console, f"  {text}", colour="green")
@@ -328,28 +331,28 @@ def _texts(changes: Iterable[Found]) -> list[str]:
     return [change_text(one, choices.get(key, ())) for key, one in firsts.items()]
 
 
-def smallest_text(found: Found) -> str:
+def smallest_text(option: Found) -> str:
     """A change in one line where no heading says what it leads to.
 
     Args:
-        found: the change.
+        option: the change.
     """
-    return change_text(found) + (_decide(found.checks) if found.checks else "")
+    return change_text(option) + (_decide(option.checks) if option.checks else "")
 
 
-def change_text(found: Found, choices: Sequence[str] = ()) -> str:
+def change_text(option: Found, choices: Sequence[str] = ()) -> str:
     """A change in one line, with the object it is about.
 
     Args:
-        found: the change.
+        option: the change.
         choices: where else something may go that this change moves.
     """
-    change = found.change
+    change = option.change
     text = change.text
     if isinstance(change, MoveTo | SetParent) and len(choices) > 1:
         text = change.said_of(f"{', '.join(choices[:-1])} or {choices[-1]}")
     if change.subject not in text:
         text = f"{change.subject}: {text}"
-    if not found.victims:
+    if not option.victims:
         return text
-    return f"{text} (preempts {', '.join(str(key) for key in found.victims)})"
+    return f"{text} (preempts {', '.join(str(key) for key in option.victims)})"

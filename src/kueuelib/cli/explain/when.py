@@ -45,11 +45,11 @@ def run(
     parse_reference(reference)
     logs.configure("console", "warning")
     configuration = load_configuration(config)
-    found = anyio.run(_ask, reference, kubeconfig, namespace, server_timeout, configuration)
+    answer = anyio.run(_ask, reference, kubeconfig, namespace, server_timeout, configuration)
     if output == "json":
-        text = orjson.dumps(when_data(found), option=orjson.OPT_INDENT_2).decode()
+        text = orjson.dumps(when_data(answer), option=orjson.OPT_INDENT_2).decode()
     else:
-        text = "\n".join(lines(found))
+        text = "\n".join(lines(answer))
     sys.stdout.write(text + "\n")
     return 0
 
@@ -68,49 +68,49 @@ async def _ask(
         return await ask_when(client, parse_reference(reference), where, settings, life)
 
 
-def when_data(found: When) -> Obj:
+def when_data(answer: When) -> Obj:
     """The answer as JSON; what is not known is null."""
-    simulated = found.forecast
-    data: Obj = {"object": found.title, "at": format_time(found.now), "p50Seconds": None}
+    simulated = answer.forecast
+    data: Obj = {"object": answer.title, "at": format_time(answer.now), "p50Seconds": None}
     data |= {"p90Seconds": None, "p50": None, "p90": None, "known": False}
     if simulated is None:
-        return {**data, "why": found.why, "assumed": [], "notes": list(found.notes)}
+        return {**data, "why": answer.why, "assumed": [], "notes": list(answer.notes)}
     for name, part in (("p50", 0.5), ("p90", 0.9)):
         seconds = simulated.quantile(part)
         data[f"{name}Seconds"] = seconds
-        data[name] = None if seconds is None else format_time(found.now + seconds)
+        data[name] = None if seconds is None else format_time(answer.now + seconds)
     data["known"] = data["p90Seconds"] is not None
     data["simulations"] = simulated.runs
     data["notStarted"] = dict(simulated.because)
     data["runTimes"] = dict(simulated.sources)
     data["unknownRunTimes"] = [str(key) for key in simulated.unknown]
-    return {**data, "assumed": list(_assumed(found, simulated)), "notes": list(found.notes)}
+    return {**data, "assumed": list(_assumed(answer, simulated)), "notes": list(answer.notes)}
 
 
-def lines(found: When) -> Iterator[str]:
+def lines(answer: When) -> Iterator[str]:
     """The answer for people."""
-    if found.forecast is None:
-        yield f"{found.title} {found.why}."
+    if answer.forecast is None:
+        yield f"{answer.title} {answer.why}."
     else:
-        yield from _answer(found, found.forecast)
+        yield from _answer(answer, answer.forecast)
         yield "Assumed:"
-        yield from (f"  {text}" for text in _assumed(found, found.forecast))
-    yield from (f"Note: {note}" for note in found.notes)
+        yield from (f"  {text}" for text in _assumed(answer, answer.forecast))
+    yield from (f"Note: {note}" for note in answer.notes)
 
 
-def _answer(found: When, simulated: Forecast) -> Iterator[str]:
+def _answer(answer: When, simulated: Forecast) -> Iterator[str]:
     p50, p90 = simulated.quantile(0.5), simulated.quantile(0.9)
     if p90 is not None and p50 is not None:
         yield (
-            f"{found.title} starts within {_span(p50)} with a probability of 50 %, "
+            f"{answer.title} starts within {_span(p50)} with a probability of 50 %, "
             f"and within {_span(p90)} with 90 %."
         )
         yield (
-            f"That is by {format_time(found.now + p50)} and {format_time(found.now + p90)}; "
+            f"That is by {format_time(answer.now + p50)} and {format_time(answer.now + p90)}; "
             f"from {simulated.runs} simulations."
         )
         return
-    yield f"When {found.title} starts cannot be known."
+    yield f"When {answer.title} starts cannot be known."
     part = len(simulated.waits) / simulated.runs
     reasons = ", ".join(f"{count} {reason}" for reason, count in simulated.because.items())
     yield (
@@ -123,7 +123,7 @@ def _answer(found: When, simulated: Forecast) -> Iterator[str]:
         yield "A limit on how long these run would help: maximumExecutionTimeSeconds."
 
 
-def _assumed(found: When, simulated: Forecast) -> Iterator[str]:
+def _assumed(answer: When, simulated: Forecast) -> Iterator[str]:
     alike = simulated.sources.get("alike", 0)
     few = simulated.sources.get("few alike", 0)
     limit = simulated.sources.get("limit", 0)
@@ -141,10 +141,10 @@ def _assumed(found: When, simulated: Forecast) -> Iterator[str]:
         rest = f" and {more} more" if more > 0 else ""
         why = "without a limit, and none that is alike has finished"
         yield f"no end is known of {names}{rest}: {why}"
-    if found.lately:
+    if answer.lately:
         yield (
-            f"jobs keep coming like the {found.lately} of the last {found.hours:.1f} h that still "
-            f"exist: {simulated.arrivals} until the start"
+            f"jobs keep coming like the {answer.lately} of the last {answer.hours:.1f} h that "
+            f"still exist: {simulated.arrivals} until the start"
         )
     else:
         yield "no other job comes"

@@ -90,11 +90,11 @@ async def _list(
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-pending") as client:
         endpoint = await client.transport.endpoint()
         here = selection.namespace or endpoint.namespace or DEFAULT_NAMESPACE
-        found = Selection(
+        chosen = Selection(
             "" if everywhere else here, selection.local_queue, selection.cluster_queue
         )
         settings = engine_settings(configuration)
-        return await list_pending(client, found, SYSTEM_CLOCK.now(), settings, changes)
+        return await list_pending(client, chosen, SYSTEM_CLOCK.now(), settings, changes)
 
 
 def to_text(listing: Listing, *, wide: bool) -> str:

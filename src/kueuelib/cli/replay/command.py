@@ -156,7 +156,7 @@ class _Replay:
         Raises:
             ConfigError: a line cannot be read.
         """
-        found = Lives(self.objects.world().workloads.values(), self.at)
+        lives = Lives(self.objects.world().workloads.values(), self.at)
         rest = Objects()
         for event in self.objects.world().events():
             rest.observe(event)
@@ -164,8 +164,8 @@ class _Replay:
             if isinstance(line, Told):
                 event = event_of(line, rest.workload)
                 rest.observe(event)
-                found.observe(event, line.at)
-        return found
+                lives.observe(event, line.at)
+        return lives
 
     def _rest_of_lines(self) -> Iterator[Line]:
         yield from self._rest
@@ -173,13 +173,13 @@ class _Replay:
 
     def notes(self) -> list[str]:
         """What else to know, as sentences."""
-        found = list(self._notes.found)
+        notes = list(self._notes.texts)
         begin = self.begin()
         if begin.by == WATCHES:
-            found.append("recorded from watches alone: there are no plans to compare")
+            notes.append("recorded from watches alone: there are no plans to compare")
         if begin.hashed:
-            found.append("names were replaced when it was recorded")
-        return found
+            notes.append("names were replaced when it was recorded")
+        return notes
 
 
 def _until(text: str) -> float:

@@ -73,8 +73,8 @@ class _Writer:
         scenario: Obj = {
             "id": f"recorded-{format_micro_time(self._at)}",
             "given": "made from a recording; CPUs are thousandths",
-            "cqs": {name: self._queue(found) for name, found in world.cluster_queues.items()},
-            "cohorts": [self._cohort(found) for found in world.cohorts.values()],
+            "cqs": {name: self._queue(queue) for name, queue in world.cluster_queues.items()},
+            "cohorts": [self._cohort(cohort) for cohort in world.cohorts.values()],
             "flavors": self._flavors(),
             "missing_flavors": sorted(self._named_flavors() - set(world.flavors)),
             "namespaces": {name: dict(labels) for name, labels in world.namespaces.items()},
@@ -93,8 +93,8 @@ class _Writer:
 
     # --- queues
 
-    def _queue(self, found: ClusterQueue) -> Obj:
-        spec = found.spec
+    def _queue(self, cluster_queue: ClusterQueue) -> Obj:
+        spec = cluster_queue.spec
         preemption: Obj = {
             "within": spec.preemption.within_cluster_queue,
             "reclaim": spec.preemption.reclaim_within_cohort,
@@ -106,7 +106,7 @@ class _Writer:
         fungible = spec.flavor_fungibility
         queue: Obj = {
             "cohort": spec.cohort_name,
-            "groups": self._groups(found),
+            "groups": self._groups(cluster_queue),
             "strategy": spec.queueing_strategy,
             "stopPolicy": spec.stop_policy,
             "preemption": preemption,
@@ -121,31 +121,32 @@ class _Writer:
             queue["nsSelector"] = dict(selector.match_labels)
             if selector.match_expressions:
                 self._omit(
-                    f"matchExpressions of the namespaceSelector of ClusterQueue {found.name}"
+                    "matchExpressions of the namespaceSelector of "
+                    f"ClusterQueue {cluster_queue.name}"
                 )
         else:
-            self._omit(f"that ClusterQueue {found.name} lets no namespace in")
+            self._omit(f"that ClusterQueue {cluster_queue.name} lets no namespace in")
         if spec.admission_checks_strategy is not None:
-            self._omit(f"the AdmissionChecks of ClusterQueue {found.name}")
+            self._omit(f"the AdmissionChecks of ClusterQueue {cluster_queue.name}")
         if spec.admission_scope is not None:
-            self._omit(f"the admissionScope of ClusterQueue {found.name}")
-        return {**queue, **_weight(found)}
+            self._omit(f"the admissionScope of ClusterQueue {cluster_queue.name}")
+        return {**queue, **_weight(cluster_queue)}
 
-    def _cohort(self, found: Cohort) -> Obj:
+    def _cohort(self, cohort: Cohort) -> Obj:
         return {
-            "name": found.name,
-            "parent": found.spec.parent_name,
-            "groups": self._groups(found),
-            **_weight(found),
+            "name": cohort.name,
+            "parent": cohort.spec.parent_name,
+            "groups": self._groups(cohort),
+            **_weight(cohort),
         }
 
-    def _groups(self, found: ClusterQueue | Cohort) -> list[Obj]:
+    def _groups(self, owner: ClusterQueue | Cohort) -> list[Obj]:
         return [
             {
                 flavor.name: {quota.name: _quota(quota) for quota in flavor.resources}
                 for flavor in group.flavors
             }
-            for group in found.spec.resource_groups
+            for group in owner.spec.resource_groups
         ]
 
     def _named_flavors(self) -> set[str]:
@@ -163,11 +164,11 @@ class _Writer:
     def _flavors(self) -> Obj:
         return {
             name: {
-                "labels": dict(found.spec.node_labels),
-                "taints": [_rule(taint) for taint in found.spec.node_taints],
-                "tol": [_rule(toleration) for toleration in found.spec.tolerations],
+                "labels": dict(flavor.spec.node_labels),
+                "taints": [_rule(taint) for taint in flavor.spec.node_taints],
+                "tol": [_rule(toleration) for toleration in flavor.spec.tolerations],
             }
-            for name, found in self._world.flavors.items()
+            for name, flavor in self._world.flavors.items()
         }
 
     def _settings(self, settings: Settings) -> Obj:
@@ -179,11 +180,11 @@ class _Writer:
             self._omit("resources.quotaCheckStrategy")
         if settings.preemption != Settings().preemption:
             self._omit(f"the preemption policy {settings.preemption.name}")
-        found: Obj = {EXCEEDS_QUOTA: True} if settings.exceeds_quota else {}
+        data: Obj = {EXCEEDS_QUOTA: True} if settings.exceeds_quota else {}
         if settings.fair_sharing is not None:
             strategies = list(settings.fair_sharing.strategies)
-            found["fairSharing"] = {"enable": True, "preemptionStrategies": strategies}
-        return found
+            data["fairSharing"] = {"enable": True, "preemptionStrategies": strategies}
+        return data
 
     # --- workloads
 
@@ -213,15 +214,15 @@ class _Writer:
         }
 
     def _pending(self, workload: Workload, place: int) -> Obj:
-        found = self._workload(workload, self._world.home_of(workload), place)
+        data = self._workload(workload, self._world.home_of(workload), place)
         if workload.status.admission_checks:
             self._omit(f"the check states of Workload {workload.key}")
-        return {**found, "podsets": list(self._pod_sets(workload))}
+        return {**data, "podsets": list(self._pod_sets(workload))}
 
     def _admitted(self, workload: Workload, place: int) -> Obj:
         admission = workload.status.admission
         assert admission is not None, "it holds quota"
-        found = self._workload(workload, admission.cluster_queue, place)
+        data = self._workload(workload, admission.cluster_queue, place)
         reserved = conditions.find(workload.status.conditions, QUOTA_RESERVED)
         assert reserved is not None, "it holds quota"
         assigned = {one.name: one for one in admission.pod_set_assignments}
@@ -233,12 +234,12 @@ class _Writer:
                 if given.count is not None:
                     one["assigned"] = given.count
             sets.append(one)
-        found |= {"t": _at(reserved.last_transition_time, self._at), "podsets": sets}
+        data |= {"t": _at(reserved.last_transition_time, self._at), "podsets": sets}
         if not is_true(workload, ADMITTED):
-            found["reserved_only"] = True
+            data["reserved_only"] = True
         if is_true(workload, EVICTED):
-            found["evicted"] = True
-        return found
+            data["evicted"] = True
+        return data
 
     def _pod_sets(self, workload: Workload) -> Iterator[Obj]:
         reclaimed = {one.name: one.count for one in workload.status.reclaimable_pods}
@@ -246,7 +247,7 @@ class _Writer:
             spec = one.spec.template.spec
             if spec.affinity is not None:
                 self._omit(f"the node affinity of Workload {workload.key}")
-            found: Obj = {
+            pod_set: Obj = {
                 "name": one.name,
                 "req": {name: amount for name, amount in one.per_pod.items() if name != PODS},
                 "count": one.spec.count,
@@ -254,15 +255,15 @@ class _Writer:
                 "tol": [_rule(toleration) for toleration in spec.tolerations],
             }
             if one.min_count is not None:
-                found["min"] = one.min_count
+                pod_set["min"] = one.min_count
             if reclaimed.get(one.name):
-                found["reclaimed"] = reclaimed[one.name]
-            yield found
+                pod_set["reclaimed"] = reclaimed[one.name]
+            yield pod_set
 
     def _info(self, workload: Workload) -> WorkloadInfo:
         limits = summarize(
-            found
-            for key, found in self._world.limit_ranges.items()
+            limit_range
+            for key, limit_range in self._world.limit_ranges.items()
             if key.namespace == workload.namespace
         )
         rules = self._world.settings.resources
@@ -283,10 +284,10 @@ def _quota(quota: Any) -> str:
     return "/".join(texts)
 
 
-def _weight(found: ClusterQueue | Cohort) -> Obj:
-    sharing = found.spec.fair_sharing
+def _weight(owner: ClusterQueue | Cohort) -> Obj:
+    sharing = owner.spec.fair_sharing
     return {} if sharing is None else {"fairSharing": {"weight": str(sharing.weight)}}
 
 
-def _rule(found: Any) -> Obj:
-    return {key: value for key, value in encode(found).items() if key != "timeAdded"}
+def _rule(rule: Any) -> Obj:
+    return {key: value for key, value in encode(rule).items() if key != "timeAdded"}

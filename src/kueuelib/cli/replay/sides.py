@@ -33,16 +33,19 @@ def show_summary(rerun: Rerun, notes: Sequence[str], file: IO[str]) -> None:
         console.print(f"Note: {note}", highlight=False, markup=False, soft_wrap=True)
 
 
-def show_difference(found: Difference, rerun: Rerun, file: IO[str]) -> None:
+def show_difference(difference: Difference, rerun: Rerun, file: IO[str]) -> None:
     """Prints the first plan that is not the recorded one beside the recorded one."""
     console = _console(file)
-    when = format_micro_time(found.at)
-    text = f"Cycle {found.cycle} at {when} ({found.at!r}, {found.where}): {found.why}"
+    when = format_micro_time(difference.at)
+    text = (
+        f"Cycle {difference.cycle} at {when} ({difference.at!r}, {difference.where}): "
+        f"{difference.why}"
+    )
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("recorded", ratio=1, overflow="fold")
     table.add_column("replayed", ratio=1, overflow="fold")
-    for left, right in _rows(list(_lines(found.recorded)), list(_lines(found.replayed))):
+    for left, right in _rows(list(_lines(difference.recorded)), list(_lines(difference.replayed))):
         style = "" if left == right else "bold"
         table.add_row(Text(left, style=style), Text(right, style=style))
     console.print(table)
@@ -83,8 +86,8 @@ def _lines(plan: Obj) -> Iterator[str]:
         yield f"wait {key} in {queue}: {reason} ({requeue})"
 
 
-def _pods(found: Sequence[Any]) -> str:
-    name, count, flavors = found
+def _pods(assignment: Sequence[Any]) -> str:
+    name, count, flavors = assignment
     chosen = ", ".join(f"{resource} of {flavor}" for resource, flavor in flavors.items())
     return f"{count} x {name} with {chosen}"
 

@@ -56,13 +56,13 @@ def simulate(
     """
     guess = _Guess(lives, at)
     snapshot = [
-        _timed(encode(each), at, guess.seconds(lives.found[each.uid]))
+        _timed(encode(each), at, guess.seconds(lives.by_uid[each.uid]))
         for each in world.workloads.values()
-        if each.spec.active and not _withdrawn(lives.found[each.uid])
+        if each.spec.active and not _withdrawn(lives.by_uid[each.uid])
     ]
     later = [
         _timed(encode(_fresh(past.first)), past.seen, guess.seconds(past))
-        for past in lives.found.values()
+        for past in lives.by_uid.values()
         if past.seen > at and past.first.spec.active and not _withdrawn(past)
     ]
     if not snapshot and not later:
@@ -78,7 +78,7 @@ def simulate(
     except OSError as error:
         problem = error.strerror or str(error)
         raise ConfigError(str(output), problem, "give a folder that can be written") from error
-    withdrawn = sum(map(_withdrawn, lives.found.values()))
+    withdrawn = sum(map(_withdrawn, lives.by_uid.values()))
     if withdrawn:
         sys.stderr.write(f"Left out: {withdrawn} that were deleted while they waited\n")
     if guess.guessed:
@@ -111,8 +111,8 @@ class _Guess:
     def __init__(self, lives: Lives, at: float) -> None:
         self.guessed = 0
         self._times = RunTimes()
-        self._end = max((past.ended or past.seen for past in lives.found.values()), default=at)
-        for past in lives.found.values():
+        self._end = max((past.ended or past.seen for past in lives.by_uid.values()), default=at)
+        for past in lives.by_uid.values():
             if past.ran is not None:
                 self._times.add(past.workload, past.ran)
 

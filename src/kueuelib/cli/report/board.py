@@ -62,7 +62,9 @@ def state_of(version: str, facts: Facts, before: State | None = None) -> State:
     return _state(version, facts, overview, verified)
 
 
-def with_change(version: str, state: State, asked: State, key: ObjectKey, found: Verified) -> State:
+def with_change(
+    version: str, state: State, asked: State, key: ObjectKey, verified: Verified
+) -> State:
     """The same state with a change that was searched for.
 
     Args:
@@ -70,9 +72,9 @@ def with_change(version: str, state: State, asked: State, key: ObjectKey, found:
         state: the newest one.
         asked: the one whose facts were searched; the change counts if the Workload waits the same.
         key: the Workload.
-        found: the change.
+        verified: the change.
     """
-    found_now = {**state.verified, **_kept(asked, {key: found}, state.overview)}
+    found_now = {**state.verified, **_kept(asked, {key: verified}, state.overview)}
     return _state(version, state.facts, state.overview, found_now)
 
 
@@ -119,5 +121,9 @@ def next_to_explain(state: State, most: int) -> ObjectKey | None:
 
 def answer(facts: Facts, key: ObjectKey) -> tuple[Explanation, Verified] | None:
     """The whole answer about a Workload, and its smallest change; None when it does not wait."""
-    found = explained(facts, key)
-    return None if found is None else (found, Verified(smallest_of(found.changes), facts.now))
+    explanation = explained(facts, key)
+    return (
+        None
+        if explanation is None
+        else (explanation, Verified(smallest_of(explanation.changes), facts.now))
+    )

@@ -36,9 +36,9 @@ def amount(pair: FlavorResource, value: int) -> str:
 
 def names(keys: Sequence[ObjectKey]) -> str:
     """The first of some objects, and how many more there are."""
-    found = ", ".join(str(key) for key in keys[:MOST_NAMES])
+    listed = ", ".join(str(key) for key in keys[:MOST_NAMES])
     more = len(keys) - MOST_NAMES
-    return f"{found} and {more:,} more" if more > 0 else found
+    return f"{listed} and {more:,} more" if more > 0 else listed
 
 
 def unfolded(short: str, whole: str) -> Node:

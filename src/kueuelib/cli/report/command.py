@@ -62,8 +62,8 @@ async def _read(
     kubeconfig: Path | None, settings: Settings, namespace: str, server_timeout: float
 ) -> Facts:
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-report") as client:
-        found = await read(client, namespace)
-        return facts_of(found.near, found.unseen, settings, SYSTEM_CLOCK.now())
+        reading = await read(client, namespace)
+        return facts_of(reading.near, reading.unseen, settings, SYSTEM_CLOCK.now())
 
 
 def text_of(facts: Facts, changes: int) -> str:
@@ -73,6 +73,8 @@ def text_of(facts: Facts, changes: int) -> str:
         facts: of the cluster.
         changes: for how many Workloads the smallest change is looked for.
     """
-    found = overview_of(facts, changes)
-    verified = {row.key: Verified(row.change, facts.now) for row in found.waiting if row.searched}
-    return page(View(found, verified), facts.now)
+    overview = overview_of(facts, changes)
+    verified = {
+        row.key: Verified(row.change, facts.now) for row in overview.waiting if row.searched
+    }
+    return page(View(overview, verified), facts.now)

@@ -17,41 +17,41 @@ from kueuelib.scheduler.reasons import render
 _HEAD = ("Pod set", "Resource", "Flavor", "Verdict", "Asks for", "Used", "Quota", "Available")
 
 
-def explanation(found: Explanation) -> Markup:
+def explanation(answer: Explanation) -> Markup:
     """Why a Workload waits, the numbers, and every change that was tried with success.
 
     Args:
-        found: of a Workload without quota.
+        answer: of a Workload without quota.
     """
-    return join(*_parts(found))
+    return join(*_parts(answer))
 
 
-def _parts(found: Explanation) -> Iterator[Node]:
-    place = f"place {found.position} of {(found.position or 0) + found.behind}"
-    yield tag("p", f"ClusterQueue {found.cluster_queue or '-'}, {place}")
-    reason = found.when_first.reason if found.when_first is not None else found.reason
-    if found.reason is not None:
-        yield tag("p", render(found.reason))
-    if reason is not None and reason is not found.reason:
+def _parts(answer: Explanation) -> Iterator[Node]:
+    place = f"place {answer.position} of {(answer.position or 0) + answer.behind}"
+    yield tag("p", f"ClusterQueue {answer.cluster_queue or '-'}, {place}")
+    reason = answer.when_first.reason if answer.when_first is not None else answer.reason
+    if answer.reason is not None:
+        yield tag("p", render(answer.reason))
+    if reason is not None and reason is not answer.reason:
         yield tag("p", f"If it were first: {render(reason)}")
-    if found.ahead:
-        yield tag("p", f"Ahead of it: {names(found.ahead)}")
-    if found.rows:
-        yield table(_HEAD, map(_row, found.rows), title="What it asks for, by flavor", texts=4)
+    if answer.ahead:
+        yield tag("p", f"Ahead of it: {names(answer.ahead)}")
+    if answer.rows:
+        yield table(_HEAD, map(_row, answer.rows), title="What it asks for, by flavor", texts=4)
     yield from _list(
-        "What is wrong", (f"{one.subject}: {one.problem}; {one.fix}" for one in found.problems)
+        "What is wrong", (f"{one.subject}: {one.problem}; {one.fix}" for one in answer.problems)
     )
-    if found.verdict is Verdict.ADMITTED:
-        yield tag("p", f"Nothing stands in its way.{then_checks(found.checks)}")
+    if answer.verdict is Verdict.ADMITTED:
+        yield tag("p", f"Nothing stands in its way.{then_checks(answer.checks)}")
         return
-    for heading, texts in changes_by_end(found.changes):
+    for heading, texts in changes_by_end(answer.changes):
         yield from _list(heading.rstrip(":"), texts)
-    if not found.changes:
+    if not answer.changes:
         yield tag("p", "No single change admits it.")
-    if found.tried:
-        yield tag("p", f"Tried, one change at a time: {', '.join(found.tried)}.", class_="soft")
-    yield from (tag("p", f"The search was limited: {one}.", class_="soft") for one in found.limits)
-    yield from _list("Not done by this version", (one.text for one in found.unhonoured))
+    if answer.tried:
+        yield tag("p", f"Tried, one change at a time: {', '.join(answer.tried)}.", class_="soft")
+    yield from (tag("p", f"The search was limited: {one}.", class_="soft") for one in answer.limits)
+    yield from _list("Not done by this version", (one.text for one in answer.unhonoured))
 
 
 def _list(title: str, texts: Iterable[str]) -> Iterator[Markup]:

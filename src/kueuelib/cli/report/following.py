@@ -156,15 +156,15 @@ class Following:
 
         Its smallest change is part of the next state, if the Workload still waits as it did.
         """
-        found, _ = await self._explain(key)
-        return found
+        explanation, _ = await self._explain(key)
+        return explanation
 
     async def _explain(self, key: ObjectKey) -> tuple[Explanation | None, float]:
         asked = self.state
-        found, spent = await _in_thread(lambda: answer(asked.facts, key))
-        if found is None:
+        answered, spent = await _in_thread(lambda: answer(asked.facts, key))
+        if answered is None:
             return None, spent
-        explanation, verified = found
+        explanation, verified = answered
         async with self._one:
             version, state = self._version(), self.state
             after, more = await _in_thread(
@@ -174,10 +174,10 @@ class Following:
         return explanation, spent + more
 
     def _lists(self) -> Lists:
-        found: dict[str, Sequence[Obj]] = {
+        by_kind: dict[str, Sequence[Obj]] = {
             one.resource.kind: tuple(one.store.items()) for one in self._informers
         }
-        return Lists(found, self._read.near.refused)
+        return Lists(by_kind, self._read.near.refused)
 
     def _version(self) -> str:
         self._number += 1
@@ -212,24 +212,24 @@ async def _in_thread(work: Callable[[], T]) -> tuple[T, float]:
     loop = asyncio.get_running_loop()
     result: asyncio.Future[tuple[T, float]] = loop.create_future()
 
-    def give(found: tuple[T, float] | None, error: BaseException | None) -> None:
+    def give(outcome: tuple[T, float] | None, error: BaseException | None) -> None:
         if result.cancelled():
             return
-        if found is not None:
-            result.set_result(found)
+        if outcome is not None:
+            result.set_result(outcome)
         elif error is not None:
             result.set_exception(error)
 
     def run() -> None:
-        began, found, problem = time.thread_time(), None, None
+        began, outcome, problem = time.thread_time(), None, None
         try:
             value = work()
             _tidy()
-            found = value, time.thread_time() - began
+            outcome = value, time.thread_time() - began
         except Exception as error:  # noqa: BLE001 - it is raised again where it is awaited
             problem = error
         with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
-            loop.call_soon_threadsafe(give, found, problem)
+            loop.call_soon_threadsafe(give, outcome, problem)
 
     threading.Thread(target=run, name="report", daemon=True).start()
     return await result

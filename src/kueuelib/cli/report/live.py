@@ -55,8 +55,8 @@ async def _serve(
     port: int,
 ) -> None:
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-report") as client:
-        found = await read(client, namespace)
-        following = Following(client, found, namespace, settings, changes)
+        reading = await read(client, namespace)
+        following = Following(client, reading, namespace, settings, changes)
         site, ready = Site(following), anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(following.run, ready.set)

@@ -198,9 +198,9 @@
     dialog.showModal();
     dialog.addEventListener("close", () => byId(button.id)?.focus(), { once: true });
     try {
-      const found = await fetch(button.dataset.explain);
-      const text = await found.text();
-      if (found.ok) answer.innerHTML = text;
+      const response = await fetch(button.dataset.explain);
+      const text = await response.text();
+      if (response.ok) answer.innerHTML = text;
       else answer.textContent = text;
     } catch (error) {
       answer.textContent = `The server did not answer: ${error.message}`;

@@ -154,7 +154,7 @@ def table(
         for one, style in columns
     )
     hole = tag("tbody", id=body, role="rowgroup")
-    found = tag(
+    element = tag(
         "table",
         tag("caption", caption, class_="hidden"),
         tag("thead", tag("tr", *cells, role="row"), role="rowgroup"),
@@ -162,7 +162,7 @@ def table(
         role="table",
         aria_label=caption,
     )
-    region = tag("div", found, class_="wide", tabindex="0", role="region", aria_labelledby=label)
+    region = tag("div", element, class_="wide", tabindex="0", role="region", aria_labelledby=label)
     said = tag("p", text, class_="soft") if text else ""
     section = tag(
         "section",

@@ -34,10 +34,10 @@ KINDS = (
 )
 
 
-def trees(found: Iterable[Tree]) -> Iterator[Part]:
+def trees(all_trees: Iterable[Tree]) -> Iterator[Part]:
     """A section for each tree; ClusterQueues without a cohort share one."""
     alone: list[Place] = []
-    for tree in found:
+    for tree in all_trees:
         if tree.places[0].kind == COHORT:
             yield _section(f"Cohort {tree.name}", identifier("tree", tree.name), tree.places)
         else:
@@ -145,7 +145,7 @@ def patterns() -> Markup:
     stripes = tag("path", d="M0 6L6 0M-1 1L1 -1M5 7L7 5", class_="stripe")
     dot = tag("circle", cx=2.5, cy=2.5, r=1.1, class_="dot")
     tiles = (("stripes", "of-borrowed", stripes, 6.0), ("dots", "of-lent", dot, 5.0))
-    found = [
+    elements = [
         tag(
             "pattern",
             tag("rect", width=size, height=size, class_=kind),
@@ -157,4 +157,4 @@ def patterns() -> Markup:
         )
         for name, kind, mark, size in tiles
     ]
-    return tag("svg", tag("defs", *found), width=0, height=0, aria_hidden="true", class_="defs")
+    return tag("svg", tag("defs", *elements), width=0, height=0, aria_hidden="true", class_="defs")

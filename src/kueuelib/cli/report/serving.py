@@ -62,11 +62,11 @@ class Site:
 
     def application(self) -> web.Application:
         """What to serve."""
-        found = web.Application(middlewares=[self._guarded])
-        found.router.add_get("/", self._page, allow_head=False)
-        found.router.add_get("/events", self._events, allow_head=False)
-        found.router.add_get("/explain/{namespace}/{name}", self._explain, allow_head=False)
-        return found
+        application = web.Application(middlewares=[self._guarded])
+        application.router.add_get("/", self._page, allow_head=False)
+        application.router.add_get("/events", self._events, allow_head=False)
+        application.router.add_get("/explain/{namespace}/{name}", self._explain, allow_head=False)
+        return application
 
     def close(self) -> None:
         """Ends the streams of all open pages."""
@@ -83,14 +83,14 @@ class Site:
             return refusal
         self._requests += 1
         try:
-            found = await handler(request)
+            response = await handler(request)
         except web.HTTPException as error:
-            found = web.Response(status=error.status, text=f"{error.reason}\n")
+            response = web.Response(status=error.status, text=f"{error.reason}\n")
         finally:
             self._requests -= 1
-        if not found.prepared:
-            found.headers.update(_HEADERS)
-        return found
+        if not response.prepared:
+            response.headers.update(_HEADERS)
+        return response
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if request.method != "GET":
@@ -118,12 +118,12 @@ class Site:
             return web.Response(status=503, text="busy with other answers; try again\n")
         self.answers += 1
         try:
-            found = await self._following.explain(key)
+            answer = await self._following.explain(key)
         finally:
             self.answers -= 1
-        if found is None:
+        if answer is None:
             return web.Response(status=404, text=f"Workload {key} does not wait any more\n")
-        return web.Response(text=explanation(found), content_type="text/html")
+        return web.Response(text=explanation(answer), content_type="text/html")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         following = self._following
@@ -176,11 +176,11 @@ class Site:
 
 
 def _change(state: State, before: State | None) -> bytes:
-    found, moment = state.since(before), format_time(state.overview.now)
+    change, moment = state.since(before), format_time(state.overview.now)
     data = {
-        "html": found.html,
-        "order": found.order,
-        "marks": found.marks,
+        "html": change.html,
+        "order": change.order,
+        "marks": change.marks,
         "whole": before is None,
         "read": moment,
         "now": moment,

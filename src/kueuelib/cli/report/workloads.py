@@ -60,11 +60,11 @@ class Verified:
     """The smallest change for a Workload that waits.
 
     Attributes:
-        found: the change; None when none was found.
+        change: what to do; None when nothing helps.
         at: when it was tried, in seconds since the epoch.
     """
 
-    found: Found | None
+    change: Found | None
     at: float
 
 
@@ -85,8 +85,8 @@ def waiting(
     """
     queues: dict[str, list[Part]] = {}
     for row in rows:
-        found = _waits(row, verified.get(row.key), now, on_demand=on_demand)
-        queues.setdefault(row.cluster_queue, []).append(found)
+        part = _waits(row, verified.get(row.key), now, on_demand=on_demand)
+        queues.setdefault(row.cluster_queue, []).append(part)
     for queue, parts in queues.items():
         title = f"ClusterQueue {queue}" if queue else "In no ClusterQueue"
         yield _section(identifier("queue", queue), title, parts)
@@ -99,7 +99,7 @@ def _section(name: str, title: str, parts: Sequence[Part]) -> Part:
 
 
 def _waits(row: Waiting, known: Verified | None, now: float | None, *, on_demand: bool) -> Part:
-    found = _waiting_row(
+    part = _waiting_row(
         row.key,
         row.owner,
         row.workload.spec.queue_name,
@@ -108,11 +108,11 @@ def _waits(row: Waiting, known: Verified | None, now: float | None, *, on_demand
         _verdict(row),
         "" if row.message == row.why else row.message,
         _said(row, known, NOT_SEARCHED_YET if on_demand else NOT_SEARCHED),
-        None if known is None or known.found is None else known.at,
+        None if known is None or known.change is None else known.at,
         now,
         on_demand,
     )
-    return attrs.evolve(found, mark="-" if row.place is None else str(row.place))
+    return attrs.evolve(part, mark="-" if row.place is None else str(row.place))
 
 
 @lru_cache(maxsize=16384, typed=True)
@@ -155,7 +155,7 @@ def _said(row: Waiting, known: Verified | None, unknown: str) -> Node:
         return tag("span", "none is needed", class_="soft")
     if known is None:
         return tag("span", unknown, class_="soft")
-    return "no single change admits it" if known.found is None else smallest_text(known.found)
+    return "no single change admits it" if known.change is None else smallest_text(known.change)
 
 
 def _beside(

@@ -72,8 +72,8 @@ def _mistyped(given: Obj) -> tuple[str, str]:
 @cache
 def _openapi(kind: str, version: str) -> Obj:
     versions = crd(kind)["spec"]["versions"]
-    found: Obj = next(one for one in versions if one["name"] == version)
-    schema: Obj = found["schema"]["openAPIV3Schema"]
+    entry: Obj = next(one for one in versions if one["name"] == version)
+    schema: Obj = entry["schema"]["openAPIV3Schema"]
     return schema
 
 

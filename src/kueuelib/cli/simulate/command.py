@@ -99,7 +99,7 @@ def run(options: SimulateOptions) -> int:
             raise ConfigError(_names(options), f"no job in it{_why(faults)}", "give another trace")
         runs: dict[str, Obj] = {}
         shown: list[Run] = []
-        given, found = _around(options)
+        given, notes = _around(options)
         chosen = policies(given, options.policies, options.config, source, trace)
         _check_names(timing, questions, chosen, source)
         source.names.clear()
@@ -115,7 +115,7 @@ def run(options: SimulateOptions) -> int:
         result = {
             "format": FORMAT,
             "trace": _about(options, trace, faults),
-            "notes": [*found, *_notes(options, chosen)],
+            "notes": [*notes, *_notes(options, chosen)],
             "not_started": [policy.name for policy in chosen if policy.name not in runs],
             "runs": runs,
         }
@@ -123,7 +123,7 @@ def run(options: SimulateOptions) -> int:
     target.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
     (options.output / REPORT).write_text(page(result, shown), "utf-8")
     show(result, shown, options.output, derived=bool(chosen[0].derived))
-    interrupted = any(found["simulation"]["interrupted"] for found in runs.values())
+    interrupted = any(figures["simulation"]["interrupted"] for figures in runs.values())
     return 130 if interrupted else 0
 
 
@@ -141,12 +141,12 @@ def _around(options: SimulateOptions) -> tuple[Given | None, list[str]]:
 
 
 def _jobs(options: SimulateOptions, faults: Faults, source: Source) -> Iterator[Job]:
-    found = _read(options, faults, source)
+    jobs = _read(options, faults, source)
     by = options.queue_by
     if by is None:
-        yield from (job if job.queue else attrs.evolve(job, queue="default") for job in found)
+        yield from (job if job.queue else attrs.evolve(job, queue="default") for job in jobs)
     else:
-        for job in found:
+        for job in jobs:
             yield attrs.evolve(job, queue=named(getattr(job, by), "default"))
 
 
@@ -241,16 +241,16 @@ def _why(faults: Faults) -> str:
 
 
 def _checks(given: Sequence[str]) -> dict[str, float]:
-    found = {}
+    delays = {}
     for text in given:
         name, equals, seconds = text.partition("=")
         try:
-            found[name] = not_negative(seconds, "seconds")
+            delays[name] = not_negative(seconds, "seconds")
         except BadValue as error:
             raise ConfigError(f"--check {text}", error.reason, "write NAME=SECONDS") from error
         if not name or not equals:
             raise ConfigError(f"--check {text}", "names no check", "write NAME=SECONDS")
-    return found
+    return delays
 
 
 def _check_names(

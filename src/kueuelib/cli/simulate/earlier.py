@@ -76,11 +76,11 @@ def _place(path: Path) -> Path:
 
 def _runs(path: Path) -> list[str]:
     try:
-        found = orjson.loads(path.read_bytes())
+        content = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError:
-        found = None
-    runs = found.get("runs") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or "format" not in found or not isinstance(runs, dict):
+        content = None
+    runs = content.get("runs") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or "format" not in content or not isinstance(runs, dict):
         fix = "give another folder, or move the file"
         raise ConfigError(str(path), "is not from a simulation and would be overwritten", fix)
     return [*runs]

@@ -39,9 +39,9 @@ async def _read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], lis
         wanted = [spoken(one, version) for one in KINDS.values()]
         lists = await list_kinds(client, wanted)
     lists.insist()
-    found = [
+    objects = [
         {"apiVersion": one.api_version, "kind": one.kind, **obj}
         for one in wanted
         for obj in lists.of(one.kind)
     ]
-    return found, lists.absences(wanted)
+    return objects, lists.absences(wanted)

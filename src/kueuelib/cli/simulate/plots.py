@@ -72,9 +72,9 @@ def _rows(runs: Sequence[Run]) -> Iterator[Row]:
     totals = [(run, run.history.total()) for run in runs]
     pairs = sorted({pair for _, total in totals for pair in total})[:MOST_PAIRS]
     for pair in pairs:
-        found = [(run, total[pair]) for run, total in totals if pair in total]
-        high = max(max((*use.used, *use.nominal), default=0.0) for _, use in found)
-        for run, use in found:
+        uses = [(run, total[pair]) for run, total in totals if pair in total]
+        high = max(max((*use.used, *use.nominal), default=0.0) for _, use in uses)
+        for run, use in uses:
             show = partial(words.amount, resource=pair.resource)
             most = _most(use.used, show)
             nominal = show(max(use.nominal, default=0.0))

@@ -64,10 +64,10 @@ def policies(
             raise ConfigError(cluster.source, "has no ClusterQueue", "give a file with queues")
         derived = default_cluster(trace, source.machines)
         objects = [*objects, *derived]
-    found = [attrs.evolve(_policy(BASELINE, objects, configuration), derived=derived)]
+    runs = [attrs.evolve(_policy(BASELINE, objects, configuration), derived=derived)]
     for path in overlays:
         name = path.name.split(".")[0]
-        if name in {policy.name for policy in found}:
+        if name in {policy.name for policy in runs}:
             raise ConfigError(str(path), f"another run is called {name}", "rename the file")
         overlay, chosen = _taken(Given(str(path), objects_in(path)), configuration)
         if not overlay and chosen is configuration:
@@ -82,8 +82,8 @@ def policies(
         known = {(obj["kind"], key_in(obj)) for obj in objects}
         news = {(obj["kind"], key_in(obj)): None for obj in overlay}
         adds = [f"{kind} {key}" for kind, key in news if (kind, key) not in known]
-        found.append(_policy(name, overlaid(objects, overlay, key_of_change), chosen, adds))
-    return tuple(found)
+        runs.append(_policy(name, overlaid(objects, overlay, key_of_change), chosen, adds))
+    return tuple(runs)
 
 
 def _taken(given: Given, configuration: Configuration) -> tuple[list[Obj], Configuration]:
@@ -91,9 +91,9 @@ def _taken(given: Given, configuration: Configuration) -> tuple[list[Obj], Confi
     for obj in given.objects:
         if obj["kind"] == CONFIGURATION:
             configuration = parse_configuration(obj, given.source)
-    found = [obj for obj in given.objects if obj["kind"] != CONFIGURATION]
-    check(found, given.source)
-    return found, configuration
+    objects = [obj for obj in given.objects if obj["kind"] != CONFIGURATION]
+    check(objects, given.source)
+    return objects, configuration
 
 
 def _policy(

@@ -68,26 +68,26 @@ def _notes(console: Console, trace: Obj, runs: Obj) -> None:
         if more:
             console.print(f"  and {more:,} more", highlight=False)
     for name, figures in runs.items():
-        found = figures["simulation"]
-        if found["unfinished"]:
+        simulation = figures["simulation"]
+        if simulation["unfinished"]:
             why = ", ".join(
-                f"{count:,} {key}" for key, count in found["unfinished_because"].items()
+                f"{count:,} {key}" for key, count in simulation["unfinished_because"].items()
             )
-            text = f"{name}: {words.jobs(found['unfinished'])} did not end: {why}"
+            text = f"{name}: {words.jobs(simulation['unfinished'])} did not end: {why}"
             console.print(text, highlight=False, markup=False, soft_wrap=True)
-            for example in found["unfinished_for_example"].values():
+            for example in simulation["unfinished_for_example"].values():
                 console.print(f"  {example}", highlight=False, markup=False, soft_wrap=True)
-        if found["jobs_not_submitted"]:
-            text = f"{name}: {words.jobs(found['jobs_not_submitted'])} not submitted"
+        if simulation["jobs_not_submitted"]:
+            text = f"{name}: {words.jobs(simulation['jobs_not_submitted'])} not submitted"
             console.print(text, highlight=False)
 
 
 def _summary(console: Console, runs: Obj) -> None:
     for name, figures in runs.items():
-        found = figures["simulation"]
+        simulation = figures["simulation"]
         console.print(
-            f"{name}: {found['events']:,} events and {found['cycles']:,} cycles in "
-            f"{found['speed']['seconds']:.1f} s; decisions {figures['decisions'][:12]}",
+            f"{name}: {simulation['events']:,} events and {simulation['cycles']:,} cycles in "
+            f"{simulation['speed']['seconds']:.1f} s; decisions {figures['decisions'][:12]}",
             highlight=False,
         )
 
@@ -141,11 +141,11 @@ def _comparison(runs: Obj) -> Table:
 def show_answers(run: str, answers: Sequence[tuple[Question, Explanation | None]]) -> None:
     """Prints what was asked about single jobs."""
     console = Console()
-    for question, found in answers:
+    for question, explanation in answers:
         where = f", {run}" if run else ""
         console.print(f"At {question.at:.10g}{where}:", style="bold", highlight=False)
-        if found is None:
+        if explanation is None:
             console.print(f"{question.job} was not there", highlight=False)
         else:
-            show_explanations([Answer(f"Workload {question.job.name}", True, found)])
+            show_explanations([Answer(f"Workload {question.job.name}", True, explanation)])
         console.print()

@@ -45,9 +45,11 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     try:
         columns = [name.strip() for name in next(rows, [])]
         _check(path, columns)
-        found = ((rows.line_num, (row, f"{source.prefix}{rows.line_num}")) for row in rows if row)
+        numbered = (
+            (rows.line_num, (row, f"{source.prefix}{rows.line_num}")) for row in rows if row
+        )
         yield from each(
-            path, found, lambda one: _job(columns, *one), faults, source, own_names=True
+            path, numbered, lambda one: _job(columns, *one), faults, source, own_names=True
         )
     except csv.Error as error:
         raise ConfigError(f"{path}:{rows.line_num}", str(error), "give a CSV file") from error

@@ -63,9 +63,9 @@ def parsed(
         try:
             if isinstance(line, BadValue):
                 raise line
-            found = parse(line)
+            value = parse(line)
         except BadValue as error:
             faults.refuse(path, number, error)
         else:
-            if found is not None:
-                yield found
+            if value is not None:
+                yield value

@@ -64,14 +64,14 @@ def format_of(path: Path) -> str:
     for ending in ("generator", "synthetic"):
         if name in (f"{ending}.yaml", f"{ending}.yml"):
             return ending
-    found = _BY_SUFFIX.get(Path(name).suffix)
-    if found is None:
+    trace_format = _BY_SUFFIX.get(Path(name).suffix)
+    if trace_format is None:
         raise ConfigError(
             str(path),
             "its name does not say its format",
             f"add --format with one of {', '.join(FORMATS)}",
         )
-    return found
+    return trace_format
 
 
 def reader(name: str, scale: float) -> Reader:

@@ -106,18 +106,18 @@ def _jobs(work: Mapping[str, Any], part: int, queue: str, prefix: str) -> Iterat
             )
 
 
-def _count(found: Mapping[str, Any]) -> int:
-    return whole(found.get("count", 1), "count", least=0)
+def _count(entry: Mapping[str, Any]) -> int:
+    return whole(entry.get("count", 1), "count", least=0)
 
 
-def _list(field: str, found: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+def _list(field: str, value: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise BadValue(field, "is not a list of mappings")
-    return found
+    return value
 
 
-def _known(field: str, found: Mapping[str, Any], keys: set[str]) -> None:
-    for key in found:
+def _known(field: str, entry: Mapping[str, Any], keys: set[str]) -> None:
+    for key in entry:
         if key not in keys:
             raise BadValue(f"{field}.{key}".lstrip("."), "is not simulated")
 

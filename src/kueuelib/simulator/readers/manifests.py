@@ -58,8 +58,8 @@ def objects_in(path: Path, hint: str = "") -> list[Obj]:
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error)
         raise ConfigError(where, f"malformed YAML: {problem}", "correct the file") from error
-    found = [obj for content in documents for obj in _flat(content)]
-    for number, obj in enumerate(found, 1):
+    objects = [obj for content in documents for obj in _flat(content)]
+    for number, obj in enumerate(objects, 1):
         if isinstance(obj, dict) and obj.get("kind") == CONFIGURATION:
             continue
         meta = obj.get("metadata") if isinstance(obj, dict) else None
@@ -73,7 +73,7 @@ def objects_in(path: Path, hint: str = "") -> list[Obj]:
                 "is not an object with kind and metadata.name",
                 f"give Kubernetes manifests{hint}",
             )
-    return found
+    return objects
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -114,7 +114,7 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     owners = {number: _owner(obj, jobs) for number, obj in enumerate(objects, 1)}
     known = {key_in(owner) for owner in owners.values() if owner is not None}
     source.objects += [obj for obj in objects if obj["kind"] not in WORK]
-    found = []
+    collected = []
     for number, obj in enumerate(objects, 1):
         try:
             if obj["kind"] == "Workload":
@@ -128,8 +128,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
         except BadValue as error:
             faults.refuse(path, number, error)
         else:
-            found += [] if job is None else [job]
-    yield from _at_once(found)
+            collected += [] if job is None else [job]
+    yield from _at_once(collected)
 
 
 def _at_once(jobs: list[Job]) -> Iterator[Job]:
@@ -162,35 +162,33 @@ def _of_job(obj: Obj, classes: PriorityClasses) -> Job:
     try:
         job = BatchJob(obj)
         sets = job.pod_sets()
-        for found in sets:
-            decode(PodTemplateSpec, found.template)
+        for pod_set in sets:
+            decode(PodTemplateSpec, pod_set.template)
         priority = resolve(job, sets, classes)
     except (InvalidJob, InvalidObject, PriorityClassNotFound) as error:
         raise BadValue("", f"Job {key_of(obj)}: {error}") from None
-    shapes = tuple(
-        _shape(found.name, found.count, found.template, found.min_count) for found in sets
-    )
+    shapes = tuple(_shape(each.name, each.count, each.template, each.min_count) for each in sets)
     return _job(obj, None, job.queue_name, shapes, priority.value)
 
 
 def _of_workload(given: Obj, owner: Obj | None, faults: Faults) -> Job | None:
     try:
-        found = decode(Workload, given)
+        workload = decode(Workload, given)
     except InvalidObject as error:
         raise BadValue("", str(error)) from None
-    obj = encode(found)
+    obj = encode(workload)
     obj["metadata"]["namespace"] = key_in(given).namespace
     if states.is_finished(obj):
         faults.drop("finished Workload")
         return None
-    if not found.spec.active:
+    if not workload.spec.active:
         faults.drop("inactive Workload")
         return None
     shapes = tuple(
         _shape(raw["name"], raw["count"], raw["template"], raw.get("minCount"))
         for raw in obj["spec"]["podSets"]
     )
-    job = _job(obj, owner, found.spec.queue_name, shapes, found.spec.priority or 0)
+    job = _job(obj, owner, workload.spec.queue_name, shapes, workload.spec.priority or 0)
     return attrs.evolve(job, workload=orjson.dumps(obj))
 
 

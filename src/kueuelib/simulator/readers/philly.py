@@ -35,12 +35,12 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
         ConfigError: the file cannot be read or is not a JSON list, or a bad job with `--strict`.
     """
     try:
-        found = orjson.loads(whole_text(path))
+        content = orjson.loads(whole_text(path))
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}", str(error), "give a JSON file") from error
-    if not isinstance(found, list):
+    if not isinstance(content, list):
         raise ConfigError(str(path), "is not a JSON list", "give cluster_job_log")
-    entries = enumerate(found, 1)
+    entries = enumerate(content, 1)
     yield from each(path, entries, lambda entry: _job(entry, faults), faults, source)
 
 

@@ -52,11 +52,11 @@ def _note_machines(text: str, source: Source) -> None:
     key, _, value = text.lstrip("; \t").partition(":")
     if key.strip() in ("MaxProcs", "MaxNodes") and value.split():
         try:
-            found = whole(value.split()[0], key)
+            processors = whole(value.split()[0], key)
         except BadValue:
             return
-        if found > 0 and (key.strip() == "MaxProcs" or CPU not in source.machines):
-            source.machines[CPU] = found
+        if processors > 0 and (key.strip() == "MaxProcs" or CPU not in source.machines):
+            source.machines[CPU] = processors
 
 
 def _job(values: list[str], faults: Faults) -> Job | None:
@@ -65,12 +65,12 @@ def _job(values: list[str], faults: Faults) -> Job | None:
     field = dict(zip(FIELDS, values, strict=True))
 
     def known(name: str) -> float | None:
-        found = number(field[name], name)
-        return None if found < 0 else found
+        figure = number(field[name], name)
+        return None if figure < 0 else figure
 
     def label(name: str) -> str:
-        found = whole(field[name], name)
-        return "" if found < 0 else str(found)
+        figure = whole(field[name], name)
+        return "" if figure < 0 else str(figure)
 
     name = str(whole(field["job number"], "job number", least=0))
     arrival = moment(field["submit time"], "submit time")

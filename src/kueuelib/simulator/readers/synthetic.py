@@ -113,32 +113,32 @@ def _arrivals(chance: random.Random, end: float, count: float, *, daily: bool) -
         yield float(round(now))
 
 
-def _shape(number: int, found: Any) -> _Shape:
+def _shape(number: int, shape: Any) -> _Shape:
     field = f"shapes[{number}]"
-    _known(field, found, _SHAPE)
+    _known(field, shape, _SHAPE)
     requests = {}
     for short, resource in _SHORT.items():
-        if short in found:
-            requests[resource] = amount(found[short], f"{field}.{short}")
-    for resource, text in (found.get("requests") or {}).items():
+        if short in shape:
+            requests[resource] = amount(shape[short], f"{field}.{short}")
+    for resource, text in (shape.get("requests") or {}).items():
         requests[resource] = amount(text, f"{field}.requests.{resource}")
-    count = whole(found.get("pods", 1), f"{field}.pods", least=1)
-    fewest = found.get("minPods")
-    run = found.get("runSeconds")
+    count = whole(shape.get("pods", 1), f"{field}.pods", least=1)
+    fewest = shape.get("minPods")
+    run = shape.get("runSeconds")
     _known(f"{field}.runSeconds", run, {"median", "sigma"})
     return _Shape(
-        not_negative(found.get("weight", 1), f"{field}.weight"),
+        not_negative(shape.get("weight", 1), f"{field}.weight"),
         pods(requests, count, None if fewest is None else whole(fewest, f"{field}.minPods")),
-        whole(found.get("priority", 0), f"{field}.priority"),
+        whole(shape.get("priority", 0), f"{field}.priority"),
         not_negative(run.get("median"), f"{field}.runSeconds.median"),
         not_negative(run.get("sigma", 0), f"{field}.runSeconds.sigma"),
     )
 
 
-def _known(field: str, found: Any, keys: set[str]) -> None:
-    if not isinstance(found, Mapping):
+def _known(field: str, entry: Any, keys: set[str]) -> None:
+    if not isinstance(entry, Mapping):
         raise BadValue(field or "the file", "is not a mapping")
-    for key in found:
+    for key in entry:
         if key not in keys:
             name = f"{field}.{key}".lstrip(".")
             raise BadValue(name, f"unknown key; known are {', '.join(sorted(keys))}")

@@ -26,18 +26,18 @@ def rows(
     Raises:
         ConfigError: the file cannot be read, or a column is missing.
     """
-    found = csv.reader(line for _, line in lines(path))
+    reader = csv.reader(line for _, line in lines(path))
     try:
-        columns = [name.strip() for name in (header or next(found, []))]
+        columns = [name.strip() for name in (header or next(reader, []))]
         for name in needed:
             if name not in columns:
                 fix = "give the file as it was published, or another --format"
                 raise ConfigError(f"{path}:1", f"column {name} is missing", fix)
-        for row in found:
+        for row in reader:
             if len(row) == len(columns):
-                yield found.line_num, dict(zip(columns, map(str.strip, row), strict=True))
+                yield reader.line_num, dict(zip(columns, map(str.strip, row), strict=True))
             elif row:
                 problem = f"{len(row)} columns instead of {len(columns)}"
-                yield found.line_num, BadValue("", problem)
+                yield reader.line_num, BadValue("", problem)
     except csv.Error as error:
-        raise ConfigError(f"{path}:{found.line_num}", str(error), "give a CSV file") from error
+        raise ConfigError(f"{path}:{reader.line_num}", str(error), "give a CSV file") from error

@@ -79,19 +79,19 @@ def _quantile(run: Run, part: float) -> float | None:
 
 def longest(names: Names, runs: Sequence[Run]) -> Markup:
     """When the jobs that waited longest waited and ran, per run; counted from their arrival."""
-    found = {run.name: run.figures["longest_waits"] for run in runs}
-    everything = [_lasted(run, one) for run in runs for one in found[run.name]]
+    longest_waits = {run.name: run.figures["longest_waits"] for run in runs}
+    everything = [_lasted(run, one) for run in runs for one in longest_waits[run.name]]
     if not everything:
         return tag("figure", tag("p", "No job waited."))
-    most = max(one["wait_seconds"] for jobs in found.values() for one in jobs)
+    most = max(one["wait_seconds"] for jobs in longest_waits.values() for one in jobs)
     span, width = min(max(everything), CUT * most), width_for(runs)
     panels = [
         tag("div", tag("h4", run.name), _gantt(names, run, span, width))
         for run in runs
-        if found[run.name]
+        if longest_waits[run.name]
     ]
     head = ("run", "job", "ClusterQueue", "arrived", "waited", "started", "ended", "preempted")
-    rows = [_row(run, one) for run in runs for one in found[run.name]]
+    rows = [_row(run, one) for run in runs for one in longest_waits[run.name]]
     numbers = folded(table(head, rows, title="The longest waits", texts=3))
     key = legend([("area waits", "waits"), ("area runs", "runs")])
     return tag("figure", key, tag("div", *panels, class_="panels"), numbers)
@@ -118,11 +118,11 @@ def _row(run: Run, one: Obj) -> list[str]:
 
 
 def _gantt(names: Names, run: Run, span: float, width: float) -> Markup:
-    found = run.figures["longest_waits"]
-    height = TOP + ROW * len(found) + BOTTOM
+    jobs = run.figures["longest_waits"]
+    height = TOP + ROW * len(jobs) + BOTTOM
     across = Scale(0.0, span, 150.0, width - RIGHT)
     marks = []
-    for at, one in enumerate(found):
+    for at, one in enumerate(jobs):
         y, arrived = TOP + ROW * at, one["arrived"]
         name = _short(one["job"].removeprefix("default/"))
         marks.append(tag("text", name, x=144.0, y=y + ROW / 2 + 4, text_anchor="end"))
@@ -134,7 +134,7 @@ def _gantt(names: Names, run: Run, span: float, width: float) -> Markup:
     ticks = [(one, moment(one)) for one in time_ticks(span, int((width - 150) / 95))]
     up = Axis(Scale(0.0, 1.0, height - BOTTOM, TOP), ())
     frame = axes(Axis(across, ticks, "time since the arrival of the job"), up, lines=False)
-    text = f"The longest wait is {words.seconds(found[0]['wait_seconds'])}, of {found[0]['job']}."
+    text = f"The longest wait is {words.seconds(jobs[0]['wait_seconds'])}, of {jobs[0]['job']}."
     title = f"Jobs that waited longest, {run.name}"
     return picture(names, title, text, width, height, frame, *marks)
 
@@ -178,20 +178,20 @@ def rivals(runs: Sequence[Run]) -> Markup:
 
 
 def _matrix(run: Run) -> Markup:
-    found = run.figures["preempted_by"]
+    by_preemptor = run.figures["preempted_by"]
     active: dict[str, int] = {}
-    for by, victims in found.items():
+    for by, victims in by_preemptor.items():
         for whom, count in victims.items():
             active[by] = active.get(by, 0) + count
             active[whom] = active.get(whom, 0) + count
     names = sorted(sorted(active, key=lambda name: (-active[name], name))[:MOST_QUEUES])
-    most = max(count for victims in found.values() for count in victims.values())
+    most = max(count for victims in by_preemptor.values() for count in victims.values())
     head = tag(
         "tr", tag("th", "preempted by ↓", class_="text"), *(_head(name, "col") for name in names)
     )
     rows = []
     for by in names:
-        cells = [_cell(found.get(by, {}).get(whom, 0), most) for whom in names]
+        cells = [_cell(by_preemptor.get(by, {}).get(whom, 0), most) for whom in names]
         rows.append(tag("tr", _head(by, "row"), *cells))
     title = f"Preempted jobs by ClusterQueue, {run.name}"
     left = len(active) - len(names)

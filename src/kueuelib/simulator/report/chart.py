@@ -71,24 +71,24 @@ def axes(across: Axis, up: Axis, *, lines: bool = True) -> Markup:
     """The lines and labels of both axes; with thin lines through the picture on demand."""
     left, right = across.scale.start, across.scale.end
     top, bottom = up.scale.end, up.scale.start
-    found = []
+    parts = []
     for value, label in up.ticks:
         y = up.scale(value)
         if lines:
-            found.append(tag("line", class_="grid", x1=left, x2=right, y1=y, y2=y))
-        found.append(tag("text", label, x=left - 6, y=y + 4, text_anchor="end"))
+            parts.append(tag("line", class_="grid", x1=left, x2=right, y1=y, y2=y))
+        parts.append(tag("text", label, x=left - 6, y=y + 4, text_anchor="end"))
     for value, label in across.ticks:
         x = across.scale(value)
-        found.append(tag("line", class_="tick", x1=x, x2=x, y1=bottom, y2=bottom + 4))
+        parts.append(tag("line", class_="tick", x1=x, x2=x, y1=bottom, y2=bottom + 4))
         if lines is False:
-            found.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom))
+            parts.append(tag("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom))
         anchor = "end" if x > right - 12 else "middle"
-        found.append(tag("text", label, x=x, y=bottom + 17, text_anchor=anchor))
-    found.append(tag("line", class_="axis", x1=left, x2=right, y1=bottom, y2=bottom))
+        parts.append(tag("text", label, x=x, y=bottom + 17, text_anchor=anchor))
+    parts.append(tag("line", class_="axis", x1=left, x2=right, y1=bottom, y2=bottom))
     if across.title:
         at = (left + right) / 2
-        found.append(tag("text", across.title, x=at, y=bottom + 33, text_anchor="middle"))
-    return join(*found)
+        parts.append(tag("text", across.title, x=at, y=bottom + 33, text_anchor="middle"))
+    return join(*parts)
 
 
 def steps(

@@ -39,13 +39,13 @@ def comparison(runs: Mapping[str, Obj], most_queues: int) -> list[tuple[str, lis
         ),
     )
     return [
-        (label, with_differences([_at(found, path) for found in figures])) for label, path in rows
+        (label, with_differences([_at(each, path) for each in figures])) for label, path in rows
     ]
 
 
-def _at(found: Any, path: Sequence[str]) -> float | None:
+def _at(value: Any, path: Sequence[str]) -> float | None:
     for key in path:
-        if found is None:
+        if value is None:
             return None
-        found = found.get(key)
-    return None if found is None else float(found)
+        value = value.get(key)
+    return None if value is None else float(value)

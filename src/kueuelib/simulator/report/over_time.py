@@ -96,19 +96,19 @@ def lines(
         height: in pixels.
     """
     span = span_of([run for run, _ in series])
-    values = [one for _, found in (*series, *dashed) for one in found if one is not None]
+    values = [one for _, line in (*series, *dashed) for one in line if one is not None]
     high = max(values, default=0.0)
     top = rounded_up(high, words.unit(high, resource)) if most is None else most
     across, up = frame(width, height, span, top, show, resource)
     marks = [
-        steps(run.borders, found, across.scale, up.scale, f"nominal {run.kind}")
-        for run, found in dashed
+        steps(run.borders, line, across.scale, up.scale, f"nominal {run.kind}")
+        for run, line in dashed
     ]
-    marks += [steps(run.borders, found, across.scale, up.scale, run.kind) for run, found in series]
+    marks += [steps(run.borders, line, across.scale, up.scale, run.kind) for run, line in series]
     svg = picture(names, title, text, width, height, axes(across, up), *marks)
     ends = grid(span)
-    columns = [(run.name, means(ends, run.borders, found)) for run, found in series]
-    columns += [(f"{run.name}, nominal", means(ends, run.borders, found)) for run, found in dashed]
+    columns = [(run.name, means(ends, run.borders, line)) for run, line in series]
+    columns += [(f"{run.name}, nominal", means(ends, run.borders, line)) for run, line in dashed]
     return join(svg, folded(_table(title, ends, columns, show)))
 
 
@@ -120,7 +120,7 @@ def _table(
 ) -> Markup:
     head = ["until", *(name for name, _ in columns)]
     rows = [
-        [moment(end), *("-" if (one := found[at]) is None else show(one) for _, found in columns)]
+        [moment(end), *("-" if (one := column[at]) is None else show(one) for _, column in columns)]
         for at, end in enumerate(ends)
     ]
     return table(head, rows, title=f"{title}: means")
@@ -128,16 +128,16 @@ def _table(
 
 def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
     """The use of one resource of one flavor by all ClusterQueues, against nominal quota."""
-    found = [(run, run.history.total()[pair]) for run in runs if pair in run.history.total()]
+    uses = [(run, run.history.total()[pair]) for run in runs if pair in run.history.total()]
     span, width = span_of(runs), width_for(runs)
-    most = max(max(one.used, default=0.0) for _, one in found)
-    nominal = max(max(one.nominal, default=0.0) for _, one in found)
+    most = max(max(one.used, default=0.0) for _, one in uses)
+    nominal = max(max(one.nominal, default=0.0) for _, one in uses)
     high = max(most, nominal) if nominal < FAR * most else most or nominal
     top = rounded_up(high, words.unit(high, pair.resource))
     panels = []
     ends = grid(span)
     columns = []
-    for run, one in found:
+    for run, one in uses:
         title = f"Use of {pair}, {run.name}"
         panels.append(_use_panel(names, title, pair.resource, run, one, span, top, width))
         for name, values in (
@@ -163,7 +163,7 @@ def _use_panel(
     title: str,
     resource: str,
     run: Run,
-    found: Use,
+    usage: Use,
     span: float,
     top: float,
     width: float,
@@ -171,31 +171,31 @@ def _use_panel(
     height = 220.0
     show = partial(words.amount, resource=resource)
     across, up = frame(width, height, span, top, show, resource)
-    own = [used - borrowed for used, borrowed in zip(found.used, found.borrowed, strict=True)]
+    own = [used - borrowed for used, borrowed in zip(usage.used, usage.borrowed, strict=True)]
     marks = (
-        area(run.borders, found.used, across.scale, up.scale, "borrowed"),
+        area(run.borders, usage.used, across.scale, up.scale, "borrowed"),
         area(run.borders, own, across.scale, up.scale, "own"),
         steps(
             run.borders,
-            [one if one <= top else None for one in found.nominal],
+            [one if one <= top else None for one in usage.nominal],
             across.scale,
             up.scale,
             "nominal",
         ),
     )
-    mean = _mean(run, found.used), _mean(run, found.borrowed), _mean(run, found.nominal)
+    mean = _mean(run, usage.used), _mean(run, usage.borrowed), _mean(run, usage.nominal)
     text = "On average {} of {} are used, {} of them borrowed.".format(
         *(show(mean[at]) for at in (0, 2, 1))
     )
-    if max(found.nominal, default=0.0) > top:
+    if max(usage.nominal, default=0.0) > top:
         text += " Nominal quota is too far above the use to be drawn."
     svg = picture(names, title, text, width, height, axes(across, up), *marks)
     return tag("div", tag("h4", run.name), svg, tag("p", text))
 
 
 def _mean(run: Run, values: Sequence[float]) -> float:
-    (found,) = means(run.borders[-1:], run.borders, values) or [0.0]
-    return found or 0.0
+    (mean,) = means(run.borders[-1:], run.borders, values) or [0.0]
+    return mean or 0.0
 
 
 def _side_by_side(panels: Sequence[Markup]) -> Markup:
@@ -231,21 +231,21 @@ def one_queue(names: Names, queue: str, runs: Sequence[Run]) -> Markup:
             names,
             f"{queue}: jobs that wait",
             "Means over time, one line per run.",
-            [(run, found.waiting) for run, found in mine],
+            [(run, history.waiting) for run, history in mine],
             show=words.plain,
             width=HALF,
             height=180.0,
         )
     ]
-    for pair in sorted({pair for _, found in mine for pair in found.use}):
-        used = [(run, found.use[pair]) for run, found in mine if pair in found.use]
+    for pair in sorted({pair for _, history in mine for pair in history.use}):
+        used = [(run, history.use[pair]) for run, history in mine if pair in history.use]
         panels.append(
             lines(
                 names,
                 f"{queue}: use of {pair}",
                 "Means over time, one line per run; thin and dotted: nominal quota.",
-                [(run, found.used) for run, found in used],
-                dashed=[(run, found.nominal) for run, found in used],
+                [(run, usage.used) for run, usage in used],
+                dashed=[(run, usage.nominal) for run, usage in used],
                 show=partial(words.amount, resource=pair.resource),
                 resource=pair.resource,
                 width=HALF,

@@ -94,17 +94,17 @@ def _about(result: Obj) -> list[Markup]:
     if result["not_started"]:
         lines.append(f"Never started: {', '.join(result['not_started'])}")
     for name, figures in result["runs"].items():
-        found = figures["simulation"]
+        simulation = figures["simulation"]
         for change in figures["changes"]:
             when = moment(change["at"] - (trace["first_arrival"] or 0.0))
             lines.append(f"{name}: at {when} {', '.join(change['what'])}")
-        if found["interrupted"]:
+        if simulation["interrupted"]:
             lines.append(f"{name}: interrupted; these are the figures until then")
-        if found["unfinished"]:
+        if simulation["unfinished"]:
             why = ", ".join(
-                f"{count:,} {key}" for key, count in found["unfinished_because"].items()
+                f"{count:,} {key}" for key, count in simulation["unfinished_because"].items()
             )
-            lines.append(f"{name}: {words.jobs(found['unfinished'])} did not end: {why}")
+            lines.append(f"{name}: {words.jobs(simulation['unfinished'])} did not end: {why}")
     return [tag("p", line, class_="soft") for line in lines]
 
 
@@ -121,16 +121,16 @@ def _figures(result: Obj, runs: Sequence[Run]) -> Markup:
 
 def _groups(kind: str, name: str, runs: Sequence[Run]) -> Markup:
     """The jobs that have something in common, each group with one row per run."""
-    found = list(dict.fromkeys(key for run in runs for key in run.figures[kind]))
+    keys = list(dict.fromkeys(key for run in runs for key in run.figures[kind]))
     head = [name, "run", "jobs", "started", *(f"wait {one}" for one in WAITS)]
     head += ["slowdown p50", "preempted", "work lost"]
     rows = [
         [key, run.name, *_cells(run.figures[kind][key])]
-        for key in found[:MOST_ROWS]
+        for key in keys[:MOST_ROWS]
         for run in runs
         if key in run.figures[kind]
     ]
-    more = len(found) - MOST_ROWS
+    more = len(keys) - MOST_ROWS
     said = tag("p", f"{more:,} more are in result.json.", class_="soft") if more > 0 else Markup()
     return join(table(head, rows, title=f"Jobs by {name}", texts=2), said)
 
@@ -158,9 +158,9 @@ def _by_queue(names: Names, runs: Sequence[Run]) -> Markup:
             group = run.figures["cluster_queues"].get(queue)
             jobs[queue] = max(jobs.get(queue, 0), group["jobs"] if group else 0)
     busiest = sorted(jobs, key=lambda queue: (-jobs[queue], queue))[:MOST_QUEUES]
-    found = join(*(over_time.one_queue(names, queue, runs) for queue in sorted(busiest)))
+    queues = join(*(over_time.one_queue(names, queue, runs) for queue in sorted(busiest)))
     text = words_for(len(busiest), len(jobs))
-    return join(over_time.run_legend(runs), folded(found, text))
+    return join(over_time.run_legend(runs), folded(queues, text))
 
 
 def words_for(shown: int, known: int) -> str:

@@ -29,5 +29,5 @@ class Run:
     @property
     def borders(self) -> Values:
         """The borders of the intervals of its history, in seconds since the first arrival."""
-        found = self.history.borders
-        return tuple(border - found[0] for border in found)
+        edges = self.history.borders
+        return tuple(border - edges[0] for border in edges)

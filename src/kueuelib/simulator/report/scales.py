@@ -74,8 +74,8 @@ def rounded_up(high: float, unit: float = 1.0) -> float:
         return unit
     if unit != 1:
         return unit * rounded_up(high / unit)
-    found = ticks(high, TICKS)
-    step = found[1] if len(found) > 1 else high
+    marks = ticks(high, TICKS)
+    step = marks[1] if len(marks) > 1 else high
     return step * math.ceil(high / step * (1 - 1e-9))
 
 
@@ -93,11 +93,11 @@ def time_ticks(span: float, most: int) -> list[float]:
 
 def log_ticks(high: float) -> list[float]:
     """Waits for an axis that bends: from 0 over seconds, minutes, hours and days to `high`."""
-    found = (
+    marks = (
         *(0.0, 1.0, 10.0, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY),
         *(30 * DAY, 365 * DAY, 3650 * DAY),
     )
-    return [one for one in found if one <= high]
+    return [one for one in marks if one <= high]
 
 
 def bent(value: float) -> float:

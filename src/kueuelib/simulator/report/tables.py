@@ -12,8 +12,8 @@ ROWS = 24
 
 def grid(span: float) -> list[float]:
     """The ends of some intervals of a length that reads well; the last one may be shorter."""
-    found = time_ticks(span, ROWS)[1:]
-    return found if found and found[-1] >= span else [*found, span]
+    ends = time_ticks(span, ROWS)[1:]
+    return ends if ends and ends[-1] >= span else [*ends, span]
 
 
 def means(
