@@ -16,9 +16,18 @@ from typing import Any
 import attrs
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
+from kueuelib.app.configuration_keys import (
+    PORT,
+    SELECTOR,
+    at_least,
+    check_keys,
+    key,
+    more_than,
+    one_of,
+)
 from kueuelib.app.configuration_rules import check, check_missing
 from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
-from kueuelib.app.decoding import REFUSED, Duration, decode
+from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
 from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetrics
 from kueuelib.app.preemption import Preemption
@@ -94,8 +103,8 @@ class Controller:
 class ClientConnection:
     """Client-side rate limit in requests per second; without it there is none."""
 
-    qps: float | None = None
-    burst: int | None = None
+    qps: float | None = key(None, rule=more_than(0))
+    burst: int | None = key(None, rule=more_than(0))
 
 
 @attrs.frozen
@@ -111,10 +120,10 @@ class InternalCertManagement:
 class RequeuingStrategy:
     """How a workload whose pods were not ready in time comes back."""
 
-    timestamp: str = "Eviction"
-    backoff_limit_count: int | None = None
-    backoff_base_seconds: int = 60
-    backoff_max_seconds: int = 3600
+    timestamp: str = key("Eviction", rule=one_of("Eviction", "Creation"))
+    backoff_limit_count: int | None = key(None, live=True, rule=at_least(0))
+    backoff_base_seconds: int = key(60, live=True, rule=at_least(0))
+    backoff_max_seconds: int = key(3600, live=True, rule=at_least(0))
 
 
 @attrs.frozen
@@ -122,7 +131,7 @@ class WaitForPodsReady:
     """All-or-nothing start with a time-out."""
 
     enable: bool = False
-    timeout: Duration = Duration(300)
+    timeout: Duration = key(Duration(300), live=True)
     recovery_timeout: Duration | None = None
     block_admission: bool | None = None
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
@@ -144,8 +153,8 @@ class PodOptions:
             `Enforce` deletes it, `Warn` tells it.
     """
 
-    namespace_selector: Mapping[str, Any] | None = None
-    pod_selector: Mapping[str, Any] = attrs.field(factory=dict)
+    namespace_selector: Mapping[str, Any] | None = key(None, rule=SELECTOR)
+    pod_selector: Mapping[str, Any] = key(attrs.Factory(dict), rule=SELECTOR)
     pod_group_shape_policy: str = "Enforce"
 
 
@@ -177,7 +186,7 @@ class Integrations:
 class WorkloadRetention:
     """How long Workloads, and jobs that we deactivated, are kept; absent: as long as others say."""
 
-    after_finished: Duration | None = None
+    after_finished: Duration | None = key(None, live=True)
     after_deactivated_by_kueue: Duration | None = None
 
 
@@ -213,7 +222,7 @@ class VisibilityServer:
     """Where the visibility API is served, for the API server to aggregate it."""
 
     bind_address: str = "0.0.0.0"
-    bind_port: int = 8082
+    bind_port: int = key(8082, rule=PORT)
 
 
 @attrs.frozen
@@ -237,7 +246,7 @@ class Configuration:
     tls: Tls = attrs.field(factory=Tls)
     controller: Controller = Controller()
     manage_jobs_without_queue_name: bool = False
-    managed_jobs_namespace_selector: Mapping[str, Any] | None = None
+    managed_jobs_namespace_selector: Mapping[str, Any] | None = key(None, rule=SELECTOR)
     internal_cert_management: InternalCertManagement = InternalCertManagement()
     wait_for_pods_ready: WaitForPodsReady | None = None
     object_retention_policies: ObjectRetentionPolicies = ObjectRetentionPolicies()
@@ -249,7 +258,7 @@ class Configuration:
     resources: Resources = attrs.field(factory=Resources)
     queue_visibility: QueueVisibility | None = None
     visibility_server: VisibilityServer | None = None
-    multi_kueue: MultiKueue | None = attrs.field(default=None, metadata={REFUSED: True})
+    multi_kueue: MultiKueue | None = key(None, refused=True)
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict)
 
     @property
@@ -293,5 +302,6 @@ def parse_configuration(content: Any, source: str) -> Configuration:
         raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
     check_missing(content, source)
     configuration = decode(Configuration, as_v1beta1(content, version, source), "", source)
+    check_keys(configuration, source)
     check(configuration, source)
     return configuration

@@ -1,4 +1,7 @@
-"""The rules of a configuration that its types do not say (spec/api 4)."""
+"""The rules of a configuration that concern several keys, or what is installed (spec/api 4).
+
+What one key has to meet is beside the key, in `configuration.py` or the module of its block.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from kueuelib.app.metrics import check_custom_labels
 from kueuelib.app.preemption import check_preemption
 from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
-from kueuelib.errors import ConfigError, InvalidSelector
+from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.catalog.plugins import installed
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.machinery.selectors import from_label_selector
 
 if TYPE_CHECKING:
-    from kueuelib.app.configuration import Configuration, WaitForPodsReady
+    from kueuelib.app.configuration import Configuration
 
 KNOWN_FRAMEWORKS = frozenset(builtin_registry().names())
 """Integrations that come with kueuelib."""
@@ -74,20 +77,10 @@ def check(configuration: Configuration, source: str) -> None:
             f"namespace: {configuration.namespace!r} is not a namespace name",
             "use a-z, 0-9 and '-'",
         )
-    for name, number in (
-        ("qps", configuration.client_connection.qps),
-        ("burst", configuration.client_connection.burst),
-    ):
-        if number is not None and number <= 0:
-            raise ConfigError(
-                source, f"clientConnection.{name} is {number}", "give more than 0, or leave it out"
-            )
     if not configuration.integrations.frameworks:
         raise ConfigError(
             source, "integrations.frameworks is empty", "name a framework, or leave it out"
         )
-    if configuration.wait_for_pods_ready and configuration.wait_for_pods_ready.enable:
-        _check_pods_ready(configuration.wait_for_pods_ready, source)
     check_preemption(configuration.preemption, source)
     if configuration.fair_sharing:
         check_fair_sharing(configuration.fair_sharing, source)
@@ -103,15 +96,6 @@ def check(configuration: Configuration, source: str) -> None:
             source,
             "queueVisibility: the status of ClusterQueues does not list what waits",
             "remove it, and write visibilityServer: {} for the visibility API",
-        )
-    if (
-        configuration.visibility_server
-        and not 0 < configuration.visibility_server.bind_port < 65536
-    ):
-        raise ConfigError(
-            source,
-            f"visibilityServer.bindPort is {configuration.visibility_server.bind_port}",
-            "give a port from 1 to 65535",
         )
     if configuration.pprof_bind_address not in ("", "0"):
         raise ConfigError(
@@ -133,23 +117,6 @@ def check(configuration: Configuration, source: str) -> None:
                 f"controller.groupKindConcurrency[{name}] is {count}",
                 "give at least one worker",
             )
-
-
-def _check_pods_ready(pods_ready: WaitForPodsReady, source: str) -> None:
-    strategy = pods_ready.requeuing_strategy
-    where = "waitForPodsReady.requeuingStrategy"
-    if strategy.timestamp not in ("Eviction", "Creation"):
-        raise ConfigError(
-            source, f"{where}.timestamp is {strategy.timestamp!r}", "write Eviction or Creation"
-        )
-    numbers = {
-        f"{where}.backoffLimitCount": strategy.backoff_limit_count,
-        f"{where}.backoffBaseSeconds": strategy.backoff_base_seconds,
-        f"{where}.backoffMaxSeconds": strategy.backoff_max_seconds,
-    }
-    for name, number in numbers.items():
-        if number is not None and number < 0:
-            raise ConfigError(source, f"{name} is {number}", "give 0 or more")
 
 
 def _check_frameworks(configuration: Configuration, source: str) -> None:
@@ -177,24 +144,6 @@ def _check_frameworks(configuration: Configuration, source: str) -> None:
         if not is_qualified_name(name):
             where = f"integrations.labelKeysToCopy[{index}]"
             raise ConfigError(source, f"{where}: {name!r} is not a label key", "correct it")
-    options = configuration.integrations.pod_options
-    for field, selector in (
-        ("integrations.podOptions.namespaceSelector", options.namespace_selector),
-        ("integrations.podOptions.podSelector", options.pod_selector),
-        (
-            "metrics.localQueueMetrics.localQueueSelector",
-            configuration.metrics.local_queue_metrics.local_queue_selector,
-        ),
-        ("managedJobsNamespaceSelector", configuration.managed_jobs_namespace_selector),
-    ):
-        if selector is None:
-            continue
-        try:
-            from_label_selector(selector)
-        except InvalidSelector as error:
-            raise ConfigError(
-                source, f"{field}: {error}", "write a valid label selector"
-            ) from error
     bundled = KNOWN_FRAMEWORKS & {*configuration.integrations.frameworks}
     if POD in builtin_registry().enabled(bundled):
         _check_pod_options(configuration, source)

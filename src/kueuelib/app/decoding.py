@@ -58,7 +58,7 @@ def decode(cls: type[T], content: Any, path: str, source: str) -> T:
     for key, value in content.items():
         where = f"{path}.{key}" if path else str(key)
         if key not in fields:
-            refused = {camel(one.name) for one in attrs.fields(cls) if REFUSED in one.metadata}  # type: ignore[arg-type]
+            refused = {camel(one.name) for one in attrs.fields(cls) if one.metadata.get(REFUSED)}  # type: ignore[arg-type]
             known = sorted(fields.keys() - refused)
             near = difflib.get_close_matches(str(key), known, 1)
             fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"

@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.names import is_qualified_name
+from kueuelib.app.configuration_keys import SELECTOR, key
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
@@ -25,8 +26,8 @@ from kueuelib.machinery.selectors import EVERYTHING, NOTHING, Selector, from_lab
 class LocalQueueMetrics:
     """Whether LocalQueues have metrics, and which of them: a raw label selector; None for all."""
 
-    enable: bool = True
-    local_queue_selector: Mapping[str, Any] | None = None
+    enable: bool = key(True, live=True)
+    local_queue_selector: Mapping[str, Any] | None = key(None, live=True, rule=SELECTOR)
 
     @property
     def selector(self) -> Selector:

@@ -1,7 +1,8 @@
 """Takes over a changed configuration file without a restart, as far as that is safe.
 
-A file that cannot be read or is not valid changes nothing. The keys of a valid one that `LIVE`
-lists take effect; the others keep their old values until the next start, and are reported.
+A file that cannot be read or is not valid changes nothing. The keys of a valid one that are `live`
+where they are declared take effect; the others keep their old values until the next start, and are
+reported.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration_keys import live_keys, with_live_keys
 from kueuelib.app.configuration_text import every_key
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.logs import get_logger
@@ -26,19 +26,8 @@ PERIOD: Final = 10.0
 """Seconds between two reads of the file."""
 RESTART_NEEDED: Final = "kueuelib.dev/restart-needed"
 """The annotation of the Lease that names the keys whose new values need a restart."""
-_STRATEGY: Final = "waitForPodsReady.requeuingStrategy"
-LIVE: Final = frozenset(
-    {
-        "metrics.localQueueMetrics.enable",
-        "metrics.localQueueMetrics.localQueueSelector",
-        "objectRetentionPolicies.workloads.afterFinished",
-        f"{_STRATEGY}.backoffBaseSeconds",
-        f"{_STRATEGY}.backoffLimitCount",
-        f"{_STRATEGY}.backoffMaxSeconds",
-        "waitForPodsReady.timeout",
-    }
-)
-"""The keys that take effect at once."""
+LIVE: Final = frozenset(live_keys(Configuration))
+"""The keys that take effect at once: they say `live` where they are declared."""
 
 
 def changed_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
@@ -57,33 +46,6 @@ def _leaves(content: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, A
             yield from _leaves(value, here)
         else:
             yield here, value
-
-
-def with_live_keys(old: Configuration, new: Configuration) -> Configuration:
-    """The old configuration with the new values of `LIVE`.
-
-    Whether there is a block `waitForPodsReady` is not one of them.
-    """
-    policies = old.object_retention_policies
-    finished = new.object_retention_policies.workloads.after_finished
-    workloads = attrs.evolve(policies.workloads, after_finished=finished)
-    local = new.metrics.local_queue_metrics
-    waiting, wanted = old.wait_for_pods_ready, new.wait_for_pods_ready
-    if waiting and wanted and waiting.enable and wanted.enable:
-        requeuing = wanted.requeuing_strategy
-        strategy = attrs.evolve(
-            waiting.requeuing_strategy,
-            backoff_base_seconds=requeuing.backoff_base_seconds,
-            backoff_limit_count=requeuing.backoff_limit_count,
-            backoff_max_seconds=requeuing.backoff_max_seconds,
-        )
-        waiting = attrs.evolve(waiting, timeout=wanted.timeout, requeuing_strategy=strategy)
-    return attrs.evolve(
-        old,
-        metrics=attrs.evolve(old.metrics, local_queue_metrics=local),
-        object_retention_policies=attrs.evolve(policies, workloads=workloads),
-        wait_for_pods_ready=waiting,
-    )
 
 
 class ConfigurationFile:

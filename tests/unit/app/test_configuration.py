@@ -16,6 +16,7 @@ from kueuelib.app.configuration import (
     load_configuration,
     parse_configuration,
 )
+from kueuelib.app.configuration_keys import Rule, rules
 from kueuelib.app.decoding import parse_duration
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.errors import ConfigError
@@ -299,6 +300,26 @@ def test_values_that_cannot_work_are_refused(content: Any, want: str) -> None:
     with pytest.raises(ConfigError, match="config.yaml") as error:
         parse(**content)
     assert want in str(error.value)
+
+
+WRONG = (-1, 0, 10**6, "Other", {"matchExpressions": [{"key": "a", "operator": "Other"}]})
+
+
+@pytest.mark.parametrize(("path", "rule"), list(rules(Configuration)))
+def test_a_value_that_breaks_the_rule_of_its_key_is_refused(path: str, rule: Rule) -> None:
+    refused = []
+    for wrong in WRONG:
+        content: Any = wrong
+        for name in reversed(path.split(".")):
+            content = {name: content}
+        if "waitForPodsReady" in content:
+            content["waitForPodsReady"]["enable"] = True
+        try:
+            parse(**content)
+        except ConfigError as error:
+            if path in error.problem and error.fix == rule.fix:
+                refused.append(wrong)
+    assert refused
 
 
 def test_the_visibility_server_is_off_unless_its_block_is_there(tmp_path: Path) -> None:

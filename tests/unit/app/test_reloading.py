@@ -5,25 +5,41 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+import types
+import typing
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
 import yaml
 
 from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
-from kueuelib.app.reloading import LIVE, ConfigurationFile, changed_keys, with_live_keys
+from kueuelib.app.configuration_keys import is_live, with_live_keys
+from kueuelib.app.decoding import Duration, camel
+from kueuelib.app.reloading import LIVE, ConfigurationFile, changed_keys
 from kueuelib.runtime.telemetry import Telemetry
 
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
-STRATEGY = {"backoffBaseSeconds": 1, "backoffLimitCount": 2, "backoffMaxSeconds": 3}
-LIVE_VALUES: dict[str, Any] = {
-    "metrics": {
-        "localQueueMetrics": {"enable": False, "localQueueSelector": {"matchLabels": {"a": "b"}}}
-    },
-    "objectRetentionPolicies": {"workloads": {"afterFinished": "5s"}},
-    "waitForPodsReady": {"timeout": "7s", "requeuingStrategy": STRATEGY},
-}
+OTHERS = {Duration: "7s", bool: False, int: 7, Mapping: {"matchLabels": {"a": "b"}}}
+"""By type, a value that is the default of no key that takes effect at once."""
+
+
+def _live_values(cls: type) -> dict[str, Any]:
+    """Other values of the keys that take effect at once."""
+    found: dict[str, Any] = {}
+    for field in attrs.fields(attrs.resolve_types(cls)):
+        name, hint = camel(field.name), field.type
+        if typing.get_origin(hint) is types.UnionType:
+            hint = next(one for one in typing.get_args(hint) if one is not types.NoneType)
+        if is_live(field):
+            found[name] = OTHERS[typing.get_origin(hint) or hint]
+        elif isinstance(hint, type) and attrs.has(hint) and (inner := _live_values(hint)):
+            found[name] = inner
+    return found
+
+
+LIVE_VALUES = _live_values(Configuration)
 WAITING = {"waitForPodsReady": {"timeout": "5m"}}
 
 
@@ -88,7 +104,7 @@ async def test_sighup_takes_over_holds_back_and_refuses(tmp_path: Path) -> None:
         assert world.lines() == []
         world.write(**LIVE_VALUES)
         await world.until(lambda: len(world.taken) == 1)
-        assert world.taken[0].object_retention_policies.workloads.after_finished == 5
+        assert world.taken[0].object_retention_policies.workloads.after_finished == 7
 
         world.path.write_text("apiVersion: nonsense")
         refused = 'kueuelib_configuration_reloads_total{result="refused"} 1.0'
