@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from tests.conformance.fuzz.making import SAMPLES, TABLE, Episode
 
 CONTAINER = {"name": "c", "image": "i"}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
@@ -42,6 +45,22 @@ async def test_a_stored_kind_has_defaults_and_a_life(api, path, spec, way, value
     listed = await api.get(path, params={"labelSelector": "x=y"})
     assert [each["metadata"]["name"] for each in listed.body["items"]] == ["stored"]
     assert (await api.delete(f"{path}/stored", {"propagationPolicy": "Background"})).status == 200
+
+
+@pytest.mark.parametrize("plural", [each for each in SAMPLES if each != "widgets"])
+async def test_every_kind_lives_from_its_creation_to_its_deletion(api, plural):
+    path = Episode(None, "default", plural).collection
+    text = json.dumps(SAMPLES[plural]["samples"][0])
+    sample = json.loads(text.replace("{name}", "sample").replace("{namespace}", "default"))
+    made = await api.post(path, sample)
+    assert made.status == 201, made
+    found = await api.patch(f"{path}/sample", {"metadata": {"labels": {"x": "y"}}})
+    assert (found.status, found.body["metadata"]["name"]) == (200, "sample"), found
+    table = await api.get(path, params={"labelSelector": "x=y"}, headers={"Accept": TABLE})
+    (row,) = table.body["rows"]
+    assert len(row["cells"]) == len(table.body["columnDefinitions"])
+    assert row["object"]["metadata"]["name"] == "sample"
+    assert (await api.delete(f"{path}/sample")).status in (200, 202)
 
 
 @pytest.mark.parametrize(

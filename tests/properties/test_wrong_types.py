@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping
 from random import Random
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conformance.fuzz.making import SAMPLES
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.patch import merge_patch
@@ -43,7 +45,6 @@ SCALARS = (None, True, False, [], {}, [None], {"": None}, *NUMBERS, *TEXTS)
 
 
 NOTHING = Field(0, "nothing", "", "s")
-TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 CRD = {
     "group": "a.b",
     "scope": "Namespaced",
@@ -57,50 +58,27 @@ CRD = {
         }
     ],
 }
-POD_TEMPLATE: Obj = {
-    "metadata": {"labels": {"a": "b"}},
-    "spec": {"containers": [{"name": "c", "image": "i"}]},
+NEW_EVENT: Obj = {
+    "eventTime": "2020-01-01T00:00:00.000000Z",
+    "reportingController": "example.com/tests",
+    "reportingInstance": "tests",
+    "action": "Trying",
+    "reason": "Tried",
+    "type": "Normal",
 }
-ROLE_REF: Obj = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
-STORAGE: Obj = {"accessModes": ["ReadWriteOnce"]}
 
-VALID: Mapping[str, Obj] = {
-    "Pod": TEMPLATE,
-    "Job": {"spec": {"template": TEMPLATE}},
-    **{
-        kind: {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": POD_TEMPLATE}}
-        for kind in ("Deployment", "ReplicaSet", "DaemonSet")
-    },
-    "StatefulSet": {
-        "spec": {
-            "selector": {"matchLabels": {"a": "b"}},
-            "serviceName": "s",
-            "template": POD_TEMPLATE,
-        }
-    },
-    "PodTemplate": {"template": POD_TEMPLATE},
-    "ReplicationController": {"spec": {"selector": {"a": "b"}, "template": POD_TEMPLATE}},
-    "CronJob": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}},
-    "Ingress": {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
-    "EndpointSlice": {"addressType": "IPv4", "endpoints": []},
-    "PersistentVolume": {
-        "spec": {**STORAGE, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}}
-    },
-    "PersistentVolumeClaim": {"spec": {**STORAGE, "resources": {"requests": {"storage": "1Gi"}}}},
-    "RuntimeClass": {"handler": "h"},
-    "RoleBinding": {"roleRef": ROLE_REF},
-    "ClusterRoleBinding": {"roleRef": ROLE_REF},
-    "Event": {
-        "eventTime": "2020-01-01T00:00:00.000000Z",
-        "reportingController": "example.com/tests",
-        "reportingInstance": "tests",
-        "action": "Trying",
-        "reason": "Tried",
-        "type": "Normal",
-    },
-    "Service": {"spec": {"ports": [{"port": 80}]}},
-    "CustomResourceDefinition": {"spec": CRD},
-}
+
+def valid_body(kind: Kind) -> Obj:
+    """What the first sample of a kind says, without metadata; some kinds need to say nothing."""
+    if kind.kind == "CustomResourceDefinition":
+        return {"spec": CRD}
+    if kind.group == "events.k8s.io":
+        return NEW_EVENT
+    known = SAMPLES.get(kind.plural)
+    if known is None:
+        return {}
+    first = json.dumps(known["samples"][0]).replace("{namespace}", "default")
+    return {name: value for name, value in json.loads(first).items() if name != "metadata"}
 
 
 class Sender:
@@ -221,7 +199,7 @@ async def send(service: ApiService, kind: Kind, seed: int, wrong: float) -> bool
     name = "things.a.b" if kind.kind == "CustomResourceDefinition" else "thing"
     key = ObjectKey("default" if kind.namespaced else "", name)
     meta = {"name": key.name, "namespace": key.namespace}
-    valid = {**VALID.get(kind.kind, {}), "metadata": meta}
+    valid = {**valid_body(kind), "metadata": meta}
     await attempt(service.create(resource, sender.obj(kind)))
     await attempt(service.create(resource, merge_patch(valid, sender.obj(kind))))
     await attempt(service.create(resource, valid))

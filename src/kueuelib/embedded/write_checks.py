@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import attrs
 
-from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins import naming
@@ -22,21 +21,8 @@ from kueuelib.errors import FieldError
 
 STATUS = "status"
 LAST_REVISION = 2**64 - 1
-_ANY_FINALIZER = (CRDS.kind, "Event", "RuntimeClass")
 _WITH_STATUS = ("labels", "annotations", "finalizers", "ownerReferences", "generateName")
 """Metadata that a write of the status of a built-in kind may change."""
-_UNCHANGING = (
-    *("EndpointSlice", "Event", "LimitRange"),
-    *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
-)
-"""Kinds whose own rules do not compare metadata with those before."""
-_WHOLE = (
-    *("ClusterRole", "ClusterRoleBinding", "ConfigMap", "EndpointSlice", "Endpoints", "Ingress"),
-    *("Job", "LimitRange", "MutatingWebhookConfiguration", "Namespace", "Node"),
-    *("PersistentVolume", "PersistentVolumeClaim", "Pod", "Role", "RoleBinding", "RuntimeClass"),
-    *("Secret", "ServiceAccount", "ValidatingWebhookConfiguration"),
-)
-"""Kinds whose own rules look at the metadata of a changed object as at those of a new one."""
 
 
 @attrs.frozen
@@ -164,17 +150,17 @@ def _metadata_errors(
     First all kinds are treated alike, then each has its own rules, for most of which it looks at
     the metadata again.
     """
-    own = kind.builtin and kind.kind not in _ANY_FINALIZER
+    own = kind.builtin and not kind.loose
     finalizers = validate_finalizers(new["metadata"]) if own else []
     name_rule = naming.name_rule(kind.group, kind.kind)
     if old is None:
         return [*validate_metadata(new, name_rule, namespaced=kind.namespaced), *finalizers]
     changed = [*fixed, *validate_metadata_update(new, old)]
     errors = validate_metadata(new, naming.path_segment, namespaced=kind.namespaced) + changed
-    silent = (*_UNCHANGING, *(("CronJob",) if subresource == STATUS else ()))
-    if kind.kind not in silent or not kind.builtin:
+    silent = kind.uncompared or (kind.kind == "CronJob" and subresource == STATUS)
+    if not silent or not kind.builtin:
         errors += changed + finalizers
-    if subresource != STATUS and kind.builtin and kind.kind in _WHOLE:
+    if subresource != STATUS and kind.whole:
         errors += validate_metadata(new, name_rule, namespaced=kind.namespaced) + finalizers
     return errors
 

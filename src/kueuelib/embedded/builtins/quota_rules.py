@@ -1,4 +1,4 @@
-"""ResourceQuotas, Leases and RuntimeClasses: what counts as valid."""
+"""ResourceQuotas and RuntimeClasses: what counts as valid."""
 
 from __future__ import annotations
 
@@ -134,11 +134,6 @@ def _validate_selector(spec: Mapping[str, Any]) -> list[FieldError]:
             text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope "
             errors.append(invalid(f"{path}.values", values, f"{text}selector"))
     return errors
-
-
-def check_lease(obj: Obj) -> list[FieldError]:
-    """The numbers of a Lease."""
-    return check("Lease", section(obj, "spec"), "spec")
 
 
 def check_runtime_class(obj: Obj) -> list[FieldError]:

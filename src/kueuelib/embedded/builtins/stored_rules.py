@@ -41,12 +41,11 @@ from kueuelib.embedded.builtins.naming import subdomain
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
 from kueuelib.embedded.builtins.quota_rules import (
     check_changed_quota,
-    check_lease,
     check_quota,
     check_runtime_class,
 )
 from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
-from kueuelib.embedded.builtins.table import Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import Found, ValuePlace, check, kinds_with_rules
 from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
@@ -258,8 +257,9 @@ _PENDING: Final[Mapping[str, Any]] = {"phase": "Pending"}
 
 
 def stored_rules() -> Mapping[tuple[str, str], KindRules]:
-    """The strategies by group and kind."""
+    """The strategies by group and kind: first those of which all rules are in `rules.txt`."""
     return {
+        **{known: StoredRules(check) for known, check in kinds_with_rules().items()},
         ("apps", "Deployment"): StoredRules(validate_workload, _POD, _SELECTOR, {}),
         ("apps", "DaemonSet"): StoredRules(
             validate_workload, _POD, _SELECTOR, dict.fromkeys(_SCHEDULED, 0), first=True
@@ -280,7 +280,6 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
         ("", "Endpoints"): StoredRules(check_endpoints),
         ("", "Event"): StoredRules(check_event),
         ("", "LimitRange"): StoredRules(check_limit_range),
-        ("coordination.k8s.io", "Lease"): StoredRules(check_lease),
         ("node.k8s.io", "RuntimeClass"): StoredRules(check_runtime_class, fixed=("handler",)),
         ("", "ConfigMap"): StoredRules(
             check_config_map, changed=check_changed_config_map, first=True

@@ -1,10 +1,6 @@
-"""What objects must be like, as data: `rules.txt` beside this module has a paragraph for each type.
+"""What objects must be like, as data: `rules.txt` beside this module, whose head explains it.
 
-A line of it names a field and checks of it, which are asked one after the other until one of them
-finds something. What is absent or empty is fine, unless there is an exclamation mark behind the
-name of the field; a full stop is the whole value. `@Type` is the rules of another type: of a value,
-of each item of a list, or, alone on its line, of the same value. Whatever the table has no word for
-is a function of the caller.
+Whatever the table has no word for is a function of the caller.
 """
 
 from __future__ import annotations
@@ -18,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     duplicate,
@@ -33,6 +30,8 @@ from kueuelib.errors import FieldError
 
 NO_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _LAST_PORT: Final = 65535
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+"""What counts as absent; a zero does not."""
 
 
 @attrs.frozen
@@ -66,6 +65,8 @@ def _rules() -> Mapping[str, list[tuple[str, list[tuple[str, str]]]]]:
     text = files("kueuelib.embedded.builtins").joinpath("rules.txt").read_text("ascii")
     lines: list[tuple[str, list[tuple[str, str]]]] = []
     for line in text.splitlines():
+        if line.startswith("#"):
+            continue
         if line.startswith(" "):
             field, *words = shlex.split(line)
             if field.startswith("@"):
@@ -75,6 +76,20 @@ def _rules() -> Mapping[str, list[tuple[str, list[tuple[str, str]]]]]:
         else:
             lines = rules[line] = []
     return rules
+
+
+def kinds_with_rules() -> Mapping[tuple[str, str], Callable[[Obj], list[FieldError]]]:
+    """The kinds of which all rules are in `rules.txt`, with the check of an object."""
+    found = {}
+    for type_ in _rules():
+        group, slash, kind = type_.partition("/")
+        if slash:
+            found["" if group == "core" else group, kind] = partial(_check_object, type_)
+    return found
+
+
+def _check_object(type_: str, obj: Obj) -> list[FieldError]:
+    return check(type_, obj, "")
 
 
 def check(type_: str, value: Any, path: str, **known: Any) -> list[FieldError]:
@@ -134,7 +149,7 @@ def _is(rule: Callable[[str], Iterable[str]]) -> Check:
 
 
 def _required(at: ValuePlace, text: str) -> Found:
-    return [] if at.value else [required(at.path, text)]
+    return [required(at.path, text)] if at.value in _EMPTY else []
 
 
 def _one_of(at: ValuePlace, known: str, *, ordered: bool) -> Found:

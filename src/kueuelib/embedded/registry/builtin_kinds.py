@@ -17,20 +17,20 @@ Rules = Mapping[tuple[str, str], KindRules]
 
 _KINDS: Final = """
 core
-    ConfigMap               configmaps              cm      -
-    Event                   events                  ev      upserts alone
-    LimitRange              limitranges             limits  upserts
-    Namespace               namespaces              ns      cluster status
-    Node                    nodes                   no      cluster status
-    Pod                     pods                    po      all status generation returned
+    ConfigMap               configmaps              cm      whole
+    Event                   events                  ev      upserts alone loose uncompared
+    LimitRange              limitranges             limits  upserts uncompared whole
+    Namespace               namespaces              ns      cluster status whole
+    Node                    nodes                   no      cluster status whole
+    Pod                     pods                    po      all status generation returned whole
     PodTemplate             podtemplates            -       generation returned
     ResourceQuota           resourcequotas          quota   status returned
-    Secret                  secrets                 -       -
+    Secret                  secrets                 -       whole
     Service                 services                svc     all status returned upserts
-    ServiceAccount          serviceaccounts         sa      returned
-    Endpoints               endpoints               ep      upserts
-    PersistentVolumeClaim   persistentvolumeclaims  pvc     status returned
-    PersistentVolume        persistentvolumes       pv      cluster status returned
+    ServiceAccount          serviceaccounts         sa      returned whole
+    Endpoints               endpoints               ep      upserts whole
+    PersistentVolumeClaim   persistentvolumeclaims  pvc     status returned whole
+    PersistentVolume        persistentvolumes       pv      cluster status returned whole
     ReplicationController   replicationcontrollers  rc      all status generation scale orphans
 apps
     Deployment   deployments   deploy  all status generation scale
@@ -38,32 +38,45 @@ apps
     ReplicaSet   replicasets   rs      all status generation scale
     StatefulSet  statefulsets  sts     all status generation scale
 batch
-    Job      jobs      -   all status generation orphans
+    Job      jobs      -   all status generation orphans whole
     CronJob  cronjobs  cj  all status generation
 apiextensions.k8s.io extension cluster conditional
-    CustomResourceDefinition  customresourcedefinitions  crd,crds  status generation
+    CustomResourceDefinition  customresourcedefinitions  crd,crds  status generation loose
 apiregistration.k8s.io extension cluster conditional
     APIService  apiservices  -  status
-admissionregistration.k8s.io extension cluster conditional
+admissionregistration.k8s.io extension cluster conditional uncompared whole
     MutatingWebhookConfiguration    mutatingwebhookconfigurations    -  generation
     ValidatingWebhookConfiguration  validatingwebhookconfigurations  -  generation
 coordination.k8s.io
     Lease  leases  -  conditional upserts
 node.k8s.io
-    RuntimeClass  runtimeclasses  -  cluster conditional upserts
+    RuntimeClass  runtimeclasses  -  cluster conditional upserts loose whole
 scheduling.k8s.io
     PriorityClass  priorityclasses  pc  cluster generation
-rbac.authorization.k8s.io upserts
+rbac.authorization.k8s.io upserts whole
     ClusterRole         clusterroles         -  cluster
     ClusterRoleBinding  clusterrolebindings  -  cluster
     Role                roles                -  -
     RoleBinding         rolebindings         -  -
 networking.k8s.io
-    Ingress  ingresses  ing  status generation
+    Ingress  ingresses  ing  status generation whole
 discovery.k8s.io
-    EndpointSlice  endpointslices  -  generation
+    EndpointSlice  endpointslices  -  generation uncompared whole
 """
-"""Groups with the traits of all their kinds; below: kind, plural, short names, traits."""
+"""Groups with the traits of all their kinds; below: kind, plural, short names, traits.
+
+Where an attribute of `Kind` has the name of a trait, it says what the trait means. Also:
+
+    cluster      objects have no namespace
+    status       there is the subresource, and a new object has no status
+    scale        there is the subresource
+    conditional  a replacement has to name the resource version
+    orphans      a deletion that says nothing leaves dependents; `alone`: there are none
+    all          the category of kubectl; `extension`: `api-extensions`
+
+What fields a kind has is in `wire.txt`, what its tables show in `columns.txt`, and what its objects
+must be like in `rules.txt` (or, where that has no words for it, in `stored_rules.py`).
+"""
 
 _SELECTABLE: Final[Mapping[str, str]] = {
     "ReplicationController": "status.replicas",
@@ -144,6 +157,9 @@ def _kind(group: str, row: list[str], rules: Rules) -> Kind:
         unconditional="conditional" not in traits,
         upserts="upserts" in traits,
         returned="returned" in traits,
+        loose="loose" in traits,
+        uncompared="uncompared" in traits,
+        whole="whole" in traits,
         verbs=tuple(each for each in ALL_VERBS if (name, each) not in _NOT_SERVED),
     )
 

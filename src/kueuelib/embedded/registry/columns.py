@@ -1,9 +1,6 @@
 """The columns that `kubectl get` shows for built-in kinds; NAME and AGE are those of every kind.
 
-`columns.txt` beside this module has a paragraph for each kind, or for some that have the same. A
-line is a column: its heading, its type, what is in it, and whether it is for wide tables only. In
-it is a field, after a full stop, with what stands for an absent one; or what a function of `cells`
-reads, with its arguments.
+They are data: `columns.txt` beside this module, whose head says how to read it.
 """
 
 from __future__ import annotations
@@ -56,7 +53,8 @@ def _columns(lines: list[str]) -> Iterator[Column]:
 
 def _all() -> Iterator[tuple[str, tuple[Column, ...]]]:
     text = files("kueuelib.embedded.registry").joinpath("columns.txt").read_text("ascii")
-    for paragraph in text.replace("\n ", "\t").splitlines():
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    for paragraph in "\n".join(lines).replace("\n ", "\t").splitlines():
         kinds, *lines = paragraph.split("\t")
         yield from ((kind, tuple(_columns(lines))) for kind in kinds.split())
 

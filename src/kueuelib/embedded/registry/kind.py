@@ -115,6 +115,10 @@ class Kind:
         unconditional: whether a replacement may leave out the resource version.
         upserts: whether a replacement makes an object that is not there.
         returned: whether a deletion answers with the object instead of a Status.
+        loose: whether its finalizers may be any names.
+        uncompared: whether its own rules do not compare metadata with those before.
+        whole: whether its own rules look at the metadata of a changed object as at those of a new
+            one.
         twin: set when another kind stores the objects.
     """
 
@@ -145,6 +149,9 @@ class Kind:
     unconditional: bool = True
     upserts: bool = False
     returned: bool = False
+    loose: bool = False
+    uncompared: bool = False
+    whole: bool = False
     twin: Twin | None = None
 
     @property

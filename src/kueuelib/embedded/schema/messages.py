@@ -1,29 +1,6 @@
 """The fields and types of the built-in kinds, as data.
 
-`wire.txt` beside this module has one message per paragraph; each line is number, JSON name and type
-of a field, and what else is known of it. Types are
-
-    s text, after a slash the name of its type in Go
-    i integer   l integer of 64 bits   b boolean   B bytes   q quantity   t time
-    u time with microseconds   o integer or text   r raw JSON   F a set of fields   n number
-    S a schema, several of them, or a boolean
-    or the name of a message
-
-after `*` for what may be absent (then zero is a value), `+` for lists, `%` for maps by text, `&`
-for a message that only wraps a list and `^` for a message whose fields belong to the one around it.
-A name with `!` is that of a field that Go always writes, whatever its value.
-Messages whose fields have no number cannot be read from protobuf.
-
-After the type may stand
-
-    required    OpenAPI demands the field
-    =VALUE      the default
-    merge:KEYS  items of the list merge by keys; strategic merge patches know the first one only
-    apply:KEYS  the same in server-side apply; other patches replace the list
-    patch:KEY   the same in strategic merge patches; server-side apply replaces the list
-    set         the values of the list differ; with `merge`, strategic merge patches join them, too
-    atomic      server-side apply replaces the map as a whole; also behind the name of a message
-    granular    it does not, although the message of the field is atomic
+They are `wire.txt` beside this module, whose head says how to read it.
 """
 
 from __future__ import annotations
@@ -80,6 +57,8 @@ def _paragraphs() -> Mapping[str, tuple[list[str], list[str]]]:
     paragraphs: dict[str, tuple[list[str], list[str]]] = {}
     lines: list[str] = []
     for line in text.splitlines():
+        if line.startswith("#"):
+            continue
         if line.startswith(" "):
             lines.append(line)
         else:
