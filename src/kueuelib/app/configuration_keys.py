@@ -105,6 +105,9 @@ def check_keys(block: Any, source: str, path: str = "") -> None:
             raise ConfigError(source, f"{here}{problem}", rule.fix)
         if attrs.has(type(value)):
             check_keys(value, source, here)
+        for index, item in enumerate(value if isinstance(value, tuple) else ()):
+            if attrs.has(type(item)):
+                check_keys(item, source, f"{here}[{index}]")
 
 
 def is_live(field: Any) -> bool:

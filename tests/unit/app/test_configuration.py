@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import ssl
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from kueuelib.app.configuration import (
+    API_VERSIONS,
     Configuration,
     load_configuration,
     parse_configuration,
@@ -308,14 +310,14 @@ WRONG = (-1, 0, 10**6, "Other", {"matchExpressions": [{"key": "a", "operator": "
 @pytest.mark.parametrize(("path", "rule"), list(rules(Configuration)))
 def test_a_value_that_breaks_the_rule_of_its_key_is_refused(path: str, rule: Rule) -> None:
     refused = []
-    for wrong in WRONG:
+    for wrong, version in itertools.product(WRONG, API_VERSIONS):
         content: Any = wrong
         for name in reversed(path.split(".")):
             content = {name: content}
         if "waitForPodsReady" in content:
-            content["waitForPodsReady"]["enable"] = True
+            content["waitForPodsReady"]["timeout"] = "1m"
         try:
-            parse(**content)
+            parse_configuration({**HEAD, "apiVersion": version, **content}, "config.yaml")
         except ConfigError as error:
             if path in error.problem and error.fix == rule.fix:
                 refused.append(wrong)

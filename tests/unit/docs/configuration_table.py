@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import yaml
 
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import MISSING
@@ -23,12 +24,8 @@ FACTS = Path(__file__).parents[2] / "upstream" / "configuration_keys.yaml"
 OTHERWISE = {
     "integrations.podOptions.namespaceSelector": "honoured; today's Kueue ignores it",
     "integrations.podOptions.podSelector": "honoured; today's Kueue ignores it",
-    "integrations.podOptions.podGroupShapePolicy": "honoured; Kueue does not have it",
-    "preemption.exceedQuotaUntilVictimsLeave": "honoured; Kueue does not have it",
-    "preemption.parameters": "honoured; Kueue does not have it",
-    "preemption.policy": "honoured; Kueue does not have it",
 }
-"""The keys that mean something here only."""
+"""The keys that Kueue reads and that mean something here only."""
 REFUSED: dict[str, tuple[str, Any]] = {
     "webhook.certDir": ("refused, unless `internalCertManagement.enable` is false", "/certs"),
     "pprofBindAddress": ("refused", ":1"),
@@ -123,8 +120,11 @@ def shown(value: Any) -> str:
 def page() -> str:
     """The whole page."""
     rows = []
+    upstream = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
+    known = {path for version in ("both", "v1beta1", "v1beta2") for path in upstream[version]}
     for path, default in keys(Configuration):
-        fate = REFUSED[path][0] if path in REFUSED else OTHERWISE.get(path, "honoured")
+        usual = "honoured" if path in known else "honoured; Kueue does not have it"
+        fate = REFUSED[path][0] if path in REFUSED else OTHERWISE.get(path, usual)
         rows.append((path, versions_of(path), shown(default), fate))
     rows += [(path, versions_of(path), "none", "refused") for path in MISSING]
     return HEAD + "".join(

@@ -20,7 +20,6 @@ from kueuelib.errors import ConfigError
 
 from .configuration_table import (
     FACTS,
-    OTHERWISE,
     PAGE,
     REFUSED,
     keys,
@@ -158,9 +157,6 @@ def test_the_page_has_every_key_of_kueue_with_its_versions() -> None:
                 each for each in rows if path == each or path.startswith((f"{each}.", f"{each}[]"))
             )
             assert rows[row] == version or is_missing(path), path
-    known = (*UPSTREAM["both"], *UPSTREAM["v1beta1"], *UPSTREAM["v1beta2"])
-    own = {path for path in ROWS if path not in known}
-    assert own == {path for path, fate in OTHERWISE.items() if "does not have it" in fate}
 
 
 def test_keys_that_change_at_once_are_keys() -> None:
