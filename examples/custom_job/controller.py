@@ -1,6 +1,6 @@
 """Plays trainings: the controller that their vendor would ship. It knows nothing of queues.
 
-It makes the pods of a training that is not suspended, deletes those of one that is, and tells in
+It makes the pods of a training that is not suspended, deletes those of one that is, and reports in
 the status how they do. The launcher decides the end.
 
     python controller.py KUBECONFIG
@@ -50,7 +50,7 @@ class TrainingReconciler:
         pods.add_index(BY_CONTROLLER, _controller_uid)
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """Make, delete, tell."""
+        """Make, delete, report."""
         training = self._trainings.store.get(key)
         if training is None or training["metadata"].get("deletionTimestamp"):
             return DONE

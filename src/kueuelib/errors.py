@@ -25,7 +25,7 @@ KueuelibError
 │   ├── ServerError          500 and what has no class of its own
 │   ├── Unavailable          503
 │   └── ServerTimeout        504
-├── LeadershipLost           this process may not act as the leader any more: it has to end
+├── LeadershipLost           this process may no longer act as the leader: it has to end
 ├── StopTimeout              parts of a manager did not end in time
 ├── TerminalError            a reconciler's error that no retry can cure
 ├── InvalidJob               a job's object says no pods that could be queued: names the field
@@ -313,7 +313,7 @@ def api_error(
 
 
 class LeadershipLost(KueuelibError):
-    """This process may not act as the leader any more: it has to end, without grace."""
+    """This process may no longer act as the leader: it has to end, without grace."""
 
 
 class StopTimeout(KueuelibError):

@@ -211,7 +211,7 @@ class Replay:
     def sleeper(self) -> str | None:
         """What an engine would do that is told the same facts now; None when nothing.
 
-        Those are left out that preempt nobody any more, because they did so too often in vain.
+        Those that used up their preemption attempts are left out.
         """
         kept = [fact for fact in self.facts if not isinstance(fact, events.WorkloadSet)]
         fresh = Engine(self.policy)

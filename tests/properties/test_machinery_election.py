@@ -32,7 +32,7 @@ class Server:
     def __init__(self):
         self.lease = None
         self.version = 0
-        self.late = []  # calls that nobody waits for any more, and that still arrive
+        self.late = []  # calls that still arrive after nothing waits for them
 
     def catch_up(self):
         late, self.late = self.late, []

@@ -265,7 +265,7 @@ class TwoPhases(RuleBasedStateMachine):
 
     @rule()
     def everything_comes_to_rest(self) -> None:
-        """The second law: quota is not held by who cannot be admitted with it any more."""
+        """The second law: a Workload that can no longer be admitted holds no quota."""
         for _ in range(60):
             before = self.version
             self.a_cycle_is_decided()

@@ -108,7 +108,7 @@ def every_job_has_run(cluster):
 
 
 def what_is_shown_is_true(cluster):
-    """The queue is active, and nobody borrows any more."""
+    """The queue is active, and nothing borrows."""
     for queue in cluster.objects(CLUSTER_QUEUES):
         conditions = queue.get("status", {}).get("conditions", ())
         if not any(one["type"] == "Active" and one["status"] == "True" for one in conditions):

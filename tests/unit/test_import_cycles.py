@@ -71,6 +71,6 @@ def test_imports_in_functions_hide_no_cycle_but_those_that_are_listed() -> None:
     graph = {module: _needs(module, late=True) for module in MODULES}
     for listed in LATE:
         module, needed = listed.split(" -> ")
-        assert needed in graph[module], f"{listed} is not an import any more: remove it"
+        assert needed in graph[module], f"{listed} is no longer an import: remove it"
         graph[module].discard(needed)
     assert _cycle(graph) == []

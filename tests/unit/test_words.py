@@ -29,11 +29,14 @@ _PEOPLE = "".join(
     rf"(?<!\b{word} )"
     for word in ("user", "users", "people", "person", "somebody", "anybody", "everybody", "else")
 )
+_NOT = r"\b(?:not?|nothing|nobody|none|never|neither|n't)\b"
 _DONE = "has|have|had|is|are|was|were|gets?|got|waits?|runs?|holds?|needs?|uses?|preempts?|borrows?"
 FORMS = {
     r"(?<!there )\b(?:is|are|was|were) no\b(?! longer| more| less| later)": "use not",
     r"\bbe it\b": "for example",
     r"\btold\b(?!:)": "a message says, an event reports, the engine is given",
+    rf"{_NOT}[^.;:]{{0,60}}\bany ?more\b|\bany more\b(?! \w)": "no longer, nothing",
+    r"\btells?\b(?! apart|:)|\btelling\b": "a clock stamps, a message says, a function returns",
     r"\bwhom\b|\bwhoever\b": "objects are it or that",
     rf"{_PEOPLE}\bwho (?:{_DONE})\b": "objects are it or that",
     r"\bfor ever\b": "forever, or: until what ends it",
@@ -125,6 +128,9 @@ def test_a_module_reads_well(module: str) -> None:
         "`spec.replicas` is\nno number",
         "be it that a check goes back",
         "its author is told",
+        "the job is not queued any more",
+        "what nobody needs any more",
+        "the condition tells whether it can admit",
         "Workloads of whom nobody knows",
         "the Workload who has quota",
         "it would wait for ever",
@@ -150,6 +156,7 @@ def test_a_form_is_found(text: str) -> None:
         "there is no such file",
         "it is no longer queued",
         "a user who has no rights",
+        "are there any more objects",
         "let the manager run",
         "the owner of these parts",
         "nobody waits for it",

@@ -222,7 +222,7 @@ class ClusterQueueStatus(Struct):
     """What a ClusterQueue does at the moment.
 
     Attributes:
-        conditions: `Active` tells whether it can admit.
+        conditions: `Active` says whether it can admit.
         flavors_reservation: usage of all workloads that hold quota.
         flavors_usage: usage of admitted workloads.
         pending_workloads: how many wait.
@@ -324,7 +324,7 @@ class LocalQueueStatus(Struct):
     """What a LocalQueue does at the moment.
 
     Attributes:
-        conditions: `Active` tells whether its ClusterQueue can admit.
+        conditions: `Active` says whether its ClusterQueue can admit.
         pending_workloads: how many wait.
         reserving_workloads: how many hold quota.
         admitted_workloads: how many are admitted and unfinished.

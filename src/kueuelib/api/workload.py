@@ -243,7 +243,7 @@ class WorkloadStatus(Struct):
         conditions: QuotaReserved, Admitted, Evicted, Finished, PodsReady and others.
         admission: the quota it holds; absent: none.
         requeue_state: when it may be tried again after a timeout.
-        reclaimable_pods: pods that do not need their quota any more.
+        reclaimable_pods: pods that no longer need their quota.
         admission_checks: what the checks of its queue say.
         accumulated_past_execution_time_seconds: how long it was admitted in earlier turns.
         resource_requests: what it asked for when it was considered last; empty with quota.

@@ -150,7 +150,7 @@ class PodOptions:
         namespace_selector: of their namespaces; None for all but those of the system.
         pod_selector: of the pods.
         pod_group_shape_policy: what becomes of a pod that asks for more than its group declared:
-            `Enforce` deletes it, `Warn` tells it.
+            `Enforce` deletes it, `Warn` only reports it.
     """
 
     namespace_selector: Mapping[str, Any] | None = key(None, rule=SELECTOR)
@@ -192,7 +192,7 @@ class WorkloadRetention:
 
 @attrs.frozen
 class ObjectRetentionPolicies:
-    """How long objects are kept that are not needed any more."""
+    """How long objects that are no longer needed are kept."""
 
     workloads: WorkloadRetention = attrs.field(factory=WorkloadRetention)
 

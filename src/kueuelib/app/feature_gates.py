@@ -104,7 +104,7 @@ OFF: Final[Mapping[str, str]] = {
 """Features that kueuelib does not have: only false is accepted; true is refused with the reason."""
 
 EITHER: Final = frozenset({"VectorizedResourceRequests", "WorkloadRequestUseMergePatch"})
-"""Gates about the inside of the Go manager, which nobody can tell from outside."""
+"""Gates about the internals of the Go manager, without an effect outside it."""
 
 CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {
     "AdmissionFairSharing": (

@@ -298,7 +298,7 @@ async def _elector(
             lease_duration=wanted.lease_duration,
             renew_deadline=wanted.renew_deadline,
             retry_period=wanted.retry_period,
-            release_on_cancel=True,  # cancelled last, when nothing acts as the leader any more
+            release_on_cancel=True,  # cancelled last, when nothing acts as the leader
         )
     except ValueError as error:
         raise ConfigError(

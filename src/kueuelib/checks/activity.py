@@ -50,8 +50,8 @@ class ActivityReconciler:
         client: writes.
         checks: the informer of AdmissionChecks.
         controller_name: whose AdmissionChecks.
-        parameters: tells whether references can be used.
-        clock: tells the time of transitions.
+        parameters: checks whether references can be used.
+        clock: stamps transitions.
     """
 
     def __init__(

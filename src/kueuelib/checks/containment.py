@@ -163,7 +163,7 @@ class Threads:
 
     Args:
         name: of the threads.
-        most: how many calls that nobody waits for any more may still be running; with as many, new
+        most: how many calls may still run after their time limit; with as many, new
             ones are refused.
     """
 

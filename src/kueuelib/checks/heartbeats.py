@@ -24,7 +24,7 @@ TERMS = 2.0
 LEAST_PATIENCE = 10.0
 """Seconds without a renewal that never count, however short the Lease is."""
 USUAL_DURATION = 15.0
-"""Seconds: taken for a Lease that was released, and so does not say its duration any more."""
+"""Seconds; assumed for a released Lease, which no longer names its duration."""
 _NAME_LIMIT = 36
 
 
@@ -93,7 +93,7 @@ class Heartbeats:
 
     Only time in which the Leases could be read counts, so an API server that was away makes nobody
     silent, as nobody could renew anything. A controller without a Lease is never silent: it is one
-    of another make, or one that does not tell.
+    of another make, or one that does not say.
     """
 
     def __init__(self) -> None:

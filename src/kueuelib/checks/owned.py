@@ -53,7 +53,7 @@ class OwnedObjects:
         *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Tells what to work with, before `run`.
+        """Sets what to work with, before `run`.
 
         Args:
             client: lists, watches and deletes.

@@ -47,7 +47,7 @@ def setup(
         checks: what to run.
         version: of the queueing API on the wire, as the API server serves it.
         telemetry: where the controllers report.
-        clock: tells the time.
+        clock: the time.
 
     Raises:
         ConfigError: two checks want the same AdmissionChecks.

@@ -58,7 +58,7 @@ class CheckReconciler:
         checks: the informer of AdmissionChecks.
         parameters: the parameters objects.
         recorder: for events about Workloads.
-        clock: tells the time.
+        clock: the time.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class CheckReconciler:
         workloads.add_handler(self._heard)
 
     def enqueue_with(self, enqueue: Callable[[ObjectKey], None]) -> None:
-        """Tells how another look at an entry is asked for, before the first one."""
+        """Sets how to request another look at an entry; called before the first look."""
         self._enqueue = enqueue
 
     def _call(self, key: ObjectKey) -> None:
@@ -263,7 +263,7 @@ class CheckReconciler:
     async def _evaluate(
         self, wl: Obj, name: str, reservation: Reservation, parameters: Obj | None
     ) -> tuple[Verdict | None, str | None]:
-        """The verdict, or what went wrong; neither when nobody wants to know any more."""
+        """The verdict, or what went wrong; neither when the answer is no longer needed."""
         key, uid = key_of(wl), wl["metadata"]["uid"]
         newest = self._workloads.store.get(key)
         if newest is None or reservation_of(newest) != reservation or not self._promised(newest):

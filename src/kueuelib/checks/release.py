@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NAME_LIMIT = 63
 """Characters of a finalizer behind its domain."""
 MARK = 10
-"""Hexadecimal digits that tell reservations apart."""
+"""Hexadecimal digits that distinguish reservations."""
 CALL_PAUSE = 0.1
 """Seconds until a release is tried again that a cancelled call of the check delays."""
 

@@ -78,7 +78,7 @@ async def serve(
         lease_duration=lease_duration,
         renew_deadline=lease_duration * RENEW_SHARE,
         retry_period=lease_duration * RETRY_SHARE,
-        release_on_cancel=True,  # cancelled last, when nothing decides any more
+        release_on_cancel=True,  # cancelled last, when nothing decides
         labels=lease_labels(),
         annotations=lease_annotations([check.controller_name for check in checks]),
     )

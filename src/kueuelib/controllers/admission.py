@@ -31,7 +31,7 @@ class AdmissionLoop:
     Args:
         engine: the cache and the queues.
         submit: carries a plan out; must return at once.
-        spread: tells others whose status changed.
+        spread: receives the queues whose status changed.
         metrics: cycles and their duration.
         clock: epoch time for decisions, monotonic time for pauses.
     """

@@ -138,7 +138,7 @@ class Applier:
         self._passed(self.book.submit(what))
 
     def _passed(self, edge: Edge) -> None:
-        """Tells the engine, and counts, what ended without being written."""
+        """Counts what ended without being written, and reports it to the engine."""
         for over in edge.ended:
             what = over.order.what
             if over.how not in (End.STORED, End.REFUSED) and not isinstance(what, Wait):

@@ -32,7 +32,7 @@ class Auditor:
     Args:
         engine: what assumes.
         book: the orders of the applier.
-        written: reads Workloads, and tells the engine.
+        written: reads Workloads, and informs the engine.
     """
 
     def __init__(self, engine: Engine, book: OrderBook, written: OrderWriter) -> None:

@@ -36,7 +36,7 @@ class ClusterQueueReconciler:
         informer: the ClusterQueues.
         engine: knows their numbers.
         metrics: their gauges.
-        clock: tells the time of transitions and paces the writes.
+        clock: stamps transitions and paces the writes.
     """
 
     def __init__(

@@ -27,10 +27,10 @@ class Evictor:
         self._orders = orders
 
     async def evict(self, order: Eviction) -> None:
-        """Tells one victim to leave.
+        """Evicts one victim.
 
         Raises:
-            IllegalTransition: it holds no quota any more.
+            IllegalTransition: it no longer holds quota.
             NotFound: it is gone.
             ApiError: the server refuses.
             TransportError: no answer.

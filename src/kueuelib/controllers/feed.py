@@ -129,12 +129,12 @@ WORKLOADS = Source(_workload_event, events.WorkloadGone, _workload)
 
 
 class Feed:
-    """Tells the engine what happens, and others what that affects.
+    """Passes what happens to the engine, and what that affects to others.
 
     Args:
         engine: the scheduler's state.
         recorder: reports objects that cannot be read.
-        clock: tells the time of events.
+        clock: stamps events.
     """
 
     def __init__(self, engine: Engine, recorder: EventSink, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -154,11 +154,11 @@ class Feed:
         informer.add_handler(lambda delta: self._tell(informer.resource.kind, source, delta))
 
     def observe(self, event: Event) -> None:
-        """Tells the engine one fact, and the listeners what it affects."""
+        """Passes one fact to the engine, and what it affects to the listeners."""
         self.spread(self._engine.observe(event, self._clock.now()))
 
     def spread(self, effects: Effects) -> None:
-        """Tells the listeners what something affects."""
+        """Passes what something affects to the listeners."""
         for listener in self._listeners:
             listener(effects)
 

@@ -1,4 +1,4 @@
-"""Our finalizer on an object: put on while it lives, taken off when nobody needs it any more.
+"""Our finalizer on an object: put on while it lives, taken off once nothing needs it.
 
 Only `metadata.finalizers` is sent, with UID and resource version, so that other finalizers and a
 recreated object are safe. The informer learns the answers.

@@ -30,7 +30,7 @@ class LocalQueueReconciler:
         cluster_queues: the ClusterQueues.
         engine: knows their numbers.
         metrics: what they do.
-        clock: tells the time of transitions and samples, and paces the writes.
+        clock: stamps transitions and samples, and paces the writes.
     """
 
     def __init__(

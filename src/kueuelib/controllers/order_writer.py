@@ -21,14 +21,14 @@ COMPONENT = "kueue-admission"
 
 @attrs.frozen(eq=False)
 class OrderWriter:
-    """Writes the statuses of Workloads on behalf of the scheduler, and tells what became of it.
+    """Writes the statuses of Workloads on behalf of the scheduler, and reports the result.
 
     Attributes:
         writer: writes.
         recorder: for events about Workloads.
         metrics: what was written, reserved, admitted and evicted.
-        observe: tells the engine what became of a decision.
-        clock: tells the time of transitions.
+        observe: reports the result of a decision to the engine.
+        clock: stamps transitions.
     """
 
     writer: StatusWriter

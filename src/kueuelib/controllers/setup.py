@@ -135,7 +135,7 @@ def setup(
         manager: runs the parts; the cache and the recorder have to be added by the caller.
         cache: where informers are shared; nothing may have been cached in another version.
         client: writes.
-        engine: empty; from now on only the feed may tell it anything.
+        engine: empty; from now on only the feed may change it.
         recorder: for events about Workloads.
         telemetry: for the `kueue_` metrics.
         settings: from the configuration.

@@ -63,12 +63,12 @@ class Lines:
         return bool(self._lines)
 
     def admitted(self, key: ObjectKey, cluster_queue: str, now: float) -> None:
-        """A Workload does not wait any more, and its ClusterQueue is not at rest."""
+        """A Workload no longer waits, and its ClusterQueue is not at rest."""
         self._leave(key)
         self._lines.setdefault(cluster_queue, _Line()).admitted_at = now
 
     def waits(self, key: ObjectKey, cluster_queue: str, due: float) -> None:
-        """There is something to tell a Workload, not before `due`; of two such the earlier."""
+        """There is something to report about a Workload at `due`; the earlier time wins."""
         if self._home.get(key) != cluster_queue:
             self._leave(key)
             self._home[key] = cluster_queue
@@ -119,7 +119,7 @@ class Teller:
         self._something.set()
 
     def waits(self, key: ObjectKey, cluster_queue: str, after: float) -> None:
-        """There is something to tell a Workload, not before `after` seconds."""
+        """There is something to report about a Workload in `after` seconds."""
         self._lines.waits(key, cluster_queue, self._clock.monotonic() + after)
         self._something.set()
 

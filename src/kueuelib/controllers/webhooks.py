@@ -1,6 +1,6 @@
 """The admission and conversion webhooks of the queueing objects (spec/api 3 and 6.2).
 
-`serve` answers them, `queueing_entries` and `webhook_configurations` tell the API server to ask.
+`serve` answers them, `queueing_entries` and `webhook_configurations` make the API server call them.
 Names and paths are upstream's; every rule lists both versions, so objects come in the version their
 author wrote.
 """

@@ -101,7 +101,7 @@ class WorkloadReconciler:
         recorder: for events about Workloads.
         metrics: admissions and evictions.
         life: what the configuration says about time; it may be replaced at any time.
-        clock: tells the time of transitions.
+        clock: stamps transitions.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ class Reads:
         return Page(items, revision, token, more if countable else None)
 
     def _point(self, options: ListOptions) -> tuple[int, ObjectKey | None]:
-        """The revision of which the list is to tell, and the key after which it continues."""
+        """The revision that the list shows, and the key after which it continues."""
         match = options.resource_version_match
         asked = options.resource_version
         current = self._storage.revision

@@ -153,7 +153,7 @@ class Stream:
         return [("DELETED", _at_revision(before, change.revision))] if was and before else []
 
     def is_of(self, kind: Kind) -> bool:
-        """Whether the stream tells of a kind."""
+        """Whether the stream contains a kind."""
         return (self._kind.group, self._kind.plural) == (kind.group, kind.plural)
 
     async def _frames(self, events: list[tuple[str, Entry]]) -> list[Frame]:

@@ -61,7 +61,7 @@ class ReflectorCore:
     commands = core.start(now, chance)
     loop:
         for each command in order:
-            Apply, Replace   -> do it on the store, tell the deltas to the handlers
+            Apply, Replace   -> do it on the store, call the handlers with the deltas
             MarkSynced       -> set the "synced" event
             ReportError      -> log, count
             List, Watch, Sleep (an *activity*: at most one per step, always the last command)

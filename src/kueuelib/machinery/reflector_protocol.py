@@ -128,14 +128,14 @@ class Sleep:
 
 @attrs.frozen
 class Apply:
-    """Carry out changes on the store, then tell the handlers."""
+    """Carry out changes on the store, then call the handlers."""
 
     changes: tuple[Change[Obj], ...]
 
 
 @attrs.frozen
 class Replace:
-    """The store holds exactly these objects; then tell the handlers.
+    """Make the store hold exactly these objects, then call the handlers.
 
     Attributes:
         items: objects by key, without duplicates.

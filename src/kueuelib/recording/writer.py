@@ -59,12 +59,12 @@ class RecordingOptions:
 class Recorder:
     """Records the input and the decisions of one engine; a part of a `Manager`.
 
-    A file that cannot be written any more ends the recording, not the manager.
+    A file that can no longer be written ends the recording, not the manager.
 
     Args:
         options: how to record.
         settings: those of the engine.
-        clock: tells when parts begin, and waits.
+        clock: decides when parts begin, and waits.
 
     Attributes:
         engine: the engine.

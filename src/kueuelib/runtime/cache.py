@@ -297,7 +297,7 @@ class Cache:
         return tuple(each for each, _ in self._informers.values() if not each.synced)
 
     def unserved(self) -> str:
-        """Which kinds the API server does not serve any more, for a probe; empty: none.
+        """The kinds that the API server no longer serves, for a probe.
 
         Kinds that may be missing, with an informer of their own, do not count.
         """

@@ -110,7 +110,7 @@ async def wait_for_server(
     clock: Clock = SYSTEM_CLOCK,
     backoff: Backoff | None = None,
 ) -> None:
-    """Wait until the server answers, telling every attempt in the log.
+    """Wait until the server answers, and log every attempt.
 
     Args:
         client: whose server.

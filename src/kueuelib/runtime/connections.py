@@ -21,7 +21,7 @@ from kueuelib.runtime.quiet import FULL, Sparse
 SILENT_SECONDS = 32.0
 """A TLS handshake, the head of a request and a body have so long, as in kube-apiserver."""
 LINGERING: Final = 1 / 16
-"""The part of that time in which a client may still send what nobody reads any more."""
+"""The part of that time in which a client may still send what is no longer read."""
 IDLE_SECONDS = 120.0
 """So long a connection may rest between two requests; clients in Go hang up before, after 90."""
 FAREWELL_SECONDS = 5.0

@@ -183,7 +183,7 @@ class EventRecorder:
             await self._clock.sleep(WAY)
 
     async def _write(self, write: CreateEvent | PatchEvent, *, patient: bool) -> bool:
-        """Send one event, again when the server cannot be reached; tells whether it is written."""
+        """Send one event, again if the server cannot be reached; returns whether it is written."""
         again: CreateEvent | PatchEvent | None = write
         for attempt in range(TRIES if patient else 1):
             if attempt:

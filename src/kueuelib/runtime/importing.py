@@ -1,4 +1,4 @@
-"""Imports modules of others, and tells what is wrong with them in one line.
+"""Imports modules of others, and reports what is wrong with them in one line.
 
 Whatever such a module raises is its author's mistake, not ours: the answer is the file, the line,
 what was raised there and what to do, and no traceback of kueuelib.
@@ -54,7 +54,8 @@ def loaded(subject: str, load: Callable[[], T], fix: str = "correct it") -> T:
         fix: what to do when it fails.
 
     Raises:
-        ConfigError: the code raises anything, or ends the process; tells where, in one line.
+        ConfigError: the code raises anything, or ends the process; the message says where, in one
+            line.
     """
     try:
         return load()

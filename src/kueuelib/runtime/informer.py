@@ -1,4 +1,4 @@
-"""A local copy of objects that follows the server, and tells handlers what changed."""
+"""A local copy of objects that follows the server, and calls handlers with what changed."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Informer:
             raise unlisted(self.resource, self.last_error) from error
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
-        """Tell `handler` of every delta from now on.
+        """Call `handler` with every delta from now on.
 
         If the store has content, the handler receives it first, as initial additions, before this
         returns.

@@ -118,7 +118,7 @@ def find_source(
         kubeconfig: a file that must exist.
         context: the context to use instead of the file's current one.
         env: the environment; the process's when None.
-        clock: tells when credentials go stale.
+        clock: decides when credentials are stale.
 
     Raises:
         ConfigError: there is no configuration.
@@ -155,7 +155,7 @@ class InClusterSource:
 
     Args:
         env: the environment with the server's host and port.
-        clock: tells when to read again.
+        clock: decides when to read again.
         token_file: the token, instead of the usual path.
         ca_file: the authority, instead of the usual path.
     """
@@ -209,7 +209,7 @@ class KubeconfigSource:
     Args:
         paths: existing files.
         context: the context to use instead of the current one.
-        clock: tells when credentials go stale.
+        clock: decides when credentials are stale.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class OptionalInformer:
         self._log = get_logger("informer", resource=resource.plural)
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
-        """Tell `handler` what there is, then every delta; see `Informer.add_handler`."""
+        """Call `handler` with what there is, then with every delta; see `Informer.add_handler`."""
         for delta in self.store.as_initial():
             handler(delta)
         self._handlers.append(handler)

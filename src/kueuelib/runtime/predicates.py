@@ -16,7 +16,7 @@ Predicate = Callable[[Delta[Obj]], bool]
 
 
 def resource_version_changed(delta: Delta[Obj]) -> bool:
-    """Drops updates that tell of nothing new, such as those of a relist."""
+    """Drops updates without news, such as those of a relist."""
     return _differs(delta, lambda obj: obj["metadata"].get("resourceVersion"))
 
 

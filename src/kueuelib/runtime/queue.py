@@ -96,7 +96,7 @@ class WorkQueue(Generic[K]):
         self.core.forget(key)
 
     def shut_down(self, *, drain: bool = False) -> None:
-        """Ignore adds; hand out what is ready (`drain`) or nothing any more."""
+        """Ignore adds; hand out what is ready (`drain`), or nothing."""
         self.core.shut_down(drain=drain)
         self._wake()
 

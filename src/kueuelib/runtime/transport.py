@@ -66,7 +66,7 @@ class Transport:
 
     Args:
         source: loads the endpoint, again whenever credentials went stale.
-        clock: tells when they did.
+        clock: the time of that.
         observer: receives every call.
         user_agent: the `User-Agent` header.
         max_line: bytes of the longest watch event that is accepted.
@@ -339,7 +339,7 @@ class Transport:
             await retired.retire()
 
     async def _renew(self, used: Endpoint) -> bool:
-        """Get other credentials than those that were refused; tells whether there are some."""
+        """Get other credentials than those that were refused; returns whether there are any."""
         async with self._lock:
             if self._endpoint is not used:
                 return True

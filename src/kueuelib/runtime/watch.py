@@ -122,7 +122,7 @@ class WatchStream:
         return event
 
     async def _read(self) -> bool:
-        """Wait for one chunk; tells whether the stream continues."""
+        """Wait for one chunk; returns whether the stream continues."""
         if self._release is None:
             return False
         patience = min(self._patience, self._stop_at - self._time())

@@ -170,7 +170,7 @@ def checked_refusal(answer: Any, now: float) -> Refusal | None:
     """The answer of `refuse`, if it is one.
 
     Raises:
-        WrongAnswerError: it is not; tells why.
+        WrongAnswerError: it is not; the message says why.
     """
     if answer is None:
         return None
@@ -191,7 +191,7 @@ def checked_order(answer: Any) -> tuple[float, ...]:
     """The answer of `order`, if it is one.
 
     Raises:
-        WrongAnswerError: it is not; tells why.
+        WrongAnswerError: it is not; the message says why.
     """
     if not isinstance(answer, tuple) or not all(map(_is_number, answer)):
         raise WrongAnswerError(f"returned {_shown(answer)} instead of a tuple of numbers")

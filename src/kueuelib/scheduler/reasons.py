@@ -200,7 +200,7 @@ class PodsNotReady:
 
 @attrs.frozen
 class FlavorWithdrawn:
-    """A reservation names a flavor that the ClusterQueue does not offer any more (KEP-993).
+    """A reservation names a flavor that the ClusterQueue no longer offers (KEP-993).
 
     Attributes:
         cluster_queue: the queue.
@@ -218,8 +218,8 @@ class FlavorWithdrawn:
     def text(self) -> str:
         """The words of the condition message."""
         return (
-            f"The reservation is void: ClusterQueue {self.cluster_queue} has no quota for "
-            f"{self.resource} in flavor {self.flavor} any more"
+            f"The reservation is void: ClusterQueue {self.cluster_queue} no longer has quota for "
+            f"{self.resource} in flavor {self.flavor}"
         )
 
 
@@ -243,7 +243,7 @@ class MakingRoom:
 
 @attrs.frozen
 class QuotaWithdrawn:
-    """A reservation does not fit the quota any more, when its checks have passed (KEP-993).
+    """A reservation whose checks have passed no longer fits the quota (KEP-993).
 
     Attributes:
         cluster_queue: the queue.

@@ -1,4 +1,4 @@
-"""The driver: tells the engine in virtual time what a cluster would tell it, and does as it says.
+"""The driver: gives the engine, in virtual time, the facts of a cluster, and executes its plans.
 
     arrival  -> Workload created                    cycle -> admissions and evictions written
     end      -> Workload gone                       look  -> the next step of a Workload's life
@@ -110,7 +110,7 @@ class Driver:
         self._following.over(key)
 
     def run(self, jobs: Iterable[Job], awaited: Collection[ObjectKey] = frozenset()) -> None:
-        """Runs until nothing can happen any more, or the year 9999 begins.
+        """Runs until nothing more can happen, or the year 9999 begins.
 
         Args:
             jobs: in the order of their arrivals; taken one by one.
@@ -128,7 +128,7 @@ class Driver:
         while not self.interrupted:
             planned = self._agenda.next_at
             arrival = math.inf if coming is None else coming.arrival
-            # What happens to a cluster without jobs does not matter any more.
+            # What happens to a cluster without jobs does not matter.
             matters = coming is not None or planned < math.inf or self.live
             change = self._changes[0].at if self._changes and matters else math.inf
             soonest = min(planned, arrival, change)

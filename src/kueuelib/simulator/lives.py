@@ -89,7 +89,7 @@ class Lives:
         return attrs.evolve(self._cluster.world, workloads=workloads)
 
     def begin(self) -> None:
-        """Tells the engine the objects of the cluster."""
+        """Passes the objects of the cluster to the engine."""
         self.engine.observe_all(self._cluster.world.events(), self._now)
 
     def carry_out(self, settled: Settled) -> None:

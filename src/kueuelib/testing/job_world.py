@@ -216,7 +216,7 @@ class JobWorld:
         self._store(WORKLOADS.kind, states.reserve(wl, admission, [], self.now))
 
     def evict(self, reason: str = "Preempted") -> None:
-        """Tells the job to stop."""
+        """Stops the job."""
         evicted = states.evict(self.workload, reason, "somebody else needs the quota", self.now)
         self._store(WORKLOADS.kind, evicted)
 

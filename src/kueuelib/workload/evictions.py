@@ -26,7 +26,7 @@ REACTIVATED: Final = "Reactivated"
 WAIT_FOR_START: Final = "WaitForStart"
 """The reason of PodsReady=False until all pods are ready; the cause of an eviction for it."""
 WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
-"""The same once pods were ready and are not any more."""
+"""The same for pods that were ready and no longer are."""
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """What time does to a Workload: pods that are not ready, an execution that takes too long, the end.
 
 spec/jobs 5.1, spec/scheduling 3.7 and 4.5. All functions are pure; instants are seconds since the
-epoch. A function that finds nothing to do tells when it will, so that somebody asks again then.
+epoch. A function that finds nothing to do returns when it will, so that it is called again then.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ means as well that the victim is not only assumed: its reservation was seen, so 
   answer says what became of it. Until then its quota is not free for others.
 - A reason to wait, or a new admission, is only found for a Workload that the engine does not
   charge. It has ended the assumption, or seen the victim leave, by itself (the Workload was held
-  back, deleted, released), so the order is void and must not be written any more. A new admission
+  back, deleted, released), so the order is void and must no longer be written. A new admission
   of the same UID takes over the assumption.
 
 While an order is being written the table holds for what comes next, but an eviction of an admission
@@ -69,7 +69,7 @@ REFUSALS = 5
 
 @attrs.frozen(eq=False)
 class Eviction:
-    """The order to tell one victim to leave.
+    """The order that evicts one victim.
 
     Attributes:
         victim: who.
@@ -122,9 +122,9 @@ class Outcome(enum.Enum):
     STORED = "stored"
     """The object says now what was ordered, or said so before."""
     VOID = "void"
-    """The object is such that the order makes no sense any more."""
+    """The object is such that the order no longer makes sense."""
     GONE = "gone"
-    """The object, or the one of that UID, does not exist any more."""
+    """The object, or the one of that UID, no longer exists."""
     REFUSED = "refused"
     """The server does not want it; `REFUSALS` of them end the order."""
     AGAIN = "again"
@@ -148,7 +148,7 @@ class End(enum.Enum):
 
 @attrs.frozen
 class Ended:
-    """An order that is not worked on any more.
+    """An order that is no longer worked on.
 
     Attributes:
         order: the order.

@@ -218,7 +218,7 @@ def release(wl: Obj, now: float) -> Obj:
 
     Admission is removed, QuotaReserved and Admitted turn False, every check that was answered goes
     back to Pending (a Retry only when it was not the cause, for it has a delay to sit out; a
-    Rejected only once the workload is inactive), Requeued tells whether the workload waits for
+    Rejected only once the workload is inactive), Requeued says whether the workload waits for
     something else than quota.
 
     Raises:

@@ -128,7 +128,7 @@ async def _until_active(client: CountedClient, shape: Shape) -> None:
 async def _play(
     client: CountedClient, shape: Shape, recorder: Recorder, usage: Usage, patience: Patience
 ) -> None:
-    """Until all have finished, or nothing happens any more."""
+    """Until all have finished, or nothing more happens."""
     execution = Execution(client, shape, recorder)
     deadline = time.monotonic() + patience.limit
     async with asyncio.TaskGroup() as group:

@@ -23,7 +23,7 @@ async def cohort(world: World, name: str, parent: str = "", **quota: str) -> Non
 
 
 async def becomes(world: World, line: str, *, shown: bool = True) -> None:
-    """Waits until the gauges show a line, or do not any more."""
+    """Waits until the gauges show a line, or no longer do."""
     role = ',replica_role="standalone"'
     await world.until(
         lambda: (line in world.telemetry.render().decode().replace(role, "")) is shown, line

@@ -33,7 +33,7 @@ def provisioning_check(*, version: str = kinds.V1BETA2, clock: Clock = SYSTEM_CL
 
     Args:
         version: of the queueing API, as the API server serves it.
-        clock: tells when a failed request may be repeated.
+        clock: decides when a failed request may be repeated.
     """
     owned = OwnedObjects(GROUP, VERSIONS, "provisioningrequests", "ProvisioningRequest")
 

@@ -253,7 +253,7 @@ def _while_admitted(
 ) -> Verdict:
     """An admitted workload has its nodes; only that they are taken back counts.
 
-    What became of other attempts, and whether a request was deleted, does not matter any more.
+    The results of other attempts, and whether a request was deleted, no longer matter.
     """
     used = _used(wl, check)
     request = by_name.get(used) if used else found[-1][1] if found else None

@@ -104,7 +104,7 @@ async def _watch(
     jobs: int,
     first: float,
 ) -> None:
-    """Creates the Jobs and shows what the watches tell, until all is done or time is up."""
+    """Creates the Jobs and shows what the watches report, until all is done or time is up."""
     cache = Cache(client)
     for resource, namespace, see in (
         (JOBS, story.NAMESPACE, board.see_job),

@@ -152,7 +152,7 @@ class Following:
         return spent
 
     async def explain(self, key: ObjectKey) -> Explanation | None:
-        """The whole answer about one Workload; None when it does not wait any more.
+        """The whole answer about one Workload; None when it no longer waits.
 
         Its smallest change is part of the next state, if the Workload still waits as it did.
         """

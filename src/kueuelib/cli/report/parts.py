@@ -104,7 +104,7 @@ class Change:
 
 
 def change(before: Shown, after: Shown) -> Change:
-    """The difference between two states; a container without parts any more is empty in it."""
+    """The difference between two states; a container that lost all its parts is empty in it."""
     html = {name: text for name, text in after.html.items() if before.html.get(name) != text}
     return Change(
         html,

@@ -122,7 +122,7 @@ class Site:
         finally:
             self.answers -= 1
         if answer is None:
-            return web.Response(status=404, text=f"Workload {key} does not wait any more\n")
+            return web.Response(status=404, text=f"Workload {key} no longer waits\n")
         return web.Response(text=explanation(answer), content_type="text/html")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:

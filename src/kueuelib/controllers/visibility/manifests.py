@@ -1,4 +1,4 @@
-"""What tells an API server that the manager serves the visibility API, as raw objects."""
+"""Registers the manager's visibility API at an API server, as raw objects."""
 
 from __future__ import annotations
 

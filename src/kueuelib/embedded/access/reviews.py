@@ -34,7 +34,7 @@ class Reviews:
 
     Attributes:
         authorizer: decides.
-        verify: tells whose token it is, None when it is nobody's.
+        verify: returns whose token it is, or None.
     """
 
     authorizer: Authorizer

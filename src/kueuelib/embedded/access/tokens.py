@@ -245,7 +245,7 @@ class Tokens:
             return None
         return payload
 
-    # ---- telling others
+    # ---- informing others
 
     def configuration(self) -> Obj:
         """`/.well-known/openid-configuration`."""

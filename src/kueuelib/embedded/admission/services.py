@@ -79,5 +79,5 @@ class Services:
             raise HookFailed(f'no service port {port} found for service "{name}"')
         raise HookFailed(
             f"dial tcp {spec.get('clusterIP')}:{port}: connect: no route to host: this server has "
-            "no cluster network; tell it the address of the service, or make it an ExternalName"
+            "no cluster network; give it the address of the service, or make it an ExternalName"
         )

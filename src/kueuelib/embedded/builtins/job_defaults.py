@@ -15,7 +15,7 @@ OLD_JOB_NAME = "job-name"
 
 
 def generated_labels(job: Mapping[str, Any]) -> dict[str, str]:
-    """The labels that tell the pods of a Job from all others."""
+    """The labels that distinguish the pods of a Job from all others."""
     meta = job["metadata"]
     uid, name = meta.get("uid", ""), meta.get("name", "")
     return {

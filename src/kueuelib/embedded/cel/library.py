@@ -23,7 +23,7 @@ class Overload:
         run: computes the result from the arguments; may raise EvalError.
         cost: what a call costs beyond the usual, from the arguments; None: nothing.
         budgeted: `run` wants the budget before the arguments.
-        checks: tell whether arguments fit at run time.
+        checks: decide whether arguments fit at run time.
     """
 
     params: tuple[Type, ...]

@@ -154,7 +154,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def check_of(type_: Type) -> Callable[[Any], bool]:
-    """Tells whether a value is of a type of a signature, by its outermost shape."""
+    """Returns whether a value has the type of a signature, by its outermost shape."""
     if is_variable(type_):
         return _CHECKS["dyn"]
     check = _CHECKS.get(type_.name)

@@ -153,7 +153,7 @@ class Collector(Controller[str]):
             await self._patch(node, without_finalizer(node, FOREGROUND))
 
     async def delete(self, node: OwnerNode, propagation: Propagation) -> None:
-        """Deletes an object, unless it is gone or another one has its name: the watch tells."""
+        """Deletes an object, unless it is gone or replaced: the watch reports that."""
         options = DeleteOptions(uid=node.uid, propagation=propagation)
         with contextlib.suppress(NotFound, Conflict):
             await self._service.delete(node.resource, node.key, options)

@@ -67,5 +67,5 @@ class EndedPods(Controller[str]):
         pod = self._pods.get(key)
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return
-        with contextlib.suppress(NotFound, Conflict):  # another one has its name: the watch tells
+        with contextlib.suppress(NotFound, Conflict):  # replaced: the watch reports it
             await self._pods.delete(pod, grace_period=0)

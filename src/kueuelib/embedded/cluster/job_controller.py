@@ -42,7 +42,7 @@ _FULL_PAUSE = 5.0
 
 
 class JobController(Controller[ObjectKey]):
-    """Makes the pods of Jobs, and tells how they are doing.
+    """Makes the pods of Jobs, and reports how they are doing.
 
     Args:
         parts: of the cluster.

@@ -27,7 +27,7 @@ def identity_only(obj: Obj) -> Obj:
 
 
 def without_ended_specs(obj: Obj) -> Obj:
-    """A pod; of one that has ended nobody needs to know any more what it ran."""
+    """A pod; what it ran is forgotten once it has ended."""
     obj["metadata"].pop("managedFields", None)
     if is_terminal(obj):
         spec = obj["spec"]
@@ -40,7 +40,7 @@ def without_ended_specs(obj: Obj) -> Obj:
 
 
 def without_ended_templates(obj: Obj) -> Obj:
-    """A Job; one that is over makes no pods any more."""
+    """A Job; one that is over makes no more pods."""
     obj["metadata"].pop("managedFields", None)
     if is_finished(obj):
         obj["spec"].pop("template", None)

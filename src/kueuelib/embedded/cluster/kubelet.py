@@ -63,7 +63,7 @@ class Kubelet(Controller[ObjectKey]):
         return None
 
     def _complain(self, pod: Mapping[str, Any], uid: str) -> None:
-        """Tells once what is wrong with the annotations that say how a pod continues."""
+        """Reports once what is wrong with the annotations that say how a pod continues."""
         if is_terminal(pod):
             return
         texts = problems(annotations_of(pod))

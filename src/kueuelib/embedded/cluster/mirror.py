@@ -39,7 +39,7 @@ def is_leaving(obj: Obj) -> bool:
 
 
 def gone(delta: Delta[Obj]) -> str | None:
-    """The UID of the object that a change ends: there is none any more, or another one."""
+    """The UID of the object that a change ends: it is deleted or replaced."""
     old, new = delta.old, delta.new
     if old is None or (new is not None and new["metadata"]["uid"] == old["metadata"]["uid"]):
         return None
@@ -157,7 +157,7 @@ class Mirror:
             self._put(obj)
 
     def clear(self) -> None:
-        """Tells that all objects are gone, as they are when their kind is."""
+        """Reports all objects as gone, as they are when their kind is."""
         self._tell(self.store.replace([], initial=False, same=same_version))
 
     def _put(self, obj: Obj) -> None:

@@ -35,7 +35,7 @@ class PodStep:
 
 @attrs.frozen
 class Memory:
-    """What a kubelet remembers of a running pod, because the API tells whole seconds only.
+    """What a kubelet remembers of a running pod, because the API has whole seconds only.
 
     Attributes:
         started: when the pod was seen running first.

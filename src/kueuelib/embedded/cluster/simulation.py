@@ -185,7 +185,7 @@ class SimulatedCluster:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Nobody waits for the cluster while the server runs, so the log tells of its failure."""
+    """Nothing waits for the cluster while the server runs, so the log reports its failure."""
     if not task.cancelled() and task.exception() is not None:
         _LOG.error("the simulated cluster has stopped", exc_info=task.exception())
 

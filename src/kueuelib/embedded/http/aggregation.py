@@ -57,7 +57,7 @@ class FrontProxy:
         tls.show_certificate(context, self._key + self._certificate)
 
     def config_map(self, client_ca: bytes) -> Obj:
-        """What tells other servers how to know this one.
+        """What other servers need to recognize this one.
 
         Args:
             client_ca: who signs the certificates of clients.
@@ -143,10 +143,10 @@ class Aggregation:
             return response
 
     async def resources(self, group: str, version: str, caller: Caller) -> list[Obj]:
-        """The resources of a group and version as the other server tells them.
+        """The resources of a group and version as the other server lists them.
 
         Raises:
-            Unavailable: it does not tell them.
+            Unavailable: it does not list them.
         """
         spec = self.find(group, version)
         assert spec is not None, "it was found among the versions"

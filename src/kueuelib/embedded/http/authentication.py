@@ -27,7 +27,7 @@ class Authenticator:
 
     Args:
         tokens: fixed ones.
-        signed: tells whose a signed token is.
+        signed: returns the owner of a signed token.
     """
 
     def __init__(

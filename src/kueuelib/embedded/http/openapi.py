@@ -29,7 +29,7 @@ _PATCH_TYPES = (
     "application/merge-patch+json",
 )
 """Strategic merge is accepted but not announced: clients then use what they know of the types
-themselves, which is more than these documents tell."""
+themselves, which is more than these documents say."""
 
 
 class OpenApi:

@@ -2,7 +2,7 @@
 
 Both work on objects of one API version, but managers may have written through another one. Because
 a conversion may need a webhook, the engines are generators: they yield `Convert` and are sent the
-converted object, or None when that version does not exist any more.
+converted object, or None when that version no longer exists.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ def apply_steps(
 ) -> Steps[Obj]:
     """The object after an apply, with its `managedFields`.
 
-    What the manager applied before and does not mention any more goes, unless others own it too.
+    Fields that the manager applied before and no longer mentions are removed, unless others own
+    them too.
 
     Args:
         nodes: the schema by apiVersion.
@@ -270,7 +271,7 @@ class _Views:
     _known: dict[str, Difference | None] = attrs.field(init=False, factory=dict)
 
     def difference(self, api_version: str) -> Steps[Difference | None]:
-        """The change at a version; None when the version does not exist any more."""
+        """The change at a version; None when the version no longer exists."""
         if api_version not in self._known:
             self._known[api_version] = yield from self._compared(api_version)
         return self._known[api_version]

@@ -51,7 +51,7 @@ def given_up(node: SchemaNode, live: Obj | None, manager: str, version: str) -> 
 
 
 def renewed(obj: Obj, config: Mapping[str, Any], manager: str) -> Obj:
-    """The object with the annotation telling of this apply, if it has the annotation.
+    """The object with its annotation updated to this apply, if it has the annotation.
 
     Args:
         obj: the object after an apply; it is not changed.

@@ -158,7 +158,7 @@ def _approval(obj: Obj) -> str:
 
 
 def _shared(versions: Sequence[Mapping[str, Any]], facet: str) -> bool:
-    """Whether all versions have the same of something: then messages tell it once."""
+    """Whether all versions agree on something: then messages name it once."""
     first = versions[0].get(facet)
     return bool(first) and all(each.get(facet) == first for each in versions)
 

@@ -25,7 +25,7 @@ _AT_THE_ROOT = {
     "x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields",
     "x-kubernetes-validations": "XValidations",
 }
-"""What the root may tell when the status is a subresource, and how messages call it."""
+"""What the root may contain when the status is a subresource, and its name in messages."""
 
 
 def schema_problems(

@@ -1,7 +1,7 @@
 """What may not be in the schema of a custom resource, one function per rule of Kubernetes.
 
-These rules hold in every part of a schema, also within junctors; `structural_rules` tells what the
-schema as a whole must be like.
+These rules hold in every part of a schema, also within junctors; `structural_rules` defines what
+the schema as a whole must be like.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ _FORBIDDEN_IN_JUNCTORS: Final[Mapping[str, str]] = {
 
 
 def junctors_only_restrict(schema: Raw, path: str) -> Errors:
-    """A junctor tells nothing that belongs to the shape."""
+    """A junctor contains nothing that belongs to the shape."""
     for name, wanted in _FORBIDDEN_IN_JUNCTORS.items():
         value = schema.get(name)
         if not _is_empty(value) or (name == "default" and value is not None):
@@ -267,7 +267,7 @@ def _incomplete(part: Raw, shape: Raw, path: str, told: str) -> Errors:
 
     Args:
         part: the root, or what stands in a junctor of it.
-        shape: what the schema tells of the same value outside of junctors.
+        shape: what the schema says about the same value outside junctors.
         path: of the shape.
         told: of the part.
     """

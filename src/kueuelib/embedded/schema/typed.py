@@ -173,7 +173,7 @@ def read_metadata(given: Any, path: str, where: str, walk: Walk) -> Obj:
     Args:
         given: the metadata.
         path: of it.
-        where: the same as Go tells it.
+        where: the same as Go writes it.
         walk: notes unknown fields.
 
     Raises:

@@ -27,7 +27,7 @@ class _Plan:
     """What is done to objects of a type.
 
     Attributes:
-        zeros: scalars that Go cannot tell from absent ones when they are zero.
+        zeros: scalars whose zero Go cannot distinguish from an absent value.
         inner: fields that hold messages.
         defaults: fields with a default: whether zero is a value of it, and the default.
         always: fields that are always written.
@@ -75,7 +75,8 @@ def _default(field: Field) -> Any:
 
 
 def set_defaults(message: str, obj: Obj) -> None:
-    """Fills in what may be left out, in place; zeros count as absent where Go cannot tell.
+    """Fills in what may be left out, in place; zeros count as absent where Go cannot distinguish
+    them.
 
     Args:
         message: the type of the object.

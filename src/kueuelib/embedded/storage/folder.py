@@ -275,7 +275,7 @@ class DataFolder:
 
         Args:
             revision: up to this one.
-            ended: tells that there is no time to continue.
+            ended: returns True when there is no time to continue.
 
         Raises:
             sqlite3.Error: the disk refuses it, or writers are in the way.

@@ -100,7 +100,7 @@ async def watch(
     client: Client | None = None,
     kubeconfig: str | None = None,
 ) -> AsyncGenerator[Progress, None]:
-    """Tells how far a job has come, now and whenever that changes, until its end.
+    """Yields how far a job has come, now and whenever that changes, until its end.
 
     Args:
         job: what `submit` gave, a raw object or a `GenericJob`; one without a namespace is in

@@ -61,7 +61,7 @@ class JobWithReclaimablePods(abc.ABC):
 
     @abc.abstractmethod
     def reclaimable_pods(self) -> Mapping[str, int]:
-        """How many pods of each pod set need no quota any more; they only ever become more."""
+        """How many pods of each pod set no longer need quota; the numbers never decrease."""
 
 
 class JobWithCustomStop(abc.ABC):
@@ -155,4 +155,4 @@ class ComposableJob(abc.ABC):
 
     @abc.abstractmethod
     def remove_members(self) -> tuple[Command, ...]:
-        """What deletes every member for good, once nobody wants the job any more."""
+        """What deletes every member for good, once the job is no longer wanted."""

@@ -1,4 +1,4 @@
-"""What a kind of job has to tell and to do so that it can be queued (KEP-369, spec/jobs 1.1).
+"""What a kind of job has to report and to do so that it can be queued (KEP-369, spec/jobs 1.1).
 
 A `GenericJob` wraps one object as raw JSON. Whatever a method changes, it changes in memory only:
 the framework works on a copy, compares it with the original and sends the difference as one merge
@@ -154,7 +154,7 @@ class GenericJob(abc.ABC):
 
     @abc.abstractmethod
     def suspend(self) -> None:
-        """Let no pod run any more."""
+        """Stop all pods."""
 
     @abc.abstractmethod
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
@@ -189,7 +189,7 @@ class GenericJob(abc.ABC):
         """The pods it wants, always in the same order, without labels that a controller adds.
 
         Raises:
-            InvalidJob: the object says none that could be queued; an event tells its author.
+            InvalidJob: the object has none that could be queued; an event on it says why.
         """
 
     @abc.abstractmethod

@@ -46,7 +46,7 @@ class JobSettings:
         namespace_selector: the raw selector of the namespaces where jobs without a queue name are
             managed, when they are at all.
         partial_admission: whether jobs may run with fewer pods than they ask for.
-        wait_for_pods_ready: whether Workloads tell if their pods are ready.
+        wait_for_pods_ready: whether Workloads report if their pods are ready.
         pods_ready_recovery: whether PodsReady turns False again when a pod of a running job fails;
             without it, it stays True while the Workload is admitted.
         workers: how many objects are reconciled at a time, by `Kind.group`.

@@ -206,7 +206,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
 
 
 class ReclaimingDeclaredJob(DeclaredJob, JobWithReclaimablePods):
-    """A declared job that tells how many of its pods are done."""
+    """A declared job that reports how many of its pods are done."""
 
     def reclaimable_pods(self) -> Mapping[str, int]:
         """How many pods of each shape are done."""

@@ -27,7 +27,7 @@ class Pods:
             that are multiplied. What is absent counts as 1.
         min_count: the path of the fewest pods that the job can run with; then `count` must be one
             path, and is changed when fewer pods are admitted.
-        succeeded: how many of the pods are done and need no quota any more: a path, or `Done`.
+        succeeded: how many of the pods are done and no longer need quota: a path, or `Done`.
         each: the path of a list or mapping whose elements have a shape of pods each; the other
             paths are then within the element.
         order: the keys of the mapping at `each` that come first; others follow by name.

@@ -13,7 +13,7 @@ from kueuelib.runtime.controller import DONE, Result
 
 
 class AbandonedWorkloads:
-    """Deletes the Workloads of jobs whose kind has no objects any more, and frees their quota.
+    """Deletes the Workloads of jobs whose kind no longer has objects, and frees their quota.
 
     The garbage collector cannot be relied on for that: it gives up owners only of kinds that the
     API server knows.

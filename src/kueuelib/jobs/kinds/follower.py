@@ -154,7 +154,7 @@ class KindFollower:
         return next((crd["metadata"]["uid"] for crd in self._definition.store.items()), "")
 
     async def moved_from(self, standing: Standing) -> Standing:
-        """How things stand, once they do not stand like this any more."""
+        """The next standing: returns once it differs from this one."""
         while self.standing == standing:
             await self._moved.wait()
         return self.standing
@@ -194,7 +194,7 @@ class KindFollower:
         except (ApiError, TransportError, ConfigError) as error:
             self._log.info("the kind cannot be looked for now", error=str(error))
             if self.standing.state is KindState.STARTING and self._reading is None:
-                self._stand(Standing(KindState.MISSING, "the API server does not tell about it"))
+                self._stand(Standing(KindState.MISSING, "the API server does not list it"))
             return
         if isinstance(presence, Served) and (why := self._unsuspendable()):
             presence = Unfit(why)

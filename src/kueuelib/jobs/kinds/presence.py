@@ -78,7 +78,7 @@ async def look(client: Client, integration: Integration) -> Presence:
     """Ask the API server, with one call as long as nothing is amiss.
 
     Raises:
-        ApiError: the server cannot tell.
+        ApiError: the server cannot answer.
         TransportError: no answer.
     """
     resource = integration.resource

@@ -75,7 +75,7 @@ def turn_without_objects(integration: Integration) -> Turn:
 
 
 class KindMetrics:
-    """Tells a scrape how things stand with each kind.
+    """Reports the standing of each kind to a scrape.
 
     Args:
         telemetry: where that is reported; None: nowhere.

@@ -67,7 +67,7 @@ class KindController:
         await self._make(turn).run(lambda: None)
 
     async def _until_it_ends(self, turn: Turn | None) -> None:
-        """Tell how things stand until there is another turn."""
+        """Keep reporting this standing until the next turn."""
         standing = self._follower.standing
         while standing.turn is turn:
             self._tell(standing)

@@ -38,7 +38,7 @@ class Problem:
     """Why the pods make no Workload.
 
     Attributes:
-        pod: the raw pod to tell it about.
+        pod: the raw pod that the event is about.
         message: a sentence for people.
         waits: whether more pods may complete it, so that a complaint can wait.
     """

@@ -86,7 +86,7 @@ class GroupDeclaration:
 
     @property
     def digest(self) -> str:
-        """What tells declarations apart that ask for different things."""
+        """A key that differs between declarations that ask for different things."""
         plain = [
             {"name": entry.name, "count": entry.count, "template": _canonical(entry.template)}
             for entry in self.sets

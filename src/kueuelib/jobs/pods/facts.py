@@ -59,7 +59,7 @@ class GroupFacts:
 
     @property
     def gone(self) -> tuple[Obj, ...]:
-        """The pods to release: nothing waits for them any more."""
+        """The pods to release: nothing waits for them."""
         serving = self.serving
         return tuple(
             pod

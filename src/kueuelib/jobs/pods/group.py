@@ -118,7 +118,7 @@ class PodGroup(
         """None: pods cannot use a prebuilt Workload."""
         return
 
-    # ---- what every job tells
+    # ---- what every job reports
 
     def is_suspended(self) -> bool:
         """Whether a pod waits for us or is over, so that there may be something to start."""
@@ -149,7 +149,7 @@ class PodGroup(
         if self.workload is None:
             all_over = over and all(each.stage.is_over for each in self.roster.kept)
             whole = done == len(self.roster.kept)
-            return JobEnd(whole, "The group has no workload any more") if all_over else None
+            return JobEnd(whole, "The group no longer has a workload") if all_over else None
         message = self._progress()
         if done >= self.roles.total:
             return JobEnd(True, message)

@@ -66,7 +66,7 @@ class Parent:
 
     @property
     def digest(self) -> str:
-        """What tells pod sets apart that need different quota or flavors."""
+        """A key that differs between pod sets that need different quota or flavors."""
         sets = [(each.name, each.count, role_hash(each.template["spec"])) for each in self.pod_sets]
         return hashlib.sha256(orjson.dumps(sets)).hexdigest()[:_DIGITS]
 

@@ -43,7 +43,7 @@ class Stage(enum.Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether it ran and does not any more."""
+        """Whether it ran and has stopped."""
         return self in (Stage.SUCCEEDED, Stage.FAILED)
 
 

@@ -51,7 +51,7 @@ class PodReconciler:
     Args:
         parts: the caches and the configuration.
         executor: does what is planned.
-        requests: tells what pods ask for, given their namespace.
+        requests: returns what pods ask for, given their namespace.
         parents: where the parents of groups are found.
     """
 

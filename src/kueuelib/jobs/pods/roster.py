@@ -103,7 +103,7 @@ class Roster:
 
     Attributes:
         kept: those that count, oldest first.
-        released: those that are over and are not waited for any more.
+        released: those that are over; the group no longer waits for them.
         rejected: those that must go.
     """
 
@@ -131,7 +131,7 @@ def members_of(
 
     Args:
         pods: the pods.
-        role_of: tells which role a pod plays.
+        role_of: returns the role of a pod.
         owners: the UIDs of those that the Workload counts already.
     """
     members = (

@@ -63,7 +63,7 @@ def _always(pod: Obj) -> list[FieldError]:
     if group is None:
         errors += _without_group(pod)
     elif not {GROUP_TOTAL_COUNT, GROUP_SETS} & annotations.keys() and not role_label_of(pod):
-        text = f"a pod of a group tells their number, or has the label {GROUP_ROLE_LABEL}"
+        text = f"a pod of a group names their number, or has the label {GROUP_ROLE_LABEL}"
         errors.append(fields.required(annotation_path(GROUP_TOTAL_COUNT), text))
     if GROUP_TOTAL_COUNT in annotations and total_count_of(pod) is None:
         text = "must be a whole number from 1 on"

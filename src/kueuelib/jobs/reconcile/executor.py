@@ -214,7 +214,7 @@ class Executor:
         await self._known.refresh(spoken(resource, self._version), key_of(obj))
 
     def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _Run) -> None:
-        """Tells a job what the server refused to do for it."""
+        """Reports on a job what the server refused to do for it."""
         if about is None or isinstance(error, Conflict):
             raise error
         made = isinstance(command, Create | Change) and command.resource.group == KUEUE

@@ -55,7 +55,7 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
     if not situation.settings.manages(job.queue_name, situation.namespace_labels):
         made = tuple(wl for wl in situation.workloads if _made_for(job, wl))
         if job.is_suspended() or not any(map(states.is_admitted, made)):
-            return delete_all(job, made, "the job is not queued any more")
+            return delete_all(job, made, "the job is no longer queued")
     try:
         return _plan_managed(situation, job)
     except InvalidJob as error:

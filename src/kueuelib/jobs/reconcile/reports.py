@@ -62,7 +62,7 @@ def _condition(changed: Obj, type: str) -> Command:
 
 
 def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
-    """Tells which pods need no quota any more; never fewer while quota is reserved."""
+    """Reports which pods no longer need quota; never fewer while quota is reserved."""
     if not isinstance(job, JobWithReclaimablePods):
         return ()
     entries = states.status_of(workload).get("reclaimablePods") or ()
@@ -83,7 +83,7 @@ def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
 def reclaimable_counts(
     spare: Mapping[str, int], pod_sets: Sequence[PodSet], workload: Mapping[str, Any]
 ) -> dict[str, int]:
-    """How many pods of each pod set of a Workload need no quota any more.
+    """How many pods of each pod set of a Workload no longer need quota.
 
     What counts is how many are still needed: a job that was admitted with fewer pods than its
     Workload asks for spares the others as well (spec/scheduling 1.5).
@@ -164,5 +164,5 @@ def pods_ready_state(
         reason = READY_RECOVERED if back else READY_STARTED
         return "True", reason, "All pods are ready or have succeeded"
     if was_ready or old.get("reason") == WAIT_FOR_RECOVERY:
-        return "False", WAIT_FOR_RECOVERY, "A pod that was ready is not any more"
+        return "False", WAIT_FOR_RECOVERY, "A pod that was ready no longer is"
     return waiting

@@ -341,7 +341,7 @@ def expiry(case: Case) -> Commands:
 
 
 def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
-    """Deletes Workloads that do not stand for the job (any more)."""
+    """Deletes Workloads that do not, or no longer, stand for the job."""
     commands: list[Command] = []
     for workload in workloads:
         commands += release(workload)

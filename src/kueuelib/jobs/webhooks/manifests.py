@@ -55,7 +55,7 @@ def webhook_entries(
 
 
 def entry_name(integration: Integration, suffix: str, *, mutating: bool) -> str:
-    """The name of a webhook; that of a kind with a group of its own tells the group."""
+    """The name of a webhook; for a kind with its own API group it contains the group."""
     resource = integration.resource
     domain = "kb.io" if resource.group in ("", "batch") else resource.group
     return f"{'m' if mutating else 'v'}{resource.kind.lower()}{suffix}.{domain}"

@@ -161,7 +161,7 @@ class Context:
     async def apply(self, child: Obj | KubeObject, *, adopt: bool = False) -> Obj:
         """Make an object exist with these fields, by server-side apply.
 
-        A field that somebody else changed is taken back, a field that is not named any more is
+        A field that somebody else changed is taken back, a field that is no longer named is
         removed, and what others added stays. Nothing is sent for a kind in `owns=` if this process
         applied the same before and the object has not changed outside its status since. A kind in
         `writes=` is not cached, so that every call sends a patch.

@@ -1,4 +1,4 @@
-"""Keeps certificates in a Secret, and tells the API server which authority to trust.
+"""Keeps certificates in a Secret, and names the authority to trust to the API server.
 
 `ensure_certificates` and `inject` serve an installer, which runs once, and `CertificateKeeper`,
 which runs as long as the webhook server: both find the same Secret and leave alone what is good.

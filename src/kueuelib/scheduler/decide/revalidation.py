@@ -3,7 +3,7 @@
 Between the reservation and the last passed check anything may happen to the quota: it shrinks, a
 flavor leaves the ClusterQueue, the queue leaves its cohort. So quota and flavors are verified once
 more (KEP-993, "recheck that Admission settings are still valid"). Among several reservations that
-do not fit together any more the later ones lose: a reservation is measured beside what is admitted
+no longer fit together, the later ones lose: a reservation is measured beside what is admitted
 and what was reserved before it. One that does not fit but may preempt gets its room that way: so do
 reservations that were made on the assumption of preemptions (`preemptionPolicy:
 AfterCheckPassedOrOnDemand`).
@@ -26,7 +26,7 @@ from kueuelib.scheduler.settings import FairSharing
 
 
 def withdrawn_flavor(queue: FrozenQueue, usage: Amounts) -> FlavorWithdrawn | None:
-    """The first flavor of a reservation that its ClusterQueue does not offer any more, or None.
+    """The first flavor of a reservation that its ClusterQueue no longer offers, or None.
 
     Only requests count; a pod set that requests nothing of a resource needs no flavor for it.
 

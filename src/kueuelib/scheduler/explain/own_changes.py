@@ -230,7 +230,7 @@ def binds_to_nodes(pod_set: PodSet) -> bool:
 
 @attrs.frozen
 class AnyNode(Whole):
-    """The pods do not ask for certain nodes any more."""
+    """The pods no longer ask for certain nodes."""
 
     key: ObjectKey
 

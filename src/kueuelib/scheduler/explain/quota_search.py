@@ -4,7 +4,7 @@ Where no amount would, one that is enough if others leave for it is looked for.
 
 Where many wait, sizes are searched where nobody else does, and then tried in the whole world; where
 others get in the way there, the search is done again with them. Where a trial admits, what was in
-use then tells how much would have been enough for the same decisions, so few trials are needed.
+use then shows how much would have been enough for the same decisions, so few trials are needed.
 """
 
 from __future__ import annotations

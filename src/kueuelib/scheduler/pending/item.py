@@ -30,7 +30,7 @@ class Requeue(Enum):
 
     After `GENERIC`, StrictFIFO keeps its head and BestEffortFIFO parks it. After
     `FAILED_AFTER_NOMINATION` and `PENDING_PREEMPTION` either strategy keeps it, and after the
-    latter nothing overtakes it in BestEffortFIFO any more. The last two park under either strategy,
+    latter nothing overtakes it in BestEffortFIFO. The last two park under either strategy,
     because no change of quota can help: only the namespace's labels, or the workload's own checks.
     """
 

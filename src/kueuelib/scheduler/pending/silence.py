@@ -45,7 +45,7 @@ class Silence:
         return len(self._since)
 
     def add(self, key: ObjectKey, now: float) -> None:
-        """Nothing that was reported about a workload holds any more."""
+        """What was reported about a workload no longer holds."""
         self._since.setdefault(key, now)
 
     def refused(self, group: Group, now: float) -> None:

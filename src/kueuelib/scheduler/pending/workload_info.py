@@ -239,7 +239,7 @@ def _request(
 
 
 def reclaimable_of(workload: Workload) -> dict[str, int]:
-    """How many pods of each pod set need no quota any more."""
+    """How many pods of each pod set no longer need quota."""
     return {entry.name: max(0, entry.count) for entry in workload.status.reclaimable_pods}
 
 

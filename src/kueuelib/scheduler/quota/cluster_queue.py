@@ -51,8 +51,8 @@ class Tally:
 class QueueState:
     """What one ClusterQueue uses.
 
-    Usage counts every workload that holds quota, also in flavors that the spec does not list any
-    more: what runs is real, whatever the spec says (spec/scheduling 2.1).
+    Usage counts every workload that holds quota, also in flavors that the spec no longer lists:
+    what runs is real, whatever the spec says (spec/scheduling 2.1).
     """
 
     def __init__(self, spec: QueueSpec, forest: Forest) -> None:

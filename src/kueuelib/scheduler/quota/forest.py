@@ -62,7 +62,7 @@ class Forest:
         self._ledger.forget(name)
 
     def set_active(self, name: str, *, active: bool) -> None:
-        """A ClusterQueue can admit workloads from now on, or cannot any more."""
+        """A ClusterQueue can admit workloads from now on, or no longer can."""
         spot = self._spots[name]
         if spot.counts is not active:
             spot.counts = active

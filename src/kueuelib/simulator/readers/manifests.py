@@ -3,7 +3,7 @@
 How long they run is in the annotation `kueuelib.dev/run-seconds` of the object or of its pods; when
 they arrive is in `kueuelib.dev/arrival-seconds`, else in `metadata.creationTimestamp`, else 0. A
 Workload is taken as it is, with its quota. If one in the file has quota, the file is a snapshot:
-everything in it arrives at the latest time that its objects tell, and what runs has run since it
+everything in it arrives at the latest time in its objects, and what runs has run since it
 was admitted. A Job whose Workload is in the file is read from that Workload. Every
 other object is taken as part of the cluster.
 """

@@ -98,7 +98,7 @@ def longest(names: Names, runs: Sequence[Run]) -> Markup:
 
 
 def _lasted(run: Run, one: Obj) -> float:
-    """Seconds from the arrival of a job until it was over, or nothing happened any more."""
+    """Seconds from the arrival of a job until its end, or until nothing more happened."""
     ended = run.history.borders[-1] if one["ended"] is None else one["ended"]
     return float(ended - one["arrived"])
 

@@ -151,7 +151,7 @@ class GivenLaws:
         ]
 
     def at_rest(self, objects: Objects, now: float) -> list[Violation]:
-        """Return what is wrong once nothing changes any more."""
+        """Return what is wrong once nothing changes."""
         del objects
         return [
             Violation(name_of(law), now, "", text)

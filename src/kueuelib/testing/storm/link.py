@@ -85,7 +85,7 @@ class Link:
         return self.server if end is self.client else self.client
 
     def forget(self) -> None:
-        """Nobody uses it any more."""
+        """Nothing uses it now."""
         if self.client.gone and self.server.gone:
             self.wire.links.pop(self.number, None)
 
@@ -219,7 +219,7 @@ class Link:
             self._next()
 
     def _witness(self, call: Call, message: bytes, seconds: float) -> None:
-        """Tell the witness of an answer just before it arrives.
+        """Show an answer to the witness just before it arrives.
 
         Afterwards would be too late: at the same instant the client may have sent its next call.
         """

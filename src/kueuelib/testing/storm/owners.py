@@ -29,7 +29,7 @@ class Owner:
         life: which start of a process of that name this is, from 0.
 
     Attributes:
-        alive: False once it was killed: nothing of it runs any more.
+        alive: False once it was killed: nothing of it still runs.
         paused: whether its callbacks are held back.
         held: what waits for the end of the pause, in the order in which it became ready.
         woken_at: when its last pause ended, in seconds since the beginning of the world.

@@ -205,7 +205,7 @@ class World:
     # ---- disasters
 
     def kill(self, name: str) -> None:
-        """End a process at whatever await it is; nothing of it runs any more."""
+        """End a process at whatever await it is; nothing of it still runs."""
         owner = self.owner(name)
         self.tell(f"{name} is killed")
         self.wire.drop(owner)

@@ -362,7 +362,7 @@ CASES = [
     (store_the_old_version, "crd-versions", WARNING, f"{CRD} {WORKLOADS}", "stored in v1beta1"),
     (have_stored_an_old_version, "crd-stored-versions", HINT, f"{CRD} {WORKLOADS}", "v1beta1"),
     (have_stored_a_version_that_is_gone, "crd-stored-versions", ERROR, f"{CRD} {WORKLOADS}",
-     "v1alpha1 is not defined any more"),
+     "v1alpha1 is no longer defined"),
     (lose_a_field, "crd-fields", WARNING, f"{CRD} {WORKLOADS}",
      "v1beta2 drops spec.podSets[].minCount"),
     (lose_a_configuration, "webhook-missing", ERROR, f"{MUTATING} {OURS}", "does not exist"),

@@ -431,7 +431,7 @@ async def test_an_api_server_that_cannot_tell_changes_nothing(world: World) -> N
     await world.define("v1")
     world.own.discovers = False
     await world.start()
-    assert world.follower.standing.why == "the API server does not tell about it"
+    assert world.follower.standing.why == "the API server does not list it"
     assert world.follower.standing.turn is None
     world.own.discovers = True
     await world.workload_of(await world.create("first"))

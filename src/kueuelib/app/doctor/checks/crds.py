@@ -90,7 +90,7 @@ def stored_versions(snapshot: Snapshot) -> Iterator[Finding]:
         problem = f"objects may still be stored in {', '.join(old)}"
         severity = Severity.HINT
         if gone:
-            problem += f", and {', '.join(gone)} is not defined any more"
+            problem += f", and {', '.join(gone)} is no longer defined"
             severity = Severity.ERROR
         yield Finding(severity, _subject(crd), problem, fix)
 

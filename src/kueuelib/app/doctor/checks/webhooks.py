@@ -106,7 +106,7 @@ def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _fix(snapshot: Snapshot) -> str:
-    """A manager makes certificates, and tells them to all that trust them, within a minute."""
+    """A manager makes certificates, and writes them wherever they are trusted, within a minute."""
     return f"start a manager, which renews it: {start(snapshot)}"
 
 

@@ -112,7 +112,7 @@ class Guard:
             self._chosen[holder.key] = holder
 
     def put_back(self, holder: Holder) -> None:
-        """A candidate is not chosen any more."""
+        """A candidate is no longer chosen."""
         self._chosen.pop(holder.key, None)
 
     # --- questions

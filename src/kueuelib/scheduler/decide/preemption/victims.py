@@ -123,7 +123,7 @@ class Preemption:
         )
 
     def ranks(self, victim: Victim) -> str:
-        """The priorities of both, as events tell them."""
+        """The priorities of both, as events name them."""
         mine, other = self.workload.spec.priority or 0, victim.holder.priority
         return (
             f"preemptor effective priority: {mine} (base: {mine}, boost: 0); "

@@ -1,4 +1,4 @@
-"""Nothing is kept of objects that do not exist any more."""
+"""Nothing is kept of objects that no longer exist."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _PAST: Final = frozenset({"events", "events.events.k8s.io"})
 
 @attrs.frozen
 class Gone:
-    """What existed once, and does not any more.
+    """What existed once and no longer does.
 
     Attributes:
         uids: UIDs of objects.
         keys: Namespace and name of which no kind has an object.
-        names: Names of cluster-scoped objects that nothing bears any more.
+        names: Names of cluster-scoped objects that no longer exist.
 
     UIDs and names that an object still mentions are explained by it, so they are not gone. Events
     explain nothing: they speak of the past.
@@ -95,7 +95,7 @@ def leaks(parts: Sequence[Found], gone: Gone) -> Iterator[tuple[str, str]]:
 
     Args:
         parts: Everything that a process holds.
-        gone: What does not exist any more.
+        gone: What no longer exists.
     """
     for part in parts:
         if part.place in ALLOWED:

@@ -74,7 +74,7 @@ def is_simple(spec: Obj) -> bool:
 
 
 def reclaimed(workload: Obj) -> dict[str, int]:
-    """How many pods of each pod set are done and need no quota any more."""
+    """How many pods of each pod set are done and no longer need quota."""
     entries = (workload.get("status") or {}).get("reclaimablePods") or ()
     return {entry["name"]: int(entry["count"]) for entry in entries}
 

@@ -98,7 +98,7 @@ def no_orphans(rest: Rest) -> Iterator[Finding]:
         if leaving(workload):
             yield title(WORKLOADS, workload), "it was deleted, but it is still there"
         elif known == list(owners) != [] and rest.uids.isdisjoint(one["uid"] for one in owners):
-            yield title(WORKLOADS, workload), "none of its owners exists any more"
+            yield title(WORKLOADS, workload), "none of its owners still exists"
 
 
 def no_leaked_finalizers(rest: Rest) -> Iterator[Finding]:

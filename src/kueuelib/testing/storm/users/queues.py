@@ -93,7 +93,7 @@ class InitialCluster:
         return tuple(planned)
 
     def calm(self) -> tuple[Act, ...]:
-        """The acts that put it right again, but for a tree; nobody answers checks any more."""
+        """The acts that put it right again, except a tree; checks are no longer answered."""
         planned = [_act(acts.RESTORE, FLAVORS, one) for one in self.flavors]
         if self.check is not None:
             planned += [_act(acts.RESTORE, CHECKS, self.check), activate(CHECK, "calm")]
