@@ -39,7 +39,7 @@ class JobSpec(Struct):
 
 @attrs.frozen
 class JobStatus(Struct):
-    """How a Job does; counts are pods."""
+    """The state of a Job; counts are pods."""
 
     active: int = 0
     ready: int = 0

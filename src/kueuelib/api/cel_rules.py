@@ -1,7 +1,7 @@
 """The rules of the CRDs in CEL.
 
-They hold while no manager runs. Every message says what to change. A rule is written in the words
-of `v1beta2`; `rules_of` gives those of a version.
+They hold even while no manager runs. Every message says what to change. Rules use the field names
+of `v1beta2`; `rules_of` translates them to a version.
 
 Two kinds of rules are left to `kueuelib.api.validation`. The API server refuses rules by an
 estimate of their cost, in which a text without a maximal length counts as megabytes, so amounts of
@@ -123,7 +123,7 @@ def _tolerations(at: str) -> tuple[Rule, ...]:
 
 
 def _label_keys(at: str) -> Rule:
-    """The schema of a map says nothing about its keys."""
+    """A rule for the keys of a map, which its schema cannot limit."""
     name = "^([-a-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
     return Rule(at, f"self.all(k, k.matches('{name}'))", "the keys must be label keys")
 
@@ -379,4 +379,4 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "AdmissionCheck": _CHECK,
     "Workload": (*_POD_SETS, *_PRIORITY, *_STATUS, *_FIXED),
 }
-"""The rules of each kind, in the words of `v1beta2`."""
+"""The rules of each kind, with the field names of `v1beta2`."""

@@ -34,7 +34,7 @@ class ParametersReference(Struct):
 
 @attrs.frozen
 class AdmissionCheckSpec(Struct):
-    """Who decides, and how (KEP-993).
+    """The controller of a check, and how the check works (KEP-993).
 
     Attributes:
         controller_name: the controller that sets the states; cannot change.
@@ -61,7 +61,7 @@ class AdmissionCheckSpec(Struct):
 
 @attrs.frozen
 class AdmissionCheckStatus(Struct):
-    """Whether the controller of a check works, which it says itself with `Active`."""
+    """Whether the controller of a check works; it reports that itself with `Active`."""
 
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
 
@@ -130,7 +130,7 @@ class ProvisioningNodeSelector(Struct):
 
 @attrs.frozen
 class ProvisioningPodSetUpdates(Struct):
-    """What the pods get so that they run on the nodes that were made for them.
+    """What is added to pods so that they run on the nodes that were made for them.
 
     Attributes:
         node_selector: labels of these nodes.

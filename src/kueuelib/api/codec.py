@@ -1,4 +1,4 @@
-"""The way between raw JSON objects and typed values (spec/api 7.3, design section 2).
+"""Converts raw JSON objects to typed values and back (spec/api 7.3, design section 2).
 
 One internal model, spelled like `v1beta2`; objects of `v1beta1` are converted on the way in and,
 when asked for, on the way out. Fields that a class does not know are kept in `extra`, at every
@@ -54,7 +54,7 @@ def decode(cls: type[T], obj: Obj) -> T:
             queueing object is in; without it, `v1beta2` is assumed.
 
     Raises:
-        InvalidObject: a field has the wrong type, a demanded field is missing, or the object is of
+        InvalidObject: a field has the wrong type, a required field is missing, or the object is of
             another kind or of an unknown version. Every bad field is named.
     """
     if not isinstance(obj, dict):

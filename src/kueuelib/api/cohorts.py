@@ -33,7 +33,7 @@ class CohortSpec(Struct):
 
 @attrs.frozen
 class CohortStatus(Struct):
-    """What a Cohort does at the moment.
+    """The present state of a Cohort.
 
     Attributes:
         fair_sharing: the share of the Cohort; absent unless fair sharing is on.

@@ -27,7 +27,7 @@ def find(conditions: Iterable[Condition], type: str) -> Condition | None:
 def with_condition(
     conditions: tuple[Condition, ...], new: Condition, now: float
 ) -> tuple[Condition, ...]:
-    """The conditions with one set; the given tuple itself when nothing changes.
+    """The conditions with one set; the same tuple when nothing changes.
 
     The transition time becomes `now` (seconds since the epoch) only when the status changes,
     whatever `new` says; a long message is cut. The order of the conditions stays; a new one comes
@@ -65,7 +65,7 @@ def with_raw_condition(
         reason: a word in CamelCase for programs.
         message: a sentence for people.
         now: seconds since the epoch.
-        generation: of the object that was looked at.
+        generation: of the observed object.
     """
     new: Obj = {
         "type": type,
@@ -97,6 +97,6 @@ def truncate_message(message: str, limit: int = CONDITION_MESSAGE_LIMIT) -> str:
 
 
 def since(conditions: Iterable[Condition], type: str) -> float | None:
-    """Since when a condition is True, in seconds since the epoch; None: it is not."""
+    """Since when a condition is True, in seconds since the epoch; None if it is not True."""
     found = find(conditions, type)
     return found.last_transition_time if found is not None and found.is_true else None

@@ -1,4 +1,4 @@
-"""Raw objects of `v1beta1` into `v1beta2` and back, without loss (spec/api 7.3).
+"""Converts raw objects of `v1beta1` into `v1beta2` and back, without loss (spec/api 7.3).
 
 Only the levels that change are copied; everything else is shared with the given object, so that a
 conversion costs little and the given object is never changed. Incomplete objects may be converted
@@ -193,7 +193,7 @@ def _workload_down(obj: Obj) -> None:
 
 
 def _pop_text(obj: Obj, name: str) -> str:
-    """Removes a text from an object; empty for none. Anything else has no counterpart and stays."""
+    """Removes a text from an object and returns it; empty if there is none. Other values stay."""
     return obj.pop(name, None) or "" if isinstance(obj.get(name), str | None) else ""
 
 

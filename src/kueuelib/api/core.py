@@ -101,7 +101,7 @@ class Namespace(KubeObject):
 
 @attrs.frozen
 class NodeSpec(Struct):
-    """What is wanted of a node."""
+    """The desired state of a node."""
 
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
@@ -109,7 +109,7 @@ class NodeSpec(Struct):
 
 @attrs.frozen
 class NodeStatus(Struct):
-    """What a node has."""
+    """The capacity of a node."""
 
     capacity: Mapping[str, Quantity] = NOTHING
     allocatable: Mapping[str, Quantity] = NOTHING
@@ -197,7 +197,7 @@ class PriorityClass(KubeObject):
 
 @attrs.frozen
 class LeaseSpec(Struct):
-    """Who leads, and since when; times are seconds since the epoch."""
+    """The leader, and since when it leads; times are seconds since the epoch."""
 
     holder_identity: str = ""
     lease_duration_seconds: int | None = None
@@ -230,7 +230,7 @@ class ObjectReference(Struct):
 
 @attrs.frozen
 class EventSource(Struct):
-    """Which component reported."""
+    """The component that reported an event."""
 
     component: str = ""
     host: str = ""

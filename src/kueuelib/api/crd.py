@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of the queueing kinds, out of their classes (spec/api 1.0, 7.1).
+"""Makes the CustomResourceDefinitions of the queueing kinds from their classes (spec/api 1.0, 7.1).
 
 Both versions are served, `v1beta2` is stored. Kinds that look the same in both versions need no
 conversion; the others name a conversion webhook, whose client configuration `install` replaces.
@@ -44,13 +44,13 @@ from kueuelib.api.schema import object_schema
 
 @attrs.frozen
 class _Definition:
-    """What a CRD says beside its schema.
+    """The parts of a CRD beside its schema.
 
     Attributes:
         cls: the class of the objects.
         short_names: further names for `kubectl`.
         columns: what `kubectl get` prints.
-        to_v1beta1: makes the schema of `v1beta1` out of the other one, in place; None: the same.
+        to_v1beta1: turns the schema into that of `v1beta1`, in place; None: they are the same.
         selectable: JSON paths for field selectors, in `v1beta2`.
     """
 

@@ -42,4 +42,4 @@ KEYWORDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         **_toleration_keywords(f"{_UPDATES}.tolerations[]"),
     },
 }
-"""What schemas of shared classes say only at these places."""
+"""Keywords that a shared class has only at these places."""

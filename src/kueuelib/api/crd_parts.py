@@ -1,4 +1,4 @@
-"""What every CustomResourceDefinition is assembled from, ours and those of users."""
+"""The parts of every CustomResourceDefinition, ours and those of users."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Column:
         name: the heading.
         path: a JSON path, for example `.spec.size`.
         type: `string`, `integer`, `number`, `boolean` or `date`.
-        priority: 0: always shown; greater: only with `-o wide`.
+        priority: 0 is always shown; greater ones only with `-o wide`.
     """
 
     name: str
@@ -98,7 +98,7 @@ def assembled(
 
 
 def webhook_conversion(client_config: Obj) -> Obj:
-    """The `spec.conversion` that asks a webhook."""
+    """The `spec.conversion` that calls a webhook."""
     return {
         "strategy": "Webhook",
         "webhook": {"clientConfig": client_config, "conversionReviewVersions": ["v1"]},

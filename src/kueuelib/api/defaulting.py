@@ -1,7 +1,7 @@
 """What the mutating webhooks fill in when a queueing object is created (spec/api 3).
 
-The functions take and return raw objects of either version; the given object is not changed. What
-has the wrong type is left alone: the schema refuses it afterwards.
+The functions take and return raw objects of either version; the given object is not changed. A
+value of the wrong type is left alone: the schema refuses it afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions out of classes: the public decorator.
+"""Makes CustomResourceDefinitions from classes: the public decorator.
 
 ```python
 @crd("example.com", "v1", plural="widgets", rules=[Rule("spec", "self.size > 0", "must grow")])
@@ -9,7 +9,7 @@ class Widget(KubeObject):
 ```
 
 Types give the shape of the schema, `wire` metadata its limits, and docstrings the descriptions; see
-`kueuelib.api.schema`. The class keeps what was said about it in `definition`.
+`kueuelib.api.schema`. The arguments are kept in the `definition` of the class.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VERSION: Final = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 
 _PRINTED: Final = ("integer", "number", "boolean", "date")
-"""Types of columns beside strings."""
+"""Types of columns other than strings."""
 
 
 @attrs.frozen
@@ -66,7 +66,7 @@ class Version:
 
 @attrs.frozen
 class Definition:
-    """What a CRD says beside the schema of its stored version; see `crd`."""
+    """The parts of a CRD beside the schema of its stored version; see `crd`."""
 
     resource: Resource
     cls: type[KubeObject]
@@ -92,7 +92,7 @@ def crd(
     selectable: Sequence[str] = (),
     versions: Sequence[Version] = (),
 ) -> Callable[[type[T]], type[T]]:
-    """Make a CustomResourceDefinition out of an attrs class.
+    """Make a CustomResourceDefinition from an attrs class.
 
     A field without a default is required; a default other than the zero of its type becomes a
     default of the schema. With a field `status`, the kind has the subresource.
@@ -144,7 +144,7 @@ def crd(
 
 
 def definition_of(cls: type[KubeObject]) -> Definition:
-    """What `crd` was given for a class.
+    """The arguments of `crd` for a class.
 
     Raises:
         ConfigError: the class is not decorated.
@@ -165,7 +165,7 @@ def crd_of(cls: type[KubeObject], client_config: Obj | None = None) -> Obj:
 
     Raises:
         ConfigError: the class is not decorated, `client_config` is missing, or a field cannot be
-            one of a schema; the field and the fix are named.
+            expressed in a schema; the message names field and fix.
     """
     found = definition_of(cls)
     conversion: Obj = {"strategy": "None"}

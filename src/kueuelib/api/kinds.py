@@ -6,7 +6,7 @@ from kueuelib.api.meta import Resource
 
 KUEUE = "kueue.x-k8s.io"
 MANAGER_NAMESPACE = "kueue-system"
-"""Where the manager and its own objects are, unless a configuration says otherwise."""
+"""The namespace of the manager and its own objects, unless a configuration names another one."""
 V1BETA1 = "v1beta1"
 V1BETA2 = "v1beta2"
 
@@ -75,5 +75,5 @@ VALIDATING_WEBHOOKS = Resource(
 
 
 def spoken(resource: Resource, version: str) -> Resource:
-    """A kind as it is asked for, with the queueing API spoken in a version."""
+    """A kind in the version that is requested; queueing kinds get the given version."""
     return resource.at(version) if resource.group == KUEUE else resource

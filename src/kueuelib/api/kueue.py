@@ -1,4 +1,4 @@
-"""Everything about the queueing objects in one place: classes, as in `v1beta2`, and words."""
+"""Everything about the queueing objects in one place: classes, as in `v1beta2`, and constants."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kueuelib.api.patterns import QUALIFIED
 from kueuelib.api.struct import NOTHING, Struct, Time, wire
 
 Obj = dict[str, Any]
-"""An object as the API server sends it. Objects out of a store are never changed in place."""
+"""An object as the API server sends it. Never change an object from a store in place."""
 
 
 class ObjectKey(NamedTuple):
@@ -31,7 +31,7 @@ class ObjectKey(NamedTuple):
 
 @attrs.frozen
 class Resource:
-    """One kind at one version, with all that a URL needs.
+    """One kind at one version, with everything that a URL needs.
 
     Attributes:
         group: empty for the core group.
@@ -108,7 +108,7 @@ def key_of(obj: Mapping[str, Any]) -> ObjectKey:
 
 
 LATEST = 253_402_300_799
-"""The last second that RFC 3339 can write, in the year 9999; what is later counts as it."""
+"""The last second that RFC 3339 can express, in the year 9999; later times count as this one."""
 
 
 def format_time(now: float) -> str:
@@ -162,7 +162,7 @@ def owner_reference(owner: Mapping[str, Any], *, controller: bool = True) -> Obj
 
     Args:
         owner: the object as the server returned it, with its UID.
-        controller: whether the owner is the one that keeps the child as it should be.
+        controller: whether the owner manages the child.
     """
     meta = owner["metadata"]
     return {
@@ -194,7 +194,7 @@ def is_true(obj: Mapping[str, Any] | KubeObject, type: str) -> bool:
 
 @attrs.frozen
 class OwnerReference(Struct):
-    """Who an object belongs to."""
+    """The owner of an object."""
 
     api_version: str = attrs.field(default="", metadata=wire(required=True))
     kind: str = attrs.field(default="", metadata=wire(required=True))
@@ -237,7 +237,7 @@ class KubeObject(Struct):
 
     resource: ClassVar[Resource]
     definition: ClassVar[Any] = None
-    """What `kueuelib.api.definitions.crd` was given."""
+    """The arguments of `kueuelib.api.definitions.crd`."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
 
@@ -269,7 +269,7 @@ class KubeObject(Struct):
 
     @property
     def uid(self) -> str:
-        """The unique identifier that the API server gave."""
+        """The unique identifier that the API server assigned."""
         return self.metadata.uid
 
 
@@ -283,7 +283,7 @@ class Condition(Struct):
         reason: a word in CamelCase for programs.
         message: a sentence for people.
         last_transition_time: when the status changed last.
-        observed_generation: the generation of the object that was looked at.
+        observed_generation: the generation of the observed object.
     """
 
     type: str = attrs.field(

@@ -21,7 +21,7 @@ GROUP_ROLE_LABEL: Final = f"{KUEUE}/pod-group-role"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 DEFAULT_NAMESPACE: Final = "default"
-"""Where a namespaced object is when neither it nor a kubeconfig names a namespace."""
+"""The namespace of an object when neither the object nor a kubeconfig names one."""
 
 # ---- annotations
 PARENT_WORKLOAD: Final = f"{KUEUE}/parent-workload"
@@ -117,22 +117,24 @@ _QUALIFIED: Final = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.AS
 
 
 def is_dns1123_subdomain(text: str) -> bool:
-    """Lower-case words and dots, as the names of most objects; at most 253 characters."""
+    """Whether it is lower-case words and dots, as in most names; at most 253 characters."""
     return len(text) <= SUBDOMAIN_LIMIT and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_dns1123_label(text: str) -> bool:
-    """A lower-case word without dots; at most 63 characters."""
+    """Whether it is a lower-case word without dots; at most 63 characters."""
     return len(text) <= LABEL_LIMIT and _LABEL.fullmatch(text) is not None
 
 
 def is_dns1035_label(text: str) -> bool:
-    """A lower-case word without dots that starts with a letter; at most 63 characters."""
+    """Whether it is a lower-case word without dots that starts with a letter; at most 63
+    characters.
+    """
     return len(text) <= LABEL_LIMIT and _LABEL_1035.fullmatch(text) is not None
 
 
 def is_qualified_name(text: str) -> bool:
-    """A word with an optional domain before a slash, as label keys and resource names."""
+    """Whether it is a word with an optional domain and slash in front, as in label keys."""
     prefix, slash, name = text.rpartition("/")
     if slash and not is_dns1123_subdomain(prefix):
         return False
@@ -140,7 +142,7 @@ def is_qualified_name(text: str) -> bool:
 
 
 def is_label_value(text: str) -> bool:
-    """Empty, or a word of at most 63 characters."""
+    """Whether it is empty, or a word of at most 63 characters."""
     return text == "" or (len(text) <= LABEL_LIMIT and _QUALIFIED.fullmatch(text) is not None)
 
 
@@ -160,7 +162,7 @@ def workload_name(
         group: its API group, empty for the core group.
         owner_name: its name.
         owner_uid: its UID, so that a recreated owner gets another Workload; empty leaves it out.
-        limit: the name has at most one letter more than this.
+        limit: the maximum length of the name, less one.
     """
     words = [kind, group, owner_name, *([owner_uid] if owner_uid else [])]
     digest = hashlib.sha1("\n".join(words).encode(), usedforsecurity=False).hexdigest()
@@ -172,7 +174,7 @@ def workload_name(
 
 
 def is_go_bool(text: str) -> bool | None:
-    """What Go's ParseBool makes of an annotation: True, False, or None for nonsense."""
+    """The result of Go's ParseBool for an annotation: True, False, or None if it is neither."""
     if text in ("1", "t", "T", "TRUE", "true", "True"):
         return True
     if text in ("0", "f", "F", "FALSE", "false", "False"):

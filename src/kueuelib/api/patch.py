@@ -8,7 +8,7 @@ from typing import Any
 def merge_patch(target: Any, patch: Any) -> Any:
     """The target with the patch applied; neither is changed.
 
-    Objects are merged, a null takes a field away, everything else replaces what was there. The
+    Objects are merged, a null removes a field, everything else replaces what was there. The
     result may share parts with both.
     """
     if not isinstance(patch, dict):
@@ -25,9 +25,9 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def diff_merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The smallest merge patch that makes `new` out of `old`; empty when they are equal.
+    """The smallest merge patch that turns `old` into `new`; empty when they are equal.
 
-    A merge patch cannot write a null, so a field that is null in `new` is taken away.
+    A merge patch cannot write a null, so a field that is null in `new` is removed.
     """
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():

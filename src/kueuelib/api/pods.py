@@ -41,14 +41,14 @@ class Taint(Struct):
 
 @attrs.frozen
 class Toleration(Struct):
-    """Which taints a pod bears.
+    """The taints that a pod tolerates.
 
     Attributes:
         key: the taint's key; empty for all, with the operator Exists.
         operator: Exists or Equal; empty means Equal.
         value: the taint's value, for Equal.
         effect: the taint's effect; empty for all.
-        toleration_seconds: how long a NoExecute taint is borne.
+        toleration_seconds: how long a NoExecute taint is tolerated.
     """
 
     key: str = ""
@@ -83,7 +83,7 @@ class NodeSelectorTerm(Struct):
 
 @attrs.frozen
 class NodeSelector(Struct):
-    """Terms of which one must hold."""
+    """Terms, one of which must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = attrs.field(
         default=(), metadata=wire(required=True)
@@ -92,14 +92,14 @@ class NodeSelector(Struct):
 
 @attrs.frozen
 class NodeAffinity(Struct):
-    """Which nodes a pod demands."""
+    """The nodes that a pod requires."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 @attrs.frozen
 class Affinity(Struct):
-    """Where a pod demands to run."""
+    """Where a pod must run."""
 
     node_affinity: NodeAffinity | None = None
 
@@ -109,7 +109,7 @@ class Affinity(Struct):
 
 @attrs.frozen
 class ResourceRequirements(Struct):
-    """What a container asks for and may use at most."""
+    """The requests and limits of a container."""
 
     requests: Mapping[str, Quantity] = NOTHING
     limits: Mapping[str, Quantity] = NOTHING
@@ -161,7 +161,7 @@ class PodSpec(Struct):
         init_containers: run before, one after the other.
         node_selector: labels that the node must have.
         affinity: further demands on the node.
-        tolerations: taints that are borne.
+        tolerations: taints that are tolerated.
         overhead: what the pod itself costs beside its containers.
         resources: requests and limits of the pod as a whole.
         scheduling_gates: keep the pod from being scheduled.
@@ -190,7 +190,7 @@ class PodSpec(Struct):
 
 @attrs.frozen
 class PodTemplateSpec(Struct):
-    """What pods are made from."""
+    """The template of pods."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
     spec: PodSpec = attrs.field(factory=PodSpec)
@@ -210,7 +210,7 @@ class PodCondition(Struct):
 
 @attrs.frozen
 class PodStatus(Struct):
-    """How a pod does."""
+    """The state of a pod."""
 
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()

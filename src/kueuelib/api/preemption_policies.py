@@ -20,11 +20,11 @@ ANY: Final = "Any"
 
 @attrs.frozen
 class Grant:
-    """Which Workloads a policy lets a preemptor take.
+    """Which Workloads a preemptor may evict under a policy.
 
     Attributes:
-        reach: how far the highest priority that may be taken is above that of the preemptor.
-        newer: whether those of its own priority have to be newer.
+        reach: how far the highest priority of a victim may be above that of the preemptor.
+        newer: whether victims of the same priority have to be newer.
     """
 
     reach: float

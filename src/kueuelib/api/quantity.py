@@ -22,7 +22,7 @@ PATTERN: Final = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-"""What an API schema says of a quantity's text; a little wider than what can be parsed."""
+"""The pattern of a quantity in API schemas; it allows a little more than can be parsed."""
 
 NOT_NEGATIVE: Final[Mapping[str, Any]] = {
     "minimum": 0,
@@ -52,7 +52,7 @@ _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.item
 _BINARY_SUFFIX: Final = ("", *_BINARY)
 _LARGEST_EXPONENT: Final = 400
 _LONGEST: Final = 1000
-"""Letters of a quantity that is read."""
+"""The most characters of a quantity that is read."""
 _SHAPE: Final = re.compile(
     r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))"
     r"(?:([KMGTPE]i)|[eE]([+-]?[0-9]+)|([numkMGTPE]?))",
@@ -98,12 +98,12 @@ class Quantity:
 
     @classmethod
     def of(cls, units: int, format: Format = "DecimalSI") -> Quantity:
-        """That many whole units."""
+        """The quantity of that many whole units."""
         return cls(units * _NANO, format)
 
     @classmethod
     def of_milli(cls, milli: int, format: Format = "DecimalSI") -> Quantity:
-        """That many thousandths."""
+        """The quantity of that many thousandths."""
         return cls(milli * _MICRO_OF_MILLI, format)
 
     def value(self) -> int:
@@ -199,7 +199,7 @@ def is_binary(resource_name: str) -> bool:
 
 
 def amount_of(resource_name: str, quantity: Quantity) -> int:
-    """The integer that scheduling counts with: milli for cpu, units for everything else."""
+    """The integer that scheduling uses: thousandths for cpu, units for everything else."""
     return quantity.milli() if resource_name == "cpu" else quantity.value()
 
 

@@ -44,12 +44,12 @@ from kueuelib.api.words import (
 
 @attrs.frozen
 class FlavorFungibility(Struct):
-    """Whether the search of a flavor ends where borrowing or preemption would do.
+    """Whether the search for a flavor stops at one that needs borrowing or preemption.
 
     Attributes:
         when_can_borrow: MayStopSearch or TryNextFlavor.
         when_can_preempt: MayStopSearch or TryNextFlavor.
-        preference: BorrowingOverPreemption or PreemptionOverBorrowing: what to avoid less when
+        preference: BorrowingOverPreemption or PreemptionOverBorrowing: which one to prefer when
             some flavors need borrowing and others preemption; empty: BorrowingOverPreemption.
     """
 
@@ -87,7 +87,7 @@ class BorrowWithinCohort(Struct):
 
 @attrs.frozen
 class Preemption(Struct):
-    """Which others the workloads of a queue may preempt (KEP-83).
+    """Which workloads those of a queue may preempt (KEP-83).
 
     Attributes:
         reclaim_within_cohort: in other queues of the cohort, from what they borrow.
@@ -134,7 +134,7 @@ class AdmissionChecksStrategy(Struct):
 
 @attrs.frozen
 class AdmissionScope(Struct):
-    """Whether the usage of LocalQueues decides about the order of admission (KEP-4136).
+    """Whether the usage of LocalQueues decides the order of admission (KEP-4136).
 
     Attributes:
         admission_mode: UsageBasedAdmissionFairSharing or NoAdmissionFairSharing.
@@ -157,8 +157,8 @@ class ClusterQueueSpec(Struct):
         cohort_name: the queues that borrow from each other have the same one; empty: none.
         queueing_strategy: StrictFIFO or BestEffortFIFO.
         namespace_selector: which namespaces may use the queue; absent: no namespace.
-        flavor_fungibility: when the search of a flavor ends.
-        preemption: which others its workloads may preempt.
+        flavor_fungibility: when the search for a flavor stops.
+        preemption: which workloads its own may preempt.
         admission_checks_strategy: what workloads must pass before they start.
         stop_policy: None, Hold (nothing is admitted) or HoldAndDrain (running ones are evicted).
         fair_sharing: the weight of the queue in its cohort.
@@ -219,7 +219,7 @@ _USAGE = wire(keys=("name",), maxItems=LIST_LIMIT)
 
 @attrs.frozen
 class ClusterQueueStatus(Struct):
-    """What a ClusterQueue does at the moment.
+    """The present state of a ClusterQueue.
 
     Attributes:
         conditions: `Active` says whether it can admit.
@@ -255,7 +255,7 @@ class ClusterQueue(KubeObject):
 
 @attrs.frozen
 class LocalQueueSpec(Struct):
-    """Where the workloads of a LocalQueue go.
+    """The ClusterQueue of a LocalQueue, and its settings.
 
     Attributes:
         cluster_queue: the ClusterQueue that admits them; cannot change.
@@ -291,11 +291,11 @@ class LocalFlavorUsage(Struct):
 
 @attrs.frozen
 class ConsumedStatus(Struct):
-    """What was used through a LocalQueue, the older the less (KEP-4136).
+    """What was used through a LocalQueue; older usage counts less (KEP-4136).
 
     Attributes:
         consumed_resources: the decayed amounts of each resource, all flavors together.
-        last_update: at which instant they were that.
+        last_update: the time of these amounts.
     """
 
     consumed_resources: Mapping[str, Quantity] = attrs.field(
@@ -306,11 +306,11 @@ class ConsumedStatus(Struct):
 
 @attrs.frozen
 class LocalQueueFairSharingStatus(Struct):
-    """What decides about the place of a LocalQueue among those of its ClusterQueue (KEP-4136).
+    """What decides the place of a LocalQueue within its ClusterQueue (KEP-4136).
 
     Attributes:
         weighted_share: always 0: a LocalQueue borrows nothing.
-        admission_fair_sharing_status: what was used through it; absent for nothing.
+        admission_fair_sharing_status: what was used through it; absent if nothing was.
     """
 
     weighted_share: int = attrs.field(
@@ -321,7 +321,7 @@ class LocalQueueFairSharingStatus(Struct):
 
 @attrs.frozen
 class LocalQueueStatus(Struct):
-    """What a LocalQueue does at the moment.
+    """The present state of a LocalQueue.
 
     Attributes:
         conditions: `Active` says whether its ClusterQueue can admit.
@@ -361,7 +361,7 @@ class ResourceFlavorSpec(Struct):
 
     Attributes:
         node_labels: given to pods as node selector.
-        node_taints: pods must tolerate them to be given the flavor.
+        node_taints: pods must tolerate them to get the flavor.
         tolerations: given to pods.
     """
 

@@ -46,7 +46,7 @@ class FlavorQuotas(Struct):
 
 @attrs.frozen
 class ResourceGroup(Struct):
-    """Resources that are given from the same flavors.
+    """Resources that are taken from the same flavors.
 
     Attributes:
         covered_resources: the names of the resources.

@@ -1,4 +1,4 @@
-"""Structural schemas (OpenAPI v3 as CRDs use it) out of the classes of typed values.
+"""Makes structural schemas (OpenAPI v3 as CRDs use it) from the classes of typed values.
 
 Types give the shape, `wire` metadata gives limits, enums, defaults and list kinds, docstrings give
 the descriptions that `kubectl explain` shows.
@@ -117,7 +117,7 @@ def _type_name(kind: Any) -> str:
 
 
 def _check_annotations(cls: type[Struct]) -> None:
-    """Every value that a class gives a name is a field; without an annotation it would be none."""
+    """Refuse a class with an attribute without annotation: it would not become a field."""
     for name, value in vars(cls).items():
         plain = isinstance(value, str | int | float | tuple | Quantity | Struct)
         if plain and name[0] != "_" and name not in cls.__annotations__ and name != "definition":

@@ -1,7 +1,7 @@
-"""What typed API values are made of: the base class, times, and the wire form of fields.
+"""The parts of typed API values: the base class, times, and the wire form of fields.
 
 A class describes its JSON form once: names are the camel case of the attributes, `wire` adds what
-the schema must know. `kueuelib.api.codec` and `kueuelib.api.crd` read it.
+the schema needs. `kueuelib.api.codec` and `kueuelib.api.crd` read it.
 """
 
 from __future__ import annotations

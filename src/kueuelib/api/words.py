@@ -1,4 +1,4 @@
-"""Words and limits of the queueing objects, as they are on the wire."""
+"""Constants and limits of the queueing objects, as they are on the wire."""
 
 from __future__ import annotations
 

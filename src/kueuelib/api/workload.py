@@ -71,7 +71,7 @@ class PodSet(Struct):
 
 @attrs.frozen
 class WorkloadSpec(Struct):
-    """What waits for quota.
+    """What a Workload asks for.
 
     Attributes:
         pod_sets: what is started together.
@@ -79,8 +79,8 @@ class WorkloadSpec(Struct):
         priority: higher goes first; absent counts as 0.
         priority_class_ref: where the priority came from.
         active: False: never admitted, evicted when running.
-        maximum_execution_time_seconds: how long it may be admitted, all times together; absent: as
-            long as it takes.
+        maximum_execution_time_seconds: how long it may be admitted in total; absent: without a
+            limit.
     """
 
     pod_sets: tuple[PodSet, ...] = attrs.field(
@@ -98,7 +98,7 @@ class WorkloadSpec(Struct):
 
 @attrs.frozen
 class PodSetAssignment(Struct):
-    """What one pod set was given.
+    """What one pod set got.
 
     Attributes:
         name: the pod set.
@@ -132,7 +132,7 @@ class RequeueState(Struct):
 
     Attributes:
         count: how often its pods were not ready in time.
-        requeue_at: not tried before; absent: at once.
+        requeue_at: the earliest time of the next try; absent: at once.
     """
 
     count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
@@ -141,7 +141,7 @@ class RequeueState(Struct):
 
 @attrs.frozen
 class ReclaimablePod(Struct):
-    """Pods that are done with their quota, although the workload is not finished."""
+    """Pods that no longer need quota, although the workload is not finished."""
 
     name: str = attrs.field(metadata=wire(required=True, **DNS_LABEL))
     count: int = attrs.field(default=0, metadata=wire(required=True, always=True, minimum=0))
@@ -215,7 +215,7 @@ class EvictionCount(Struct):
 
     Attributes:
         reason: of the eviction, as in metrics.
-        underlying_cause: what is behind the reason; empty for nothing else.
+        underlying_cause: what is behind the reason; empty if nothing else is.
         count: how often.
     """
 
@@ -228,7 +228,7 @@ class EvictionCount(Struct):
 
 @attrs.frozen
 class SchedulingStats(Struct):
-    """What happened to a workload so far."""
+    """How often a workload was evicted so far."""
 
     evictions: tuple[EvictionCount, ...] = attrs.field(
         default=(), metadata=wire(keys=("reason", "underlyingCause"), maxItems=256)
@@ -237,7 +237,7 @@ class SchedulingStats(Struct):
 
 @attrs.frozen
 class WorkloadStatus(Struct):
-    """How far a workload has come.
+    """The state of a workload.
 
     Attributes:
         conditions: QuotaReserved, Admitted, Evicted, Finished, PodsReady and others.

@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do, asked of the API server."""
+"""Asks the API server who a caller is and what they may do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
 REMEMBERED = 60.0
-"""Seconds for which an allowed reader is not asked about again."""
+"""Seconds for which the permission of a reader is remembered."""
 LIMIT = 1000
 """The maximum number of readers that are remembered."""
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -22,7 +22,7 @@ _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 @attrs.frozen
 class Caller:
-    """Who asks.
+    """The sender of a request.
 
     Attributes:
         user: the name.
@@ -39,7 +39,7 @@ class Caller:
 
 @attrs.frozen
 class AccessAnswer:
-    """Whether somebody may do something, and why; often there is no reason."""
+    """Whether a caller may do something, and why; the reason is often empty."""
 
     allowed: bool
     reason: str = ""
@@ -58,10 +58,10 @@ def bearer_token(header: str) -> str:
 
 
 async def caller_by_token(client: Client, token: str) -> Caller:
-    """Whose token it is.
+    """The owner of a token.
 
     Raises:
-        Unauthorized: it is nobody's.
+        Unauthorized: the token is not valid.
         ApiError: the API server cannot say.
         TransportError: no answer.
     """
@@ -76,7 +76,7 @@ async def caller_by_token(client: Client, token: str) -> Caller:
 
 
 async def review(client: Client, caller: Caller, **attributes: Mapping[str, str]) -> AccessAnswer:
-    """Whether somebody may do something.
+    """Whether a caller may do something.
 
     Args:
         client: asks, with rights of its own.
@@ -117,7 +117,7 @@ class PathReaders:
         """Checks the `Authorization` header of a request.
 
         Raises:
-            Unauthorized: it has no token of anybody.
+            Unauthorized: it has no valid token.
             Forbidden: they may not read the path.
             ApiError: the API server cannot say.
             TransportError: no answer.

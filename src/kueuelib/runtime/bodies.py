@@ -46,7 +46,7 @@ def url_of(base: str, path: str, params: Params) -> URL:
 
 
 def payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Large bodies are sent in pieces, so that the event loop is not held up."""
+    """The body to send: a large one in pieces, so that the event loop is not held up."""
     return io.BytesIO(body) if body is not None and len(body) > LARGE_BODY else body
 
 
@@ -95,7 +95,7 @@ async def decode_json(body: bytes, what: str) -> Any:
 
 
 def in_words(error: BaseException) -> str:
-    """An error in words that help."""
+    """An error of the network library as a readable text."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the server's certificate is not trusted ({error.certificate_error})"
     if isinstance(error, aiohttp.ClientSSLError):

@@ -1,4 +1,4 @@
-"""Informers shared by everybody who asks for the same objects."""
+"""Informers that all callers with the same kind and selectors share."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.transport import Transport
 
 RETRIES = 8
-"""How often a call is sent again that the server refused with 429."""
+"""How often a call is repeated after an answer 429."""
 CONNECT_RETRIES = 3
-"""How often a read that found no connection is repeated; callers that need more wait themselves."""
+"""How often a read without a connection is repeated; callers that need more wait themselves."""
 FIRST_DELAY = 0.25
 """Seconds before the first repetition; doubles each time, up to `MAX_DELAY`."""
 MAX_DELAY = 30.0
@@ -30,7 +30,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 class Calls:
     """Sends the calls of one client.
 
-    A call is repeated with back-off if the server answered 429, or if a read found no connection.
+    A call is repeated with back-off if the server answered 429, or if a read could not connect.
 
     Attributes:
         transport: carries the calls.
@@ -89,7 +89,7 @@ class Calls:
             self.transport.observer.retried(verb, code, "")
 
     def _warn(self, header: str) -> None:
-        """Log what the server warns of, each text once."""
+        """Log the server's warnings, each text once."""
         for line in header.split("\n"):
             quoted = _QUOTED.search(line)
             text = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else line

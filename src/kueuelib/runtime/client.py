@@ -38,7 +38,7 @@ class Client:
 
     Every method raises `ApiError` subclasses for failures the server reports, `TransportError`
     when there was no answer, and `ConfigError` when there are no credentials. A call is repeated
-    with back-off only where that is safe: the server said 429, or a read found no connection.
+    with back-off only where that is safe: the server said 429, or a read could not connect.
 
     Args:
         transport: carries the calls; closed by `close`.
@@ -304,7 +304,7 @@ class Client:
         Args:
             resource: the kind.
             key: the object.
-            uid: refuse when the object is another one of the same name.
+            uid: refuse if another object has the name now.
             resource_version: refuse when it was changed.
             propagation: `Foreground`, `Background` or `Orphan`.
             grace_period: seconds for pods.
@@ -343,7 +343,7 @@ class Client:
         )
 
     async def served_versions(self, group: str) -> tuple[str, ...]:
-        """The versions of a group that the server serves, its favourite first; () when none."""
+        """The versions of a group that the server serves, the preferred one first; () when none."""
         return await discovery.served_versions(self.request, group)
 
     async def served_kinds(self, group: str, version: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where instants come from and how waiting is done."""
+    """Gives the time, and waits."""
 
     def now(self) -> float:
         """Seconds since the epoch; for what is written to the API server."""

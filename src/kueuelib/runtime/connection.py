@@ -31,7 +31,7 @@ WAIT_FOR_SERVER = 60.0
 """Seconds that a program waits for its server at the start."""
 ATTEMPT_TIMEOUT = 10.0
 LAST_ATTEMPT = 1.0
-"""Seconds that even an attempt at the end of the deadline has."""
+"""Seconds that an attempt gets at least, even at the end of the deadline."""
 _CHECK_SERVER = "check the cluster's server"
 _START_SERVER = "start it, or correct the cluster's server"
 
@@ -83,7 +83,7 @@ async def connect(
 async def reached(
     kubeconfig: str | os.PathLike[str] | None, seconds: float, *, user_agent: str
 ) -> AsyncIterator[Client]:
-    """A client whose server answers, for a command that somebody waits for.
+    """A client whose server answers, for an interactive command.
 
     A server that refuses connections is not waited for.
 
@@ -114,7 +114,7 @@ async def wait_for_server(
 
     Args:
         client: whose server.
-        deadline: seconds until it is given up.
+        deadline: seconds until the wait fails.
         starting: whether the server may be about to start, so that a refused connection is tried
             again.
         clock: time.

@@ -1,4 +1,4 @@
-"""Connections of web servers: how long one may be silent, and how many there may be."""
+"""Limits for the connections of web servers: their number, and how long one may be silent."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from kueuelib.runtime.memory import give_back
 from kueuelib.runtime.quiet import FULL, Sparse
 
 SILENT_SECONDS = 32.0
-"""A TLS handshake, the head of a request and a body have so long, as in kube-apiserver."""
+"""Seconds for a TLS handshake, the head of a request, and a body, as in kube-apiserver."""
 LINGERING: Final = 1 / 16
 """The part of that time in which a client may still send what is no longer read."""
 IDLE_SECONDS = 120.0
-"""So long a connection may rest between two requests; clients in Go hang up before, after 90."""
+"""Seconds that a connection may be idle between requests; Go clients close it after 90."""
 FAREWELL_SECONDS = 5.0
-"""So long a client may take to confirm the end of TLS."""
+"""Seconds that a client may take to confirm the end of TLS."""
 MOST: Final = 4096
-"""So many connections a server has open, or half of what the process may open when that is less."""
+"""The most open connections of a server, or half the process's file limit if that is less."""
 MADE_ROOM: Final = 16
-"""The part of the connections that is closed when there are too many: one in so many."""
+"""When there are too many connections, one in this many is closed."""
 CROWD: Final = 256
-"""So many connections take memory that is worth giving back."""
+"""The number of connections whose memory is worth giving back."""
 BACKLOG: Final = 1024
 BUFFER: Final = 32 * 1024
 _HEAD: Final = 5
@@ -42,19 +42,19 @@ _PLAIN: Final = frozenset(
 _TOLD: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 _LOG: Final = logging.getLogger("kueuelib.connections")
 _REPEATING: Final = (_LOG, logging.getLogger("asyncio"))
-"""What they log comes in any number."""
+"""Loggers whose lines may come in any number."""
 
 
 class _Outer(Protocol):
-    """What sits on a socket."""
+    """The outermost protocol on a socket."""
 
     @property
     def rests_since(self) -> float | None:
-        """When it was last at work, in seconds of the loop; None while it is."""
+        """Since when it is idle, in seconds of the loop; None while it is working."""
         ...
 
     def cut_off(self) -> None:
-        """Ends it without a word."""
+        """Closes it at once, without an answer."""
         ...
 
 
@@ -62,7 +62,7 @@ class Room:
     """The open connections of one server.
 
     Args:
-        most: so many there may be.
+        most: the most at a time.
     """
 
     def __init__(self, most: int) -> None:
@@ -71,10 +71,10 @@ class Room:
         self._crowd = 0
 
     def enter(self, one: _Outer) -> bool:
-        """One more connection, for which others that rest may be closed, longest rest first.
+        """Counts one more connection; idle ones may be closed for it, the longest idle first.
 
         Returns:
-            False when there is no room, as all are at work.
+            False if there is no room, because all are working.
         """
         if len(self._open) >= self._most:
             since = {each: each.rests_since for each in self._open}
@@ -92,7 +92,7 @@ class Room:
         return True
 
     def leave(self, one: _Outer) -> None:
-        """A connection has ended; the memory of a crowd is given back."""
+        """Counts a connection off; after a crowd, its memory is given back."""
         self._open.pop(one, None)
         if self._crowd >= CROWD and len(self._open) <= self._crowd // 4:
             self._crowd = len(self._open)
@@ -121,7 +121,7 @@ class Connection(web.RequestHandler):
 
     @property
     def rests_since(self) -> float | None:
-        """When it was last at work, in seconds of the loop; None while it is."""
+        """Since when it is idle, in seconds of the loop; None while it is working."""
         if self._request_in_progress or self._messages:
             return None
         return max(self._born, self._next_keepalive_close_time - IDLE_SECONDS)
@@ -153,7 +153,7 @@ class Connection(web.RequestHandler):
             self._expect()
 
     def cut_off(self) -> None:
-        """Ends it without a word."""
+        """Closes it at once, without an answer."""
         if isinstance(self.transport, asyncio.WriteTransport):
             self.transport.abort()
 
@@ -170,17 +170,17 @@ class Connection(web.RequestHandler):
 
 
 class _Arrival(asyncio.Protocol):
-    """Waits for the end of a handshake: only then something speaks HTTP.
+    """Waits for the end of the handshake; only then HTTP begins.
 
     Args:
-        make: what speaks it.
+        make: makes the HTTP protocol.
     """
 
     def __init__(self, make: Callable[[], Connection]) -> None:
         self._make = make
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hands over."""
+        """Hands over to the protocol behind TLS."""
         connection = self._make()
         transport.set_protocol(connection)
         connection.connection_made(transport)
@@ -216,7 +216,7 @@ class _Tls(SSLProtocol):
 
     @property
     def rests_since(self) -> float | None:
-        """When it was last at work, in seconds of the loop; None while it is."""
+        """Since when it is idle, in seconds of the loop; None while it is working."""
         inner = self._app_protocol
         return inner.rests_since if isinstance(inner, Connection) else self._born
 
@@ -242,13 +242,13 @@ class _Tls(SSLProtocol):
             super().buffer_updated(nbytes)
 
     def cut_off(self) -> None:
-        """Ends it without a word."""
+        """Closes it at once, without an answer."""
         if isinstance(self._transport, asyncio.WriteTransport):
             self._transport.abort()
 
 
 class Site(web.BaseSite):
-    """Where connections come in, from a socket or at an address.
+    """Accepts connections, from a socket or at an address.
 
     Args:
         runner: of the server.
@@ -330,7 +330,7 @@ async def body_of(request: web.BaseRequest) -> bytes:
 
 
 class Bodies:
-    """Bodies that a server holds, so many bytes at most.
+    """The bodies that a server holds, limited in bytes.
 
     Args:
         most: bytes.

@@ -19,10 +19,11 @@ PATIENCE = 20.0
 class ServerContact:
     """Notes when the API server answered last; a part of a `Manager`.
 
-    Every answer to a call of the client counts, also a refusal, but not a failure of the server
-    (5xx). While nobody calls, the server is asked for its version, so a silent network is noticed
-    before any watch ends. One answer is enough to be in contact again: a server that answers now
-    and then causes no flapping, because only `patience` seconds without any answer count.
+    Every answer to a call of the client counts, even a refusal, but not a failure of the server
+    (5xx). While there are no calls, the server is asked for its version, so a silent network is
+    noticed before any watch ends. One answer is enough to be in contact again: a server that
+    answers occasionally causes no flapping, because only `patience` seconds without any answer
+    count.
 
     Args:
         client: whose server.
@@ -51,7 +52,7 @@ class ServerContact:
         self._log = get_logger("contact", **({"cluster": cluster} if cluster else {}))
 
     def problem(self) -> str:
-        """For how long the server has not answered, and why; empty while it does."""
+        """How long the server has not answered, and why; empty while it answers."""
         silent = self._silent()
         if silent < self._patience:
             return ""
@@ -59,7 +60,7 @@ class ServerContact:
         return f"the API server has not answered for {silent:.0f} s{why}"
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Ask whenever nothing was heard for the interval, until cancelled."""
+        """Ask whenever the server was silent for the interval, until cancelled."""
         ready()
         while True:
             left = self._interval - self._silent()

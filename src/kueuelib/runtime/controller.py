@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 SYNC_TIMEOUT = 120.0
 """Seconds that a controller waits for the first lists of what it watches."""
 START_GRACE = 1.0
-"""Seconds that informers have to be started; later a cache was forgotten."""
+"""Seconds within which informers have to be started; after that, the cache was probably forgotten.
+"""
 STOP_GRACE = 10.0
 """Seconds that running reconciliations have to end when the controller stops."""
 Ready = Callable[[], None]
@@ -37,10 +38,10 @@ class Result:
     """How a reconciliation without error ended.
 
     Attributes:
-        requeue_after: seconds until the key shall be looked at again; None or 0: not by itself.
+        requeue_after: seconds until the next look at the key; None or 0: not without a change.
         priority: of that next look; None keeps the present one.
         rate_limited: look again after a delay that grows with each such result and each error in a
-            row, but not later than after `requeue_after`.
+            row, but at most `requeue_after` seconds.
     """
 
     requeue_after: float | None = attrs.field(
@@ -82,7 +83,7 @@ class Source(Protocol):
 
     @property
     def started(self) -> bool:
-        """Whether somebody runs it."""
+        """Whether it is running."""
         ...
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
@@ -98,8 +99,8 @@ class Controller:
     """A queue of keys, what fills it, and the workers that empty it.
 
     It listens to its informers from the beginning of `run`, or of `listen`, and first receives
-    their content. So a controller that waits for a Lease keeps no keys of objects that come and go
-    meanwhile. It does not wait for objects of another `Cluster`, which may be away.
+    their content. So a controller that waits for a Lease collects no keys of objects that come and
+    go meanwhile. It does not wait for objects of another `Cluster`, which may be unreachable.
 
     Args:
         name: for logs and metrics; unique in the process.
@@ -192,7 +193,8 @@ class Controller:
         """Work until cancelled; then let running reconciliations end.
 
         Raises:
-            ConfigError: something watched could not be listed in time, or nobody runs its informer.
+            ConfigError: something watched could not be listed in time, or its informer is not
+                running.
         """
         self.listen()
         sources = list(dict.fromkeys(informer for informer, _ in self._sources))
@@ -300,7 +302,7 @@ class Controller:
 
 
 def checked(result: object) -> Result:
-    """What a function returned that may return None or a `Result`.
+    """The result of a function that may return None or a `Result`.
 
     Raises:
         ConfigError: it is something else.
@@ -344,7 +346,7 @@ def controller_key(obj: Obj, owner: Resource) -> ObjectKey | None:
 
 
 def _is_old_news(delta: Delta[Obj]) -> bool:
-    """Whether live changes should overtake it: a first list, or an update that changes nothing."""
+    """Whether live changes may overtake it: part of a first list, or an update without a change."""
     if delta.initial:
         return True
     if delta.kind is not DeltaKind.UPDATED or delta.old is None or delta.new is None:

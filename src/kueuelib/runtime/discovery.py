@@ -1,4 +1,4 @@
-"""What a server says about its groups, versions and kinds."""
+"""Which groups, versions and kinds a server has."""
 
 from __future__ import annotations
 

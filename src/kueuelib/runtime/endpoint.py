@@ -49,7 +49,7 @@ class Endpoint:
 
 
 class EndpointSource(Protocol):
-    """Whatever can load the endpoint, again and again."""
+    """Loads the endpoint, as often as needed."""
 
     async def load(self, *, force: bool = False) -> Endpoint:
         """Read the configuration and get credentials.
@@ -58,7 +58,7 @@ class EndpointSource(Protocol):
             force: get fresh credentials even when the present ones seem good (after a 401).
 
         Raises:
-            ConfigError: what is configured cannot work.
+            ConfigError: the configuration cannot work.
         """
         ...
 

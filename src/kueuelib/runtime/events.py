@@ -32,9 +32,9 @@ TRIES = 12
 RETRY_DELAY = 10.0
 """Seconds between two tries, a quarter more or less."""
 WAY = 0.02
-"""Seconds between two looks whether other writes still go first."""
+"""Seconds between two checks whether other writes still go first."""
 LOOKS = 10
-"""After how many looks an event is written in any case."""
+"""After this many checks an event is written in any case."""
 FLUSH = 3.0
 """Seconds that the recorder has for what is queued when it stops."""
 
@@ -67,7 +67,7 @@ class EventRecorder:
 
     Args:
         client: writes the events.
-        component: who says so, unless an event names another one.
+        component: the reporting component, unless an event names another one.
         instance: which replica; the host name by default.
         series: decides what is written, counted or dropped.
         retry_delay: seconds between two tries.
@@ -113,7 +113,7 @@ class EventRecorder:
             type: `Normal` or `Warning`.
             reason: one word in CamelCase.
             message: for people.
-            component: who says so.
+            component: the reporting component.
         """
         facts = EventFacts(
             regarding=reference(obj_or_ref),
@@ -202,7 +202,7 @@ class EventRecorder:
         return False
 
     async def _send(self, write: CreateEvent | PatchEvent) -> CreateEvent | None:
-        """Send it; what to send instead when the server's copy is gone."""
+        """Send it; returns what to send instead if the server's copy is gone."""
         try:
             if isinstance(write, CreateEvent):
                 await self._client.create(EVENTS, write.obj)

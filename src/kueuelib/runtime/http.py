@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WebHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[], str]
-"""Returns why something is not well, or an empty text."""
+"""Returns what is wrong, or an empty text."""
 Guard = Callable[[str], Awaitable[None]]
 TEXT_FORMAT = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -105,7 +105,7 @@ async def check_servable(host: str, port: int, *, subject: str = "") -> None:
 
 
 async def hang_up(runner: web.BaseRunner) -> None:
-    """Ends a server and all its connections; clients that say no farewell are not waited for."""
+    """Ends a server and all its connections, without waiting for clients to say goodbye."""
     server = runner.server
     connections = [] if server is None else server.connections
     transports = [each.transport for each in connections if each.transport is not None]
@@ -247,8 +247,8 @@ class MetricsServer:
         port: 0 for any free one; see `port`.
         telemetry: what to show.
         subject: what to name in errors, for example the configuration's key.
-        tls: for HTTPS; somebody else puts a certificate into it. None: plain HTTP.
-        guard: raises for an `Authorization` header whose owner may not read; None: anybody may.
+        tls: for HTTPS; another part loads the certificate into it. None: plain HTTP.
+        guard: raises for an `Authorization` header whose owner may not read; None: everyone may.
     """
 
     def __init__(

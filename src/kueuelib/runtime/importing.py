@@ -46,7 +46,7 @@ def module_at(where: str) -> ModuleType:
 
 
 def loaded(subject: str, load: Callable[[], T], fix: str = "correct it") -> T:
-    """What a function gives that runs code of others.
+    """The result of a function that runs other people's code.
 
     Args:
         subject: what is loaded, for the error.
@@ -126,7 +126,7 @@ def _said(error: BaseException) -> str:
 
 
 def name_in(module: Any, name: str) -> Any:
-    """What a module has under a name with dots; None when there is nothing."""
+    """The value under a dotted name in a module; None if there is none."""
     found = module
     for part in name.split("."):
         found = getattr(found, part, None)

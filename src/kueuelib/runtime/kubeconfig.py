@@ -43,7 +43,7 @@ _PACKAGE = "kubernetes_asyncio"
 
 @attrs.frozen
 class Library:
-    """What we use of kubernetes-asyncio."""
+    """The parts of kubernetes-asyncio that we use."""
 
     configuration: Any
     kube_config_loader: Any
@@ -204,7 +204,7 @@ class InClusterSource:
 
 
 class KubeconfigSource:
-    """One or more kubeconfig files, merged as kubectl does: the first that says something wins.
+    """One or more kubeconfig files, merged as kubectl does: the first file that sets a value wins.
 
     Args:
         paths: existing files.

@@ -1,4 +1,4 @@
-"""How late the event loop is: what a handler or a reconciler that blocks costs all others."""
+"""Measures how late the event loop is, for example because a handler or reconciler blocks it."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def default_identity() -> str:
 
 
 class Elector:
-    """Wants to lead; a part of a `Manager`, which starts elected parts when it does.
+    """Stands for election; a part of a `Manager`, which starts elected parts once it leads.
 
     Give it a separate client, so that other calls cannot delay a renewal. Give the parts that write
     as the leader `client.guarded(manager.require_leadership)`: a blocked event loop delays
@@ -55,7 +55,7 @@ class Elector:
 
     Args:
         client: reads and writes the Lease.
-        options: which Lease, who we are, and how patient everybody is.
+        options: the Lease, our identity, and the durations.
         clock: time.
         telemetry: where `leader_election_*` is reported.
     """
@@ -103,7 +103,7 @@ class Elector:
         self._stood.set()
 
     def annotate(self, key: str, value: str) -> None:
-        """The Lease gets an annotation when it is acquired or renewed next."""
+        """Add an annotation to the Lease when it is acquired or renewed next."""
         options = self._core.options
         annotations = {**options.annotations, key: value}
         self._core.options = attrs.evolve(options, annotations=annotations)
@@ -112,7 +112,7 @@ class Elector:
         """Acquire, then renew until cancelled; `ready` is called once this process leads.
 
         Raises:
-            LeadershipLost: the Lease could not be renewed, or somebody else has it.
+            LeadershipLost: the Lease could not be renewed, or another process holds it.
         """
         commands: Sequence[Command] = self._core.start(self._clock.monotonic())
         why = ""

@@ -25,7 +25,7 @@ FORMATS = ("console", "json")
 class run_of:  # noqa: N801 - used like a function
     """Lines that are logged inside carry the controller's name, the key, and an id of the run.
 
-    Nothing is made up for lines that nobody logs.
+    The id is made only when a line is logged.
 
     Args:
         controller: its name.
@@ -64,7 +64,7 @@ def merge_run(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMappin
 def get_logger(component: str, **bound: Any) -> Any:
     """A logger whose lines carry `component=...` and the values given.
 
-    It looks at the configuration when it is first used, not when it is made.
+    It reads the configuration when it is first used, not when it is made.
     """
     return structlog.get_logger(component=component, **bound)
 

@@ -18,7 +18,7 @@ from kueuelib.runtime.logs import get_logger
 STOP_DEADLINE = 30.0
 """Seconds that all parts together have to end."""
 ABORT_DEADLINE = 1.0
-"""Seconds that parts have which are cancelled a second time, or stopped without grace."""
+"""Seconds for parts that are cancelled a second time, or stopped without grace."""
 
 
 class Group(enum.Enum):
@@ -120,7 +120,7 @@ class Manager:
 
     @property
     def ready(self) -> bool:
-        """Whether every part that may run here does.
+        """Whether every part that may run here is ready.
 
         With an elector these are all but the elected ones: a candidate and a new leader serve
         probes and webhooks as well as others.
@@ -132,11 +132,11 @@ class Manager:
 
     @property
     def leading(self) -> bool | None:
-        """Whether this process leads; None for one that takes no part in an election."""
+        """Whether this process leads; None without an election."""
         return None if self._elector is None else self._elector_part().leading
 
     def annotate_lease(self, key: str, value: str) -> None:
-        """The Lease says something while this process leads; without an election nothing does."""
+        """Annotate the Lease while this process leads; do nothing without an election."""
         if self._elector is not None:
             self._elector_part().annotate(key, value)
 
@@ -144,7 +144,7 @@ class Manager:
         """Do nothing while this process may act as the leader; for `Client.guarded`.
 
         The elector notices a lost Lease a moment later than the Lease is lost, for example after
-        the process was paused. What must not happen without the Lease asks here.
+        the process was paused. Whatever must not happen without the Lease calls this first.
 
         Raises:
             LeadershipLost: the Lease is not ours, or was not renewed in time.

@@ -1,4 +1,4 @@
-"""Memory: what is free goes back to the system, and nobody looks for garbage at a bad time."""
+"""Gives free memory back to the system, and keeps garbage collection out of busy moments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Final
 
 LARGE: Final = 64 * 1024
-"""Bytes of JSON from which on decoding makes so many objects that a search for garbage is long."""
+"""From this many bytes of JSON on, decoding makes so many objects that a collection takes long."""
 
 _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""Only glibc has it, which otherwise keeps what lies between two pieces in use."""
+"""glibc only: it otherwise keeps the free memory between two pieces in use."""
 
 
 def give_back() -> None:
@@ -24,7 +24,7 @@ def give_back() -> None:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """The garbage collector rests: it takes four times as long as what it interrupts."""
+    """Pauses the garbage collector, which takes four times as long as the work it interrupts."""
     enabled = gc.isenabled()
     gc.disable()
     try:

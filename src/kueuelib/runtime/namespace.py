@@ -8,7 +8,7 @@ POD_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespa
 
 
 def own_namespace(default: str) -> str:
-    """The pod's namespace; `default` outside of a cluster."""
+    """The pod's namespace; `default` outside a cluster."""
     if POD_NAMESPACE_FILE.exists():
         return POD_NAMESPACE_FILE.read_text().strip()
     return default

@@ -30,7 +30,7 @@ class OptionalInformer:
 
     Args:
         client: reads the CRD.
-        cache: makes the informers, which hear of answers and catch up as others do.
+        cache: makes the informers, which learn from answers and catch up like others.
         resource: the kind, at the version that is read.
         sync_timeout: seconds until it must be known whether there are objects, and which.
         pause: seconds between two looks at the kind; the first pauses are shorter.
@@ -131,7 +131,7 @@ class OptionalInformer:
             self._tell(delta)
 
     async def _is_defined(self) -> bool | None:
-        """Whether there is a CRD that serves the version; None if the server does not say."""
+        """Whether there is a CRD that serves the version; None if the server does not answer."""
         name = ObjectKey("", f"{self.resource.plural}.{self.resource.group}")
         try:
             crd = await read(self._client, CRDS, name)

@@ -1,4 +1,4 @@
-"""Keeps the log short: what is said of closed connections comes in any number."""
+"""Keeps the log short: messages about closed connections may come in any number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPEATED: Final = frozenset(
 
 
 class Sparse(logging.Filter):
-    """Lets each of some messages through once a minute, with the number of those left out.
+    """Passes each message at most once a minute, with the number of those left out.
 
     Args:
         clock: in seconds, never going back.

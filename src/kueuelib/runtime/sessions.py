@@ -21,7 +21,7 @@ class AbortingResponse(aiohttp.ClientResponse):
     """
 
     def close(self) -> None:
-        """Drop the connection if there is one still; one that may be used again is not touched."""
+        """Drop the connection if it is still open; one that may be used again is not touched."""
         connection = self.connection
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
@@ -29,7 +29,7 @@ class AbortingResponse(aiohttp.ClientResponse):
 
 
 class Sessions:
-    """The connections of one endpoint; a retired pair is closed when its last user has left."""
+    """The connections of one endpoint; a retired pair is closed when its last user is done."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.calls = _session(endpoint, CALL_CONNECTIONS)
@@ -38,16 +38,16 @@ class Sessions:
         self._retired = False
 
     def join(self) -> None:
-        """Count one more request; `leave` counts it off."""
+        """Count one more request, until `leave`."""
         self._users += 1
 
     async def leave(self) -> None:
-        """Count a request off."""
+        """Count one request less."""
         self._users -= 1
         await self._close_if_idle()
 
     async def retire(self) -> None:
-        """No further request will come: close once the present ones have ended."""
+        """Close once the present requests have ended; no further ones will come."""
         self._retired = True
         await self._close_if_idle()
 
@@ -78,7 +78,7 @@ def _session(endpoint: Endpoint, connections: int) -> aiohttp.ClientSession:
 
 
 def _socket(address: Any) -> socket.socket:
-    """A socket that notices within a minute that the other machine has vanished."""
+    """A socket that detects the loss of the other machine within a minute."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

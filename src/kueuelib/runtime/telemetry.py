@@ -1,7 +1,7 @@
 """Prometheus metrics under the names that dashboards expect (spec/framework 1.5 and 4).
 
 Every `Telemetry` has a registry of its own; the process-wide one is never touched, so that two
-managers, or two tests, do not meet.
+managers, or two tests, do not interfere.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_PRIORITIES = 25
 RESULTS = ("success", "error", "requeue", "requeue_after")
 
 MoreLabels = Callable[[str, Mapping[str, str]], Mapping[str, str]]
-"""Labels that a series has besides its own, from its name and those."""
+"""From the name and labels of a series to the labels that it has in addition."""
 
 
 @attrs.frozen
@@ -321,7 +321,7 @@ class _Sampled:
 
 
 class _Shown:
-    """A registry as it is scraped: without samples named `..._created`, with more labels."""
+    """A registry in the form of a scrape: without samples named `..._created`, with more labels."""
 
     def __init__(self, registry: CollectorRegistry, more_labels: MoreLabels) -> None:
         self._registry = registry

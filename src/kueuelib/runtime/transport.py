@@ -42,7 +42,7 @@ FORCED_REFRESH_PAUSE = 10.0
 
 
 class Observer(Protocol):
-    """What wants to know about every call; `telemetry.RestMetrics` is one."""
+    """Receives every call, for example `telemetry.RestMetrics`."""
 
     def answered(
         self, verb: str, method: str, code: str, host: str, seconds: float, sent: int, received: int
@@ -66,7 +66,7 @@ class Transport:
 
     Args:
         source: loads the endpoint, again whenever credentials went stale.
-        clock: the time of that.
+        clock: decides when they are stale.
         observer: receives every call.
         user_agent: the `User-Agent` header.
         max_line: bytes of the longest watch event that is accepted.
@@ -225,7 +225,7 @@ class Transport:
         await self.close()
 
     def _late(self, path: str, error: TimeoutError) -> TransportError:
-        """What is raised when the deadline of a call is over.
+        """The error for a call whose deadline is over.
 
         aiohttp has deadlines of its own, but loses a cancellation that comes at the same moment.
         """
@@ -243,7 +243,7 @@ class Transport:
         *,
         watch: bool = False,
     ) -> _Lease:
-        """Send; once more with other credentials when the first ones were refused."""
+        """Send; repeat once with other credentials if the first ones were refused."""
         may_renew = True
         while True:
             endpoint, sessions = await self._ready()
@@ -304,7 +304,7 @@ class Transport:
             raise TransportError(str(url), in_words(error)) from error
 
     async def _ready(self) -> tuple[Endpoint, Sessions]:
-        """The endpoint and sessions that fit it; loads at most once at a time."""
+        """The endpoint and its sessions; loads at most once at a time."""
         if self._closed:
             raise TransportError(self._endpoint.url if self._endpoint else "", "is closed")
         endpoint, sessions = self._endpoint, self._sessions

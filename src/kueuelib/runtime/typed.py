@@ -153,7 +153,7 @@ class TypedClient(Generic[K]):
 
 
 def _without_version(obj: Obj) -> Obj:
-    """What may be applied: without what the server keeps."""
+    """The part of an object that may be applied: without the fields of the server."""
     kept = ("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
     meta = {name: value for name, value in obj["metadata"].items() if name in kept}
     return {**obj, "metadata": meta}

@@ -36,8 +36,8 @@ class WatchStream:
         release: gives the connection back.
 
     Attributes:
-        idle: whether we ended it, because nothing came.
-        last_read_at: when something came last, in the event loop's time.
+        idle: whether we ended it because it was silent.
+        last_read_at: when the last bytes came, in the event loop's time.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class WatchStream:
 
     @property
     def silence(self) -> float:
-        """Seconds since something came."""
+        """Seconds since the last bytes came."""
         return max(self._time() - self.last_read_at, 0.0)
 
     def __aiter__(self) -> Self:
@@ -78,7 +78,8 @@ class WatchStream:
         return found[0]
 
     async def batch(self, limit: int = 1000) -> list[dict[str, Any]]:
-        """Wait for an event; return it with those that are already here. Empty: the end.
+        """Wait for an event; return it with those that are already here. An empty result is the
+        end.
 
         Raises:
             TransportError: the stream broke, or carried what is not an event. All events before

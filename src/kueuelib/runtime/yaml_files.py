@@ -10,7 +10,7 @@ import yaml
 from kueuelib.errors import ConfigError
 
 MOST_BYTES: Final = 4 * 2**20
-"""A larger file is another one than was meant, and takes minutes to parse."""
+"""A larger file is probably the wrong one, and takes minutes to parse."""
 T = TypeVar("T", str, bytes)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

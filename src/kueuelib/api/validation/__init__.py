@@ -1,7 +1,7 @@
 """Defaults and rules of the queueing kinds, as the admission webhooks apply them (spec/api 3).
 
 Everything is a pure function on raw objects of either version; the paths in the errors are those of
-the version that was given. What the schema of the CRD demands is not repeated here.
+the given version. Rules that the schema of the CRD has are not repeated here.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _validate(
 
 
 def _only_metadata(new: Obj, old: Obj) -> bool:
-    """Whether only the metadata of an object changes, about which there are no rules.
+    """Whether only the metadata of an object changes; there are no rules for it.
 
     An object that came in past the webhook must be able to give up its finalizers.
     """

@@ -90,7 +90,7 @@ def not_found(path: str, value: object) -> FieldError:
 
 
 def not_supported(path: str, value: object, supported: Iterable[object]) -> FieldError:
-    """The value is none of a few."""
+    """The value is not one of those allowed."""
     known = ", ".join(map(shown, supported))
     text = f"Unsupported value: {shown(value)}: supported values: {known}"
     return FieldError(path, "FieldValueNotSupported", text)
@@ -108,7 +108,7 @@ def too_long(path: str, most: int) -> FieldError:
 
 
 def immutable(path: str, value: object) -> FieldError:
-    """The value differs from the old one, which may not be."""
+    """The value differs from the old one, and must not change."""
     return invalid(path, value, IMMUTABLE)
 
 

@@ -21,7 +21,7 @@ from kueuelib.errors import FieldError
 def cohort_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:  # noqa: ARG001
     """Every broken rule of a Cohort; all of them may change.
 
-    Whether the parents end is not a rule: objects of a tree are applied in any order.
+    Cycles among the parents are allowed: objects of a tree are applied in any order.
     """
     spec = spec_of(new)
     parent = spec.get("parentName") or ""

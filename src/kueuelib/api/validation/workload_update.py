@@ -1,4 +1,4 @@
-"""What may not change in a Workload that holds quota (spec/api 3.4).
+"""What must not change in a Workload that holds quota (spec/api 3.4).
 
 Values are compared by meaning: quantities by amount, absent as empty.
 """
@@ -57,7 +57,7 @@ def _pruned(value: Any) -> Any:
 def _priority_class(
     new: Obj, before: PriorityClassRef | None, workload: Workload
 ) -> Iterator[FieldError]:
-    """The kind of class stays; the name of a WorkloadPriorityClass may change."""
+    """The kind of priority class must not change; the name of a WorkloadPriorityClass may."""
     nothing = PriorityClassRef()
     old, now = before or nothing, workload.spec.priority_class_ref or nothing
     v1beta1 = new.get("apiVersion") == f"{KUEUE}/{V1BETA1}"
@@ -85,7 +85,7 @@ def _reclaimable_pods(before: Workload, after: Workload) -> Iterator[FieldError]
 
 
 def _ready_checks(new: Obj, before: Workload, after: Workload) -> Iterator[FieldError]:
-    """What a check adds to the pods stays while it stays Ready."""
+    """What a check adds to the pods must not change while the check stays Ready."""
     ready = {one.name: one for one in before.status.admission_checks if one.state == CHECK_READY}
     for index, one in enumerate(after.status.admission_checks):
         old = ready.get(one.name)

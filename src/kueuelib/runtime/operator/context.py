@@ -45,11 +45,11 @@ class Surroundings:
 
     Attributes:
         operator: the name of the operator.
-        declared: what its author said.
+        declared: the author's declaration.
         client: writes, as the leader only.
         cache: learns every answer.
         recorder: writes events.
-        informers: of the object's kind, its children, and what is watched.
+        informers: those of the object's kind, its children, and the watched kinds.
         clusters: the other clusters, by name.
         applied: what was applied before.
         clock: wall-clock time for conditions.
@@ -79,8 +79,8 @@ class Context:
 
     Attributes:
         obj: the raw object as the server returned it last.
-        client: for what the methods here do not offer. Its writes are not learned by themselves:
-            pass the answers to `learn`.
+        client: for what the methods here do not offer. Its writes do not reach the cache by
+            themselves: pass the answers to `learn`.
     """
 
     def __init__(self, around: Surroundings, obj: Obj) -> None:
@@ -217,7 +217,7 @@ class Context:
         await self._delete(resource, ObjectKey(where if resource.namespaced else "", name))
 
     async def prune(self, kind: Kind) -> int:
-        """Delete the children of a kind that were not applied in this call; how many."""
+        """Delete the children of a kind that were not applied in this call; returns how many."""
         resource = resource_of(kind)
         extra = [
             key_of(child)
@@ -366,7 +366,7 @@ class Context:
     async def _check_free(
         self, resource: Resource, key: ObjectKey, present: Obj | None, *, adopt: bool
     ) -> None:
-        """Refuse to take over an object; the cache lacks one that does not have our label."""
+        """Refuse to take over an object. The cache lacks objects without our label."""
         found = await read(self.client, resource, key) if present is None else present
         problem = found and claim_problem(found, self.obj, self._around.operator, adopt=adopt)
         if problem:

@@ -1,4 +1,4 @@
-"""What an author says about an operator; nothing here connects to a server."""
+"""How an author declares an operator; nothing here connects to a server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ V = TypeVar("V")
 Judged = Sequence[FieldError] | Verdict
 Check = Callable[[V | None, V | None, AdmissionRequest], Judged]
 ShortCheck = Callable[[V], Judged]
-"""A check that needs the new object only, so not for deletions."""
+"""A check of the new object only, so it is not called for deletions."""
 
 
 class Validates(Protocol[V]):
@@ -56,7 +56,7 @@ class Hook:
         kind: the kind, or its class.
         function: a check (`mutating` is False) or a function from object to object.
         mutating: whether the function changes objects.
-        operations: when the API server asks.
+        operations: when the API server calls it.
         object_selector: only objects with such labels.
     """
 
@@ -356,7 +356,7 @@ class Operator:
 
     @property
     def definitions(self) -> tuple[Definition, ...]:
-        """What `crd` says about all classes that the operator names, each once."""
+        """The definitions, made by `crd`, of all classes that the operator names, each once."""
         kinds = [*(each.kind for each in self.reconciled), *self._kinds]
         found = (getattr(kind, "definition", None) for kind in kinds)
         return tuple(dict.fromkeys(each for each in found if isinstance(each, Definition)))
@@ -394,6 +394,6 @@ def _checked(name: str, what: str) -> str:
 
 
 def _arguments(function: Callable[..., Any]) -> int:
-    """How many arguments a function needs."""
+    """The number of arguments that a function needs."""
     found = inspect.signature(function).parameters.values()
     return sum(each.default is each.empty and each.kind <= each.VAR_POSITIONAL for each in found)

@@ -1,4 +1,4 @@
-"""Webhooks of an operator: how they answer, and what the API server must know to ask."""
+"""Webhooks of an operator: how they answer, and how the API server finds them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kueuelib.runtime.webhook.trust import Trusting
 TIMEOUT_SECONDS = 10
 """Seconds that the API server waits for an answer."""
 ClientConfig = Callable[[str], Obj]
-"""A path to the raw `clientConfig` under which the API server reaches it."""
+"""From a path to the raw `clientConfig` by which the API server reaches it."""
 
 
 def serve_hooks(operator: Operator, server: WebhookServer) -> None:
@@ -42,7 +42,7 @@ def _mutator(hook: Hook) -> Mutator:
         return hook.function
 
     def mutate(obj: Obj) -> Obj:
-        """Patch what differs: a field that only looks different when it is encoded again stays."""
+        """Patch what differs; a field that only changes its form when encoded again stays."""
         given = decode(kind, obj)
         made: KubeObject = hook.function(given)
         return dict(merge_patch(obj, diff_merge_patch(encode(given), encode(made))))

@@ -1,4 +1,4 @@
-"""A kind with the function that reconciles its objects, and what the function touches."""
+"""A kind with the function that reconciles its objects, and the kinds that it touches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OtherCluster:
 
 
 Watched = Resource | OtherKind
-"""What an informer follows."""
+"""The objects that an informer follows."""
 MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
 Indexes = Mapping[str, Callable[[Obj], Iterable[Hashable]]]
 Reconcile = Callable[[V, "Context"], Awaitable[Result | None]]
@@ -65,7 +65,7 @@ _FINALIZER = re.compile(r"[-.a-z0-9]+/[-._A-Za-z0-9]+")
 
 
 def watched_of(kind: Kind | OtherKind) -> Watched:
-    """What an informer follows for a kind of this or another cluster."""
+    """The objects that an informer follows for a kind, in this or another cluster."""
     return kind if isinstance(kind, OtherKind) else resource_of(kind)
 
 
@@ -111,7 +111,7 @@ def check_function(function: Any, arguments: int, *, awaited: bool) -> None:
 class Reconciled(Generic[V]):
     """A kind with the function that reconciles its objects; made by `Operator.reconciles`.
 
-    It can be called as the function itself.
+    It can be called like the function itself.
 
     Attributes:
         kind: the kind, or its class.
@@ -175,7 +175,7 @@ class Reconciled(Generic[V]):
         """Register what has to happen before an object of the kind may vanish.
 
         The finalizer is added before the reconciler is first called. It is removed when the
-        function returned None or a `Result` that does not ask for another look.
+        function has returned None or a `Result` that does not ask for another look.
 
         Args:
             finalizer: for example `example.com/archive`.

@@ -1,4 +1,4 @@
-"""The way of one object: finalizer, function, status, teardown."""
+"""Reconciles one object: finalizer, function, status, teardown."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class KindReconciler:
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one object, see `Operator.reconciles`.
 
-        A `Conflict` means that the cache was stale: the object is read again and comes back soon.
+        A `Conflict` means that the cache was stale: the object is read again and reconciled soon.
 
         Raises:
             TerminalError: the object does not fit its class; it waits for the next change.

@@ -49,7 +49,7 @@ class ServeOptions:
         kubeconfig: a file, found by kubectl's rules when None; or where the server is.
         context: the context of the kubeconfig.
         clusters: the other clusters of the operator, by name.
-        namespace: of Lease and certificate; when empty the pod's, outside of a cluster `default`.
+        namespace: of Lease and certificate; when empty the pod's, or `default` outside a cluster.
         leader_elect: whether to wait for the Lease; without it only one replica may run.
         webhook_address: `host:port` of the webhooks.
         health_address: `host:port` of the probes; `0` turns them off.

@@ -1,6 +1,6 @@
 """`AdmissionReview` v1: raw request in, raw response out (spec/framework 7).
 
-Handlers are pure functions of raw objects. Nothing here waits or talks to anybody.
+Handlers are pure functions of raw objects. Nothing here waits or uses the network.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AdmissionRequest:
         resource: the plural.
         subresource: for example `status`, or empty.
         namespace: or empty.
-        name: empty while the API server has not made one up.
+        name: empty until the API server has generated one.
         object: the new object; None on deletion.
         old_object: the present one; None on creation.
         user: `username`, `uid`, `groups`, `extra`.
@@ -108,10 +108,10 @@ def parse_request(raw: Mapping[str, Any]) -> AdmissionRequest:
 
 
 def mutating(mutator: Mutator | RequestMutator, *, with_request: bool = False) -> AdmissionHandler:
-    """A handler that answers with the patch from the object to what `mutator` makes of it.
+    """A handler that answers with the patch from the object to the result of `mutator`.
 
-    Deletions pass unasked. An unchanged object gives no patch. `InvalidObject` and `ApiError`
-    raised by the mutator deny the request.
+    Deletions pass without a call. An unchanged object gives no patch. `InvalidObject` and
+    `ApiError` raised by the mutator deny the request.
 
     Args:
         mutator: the pure function.

@@ -1,7 +1,7 @@
-"""Certificates of a webhook server: made, judged and loaded; nothing is kept or sent here.
+"""Certificates of a webhook server: made, checked and loaded; nothing is stored or sent here.
 
-`cryptography` (9 MB) is imported only when something has to be made. Whether a certificate is good
-is found out by doing with it what the API server does: a TLS handshake, in memory.
+`cryptography` (9 MB) is imported only when a certificate has to be made. A certificate is checked
+in the way of the API server: by a TLS handshake, in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SERVER_LIFE = 365 * DAY
 RENEW_BEFORE = 60 * DAY
 """Seconds before its end at which a certificate is replaced."""
 BACKDATED = 3600.0
-"""Seconds by which certificates begin earlier, for clocks that are late."""
+"""Seconds by which certificates begin in the past, for clocks that are slow."""
 FIELDS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 """The keys of the Secret."""
 
@@ -73,7 +73,7 @@ class Names:
 
 
 def service_names(service: str, namespace: str) -> Names:
-    """The names under which an API server calls a Service."""
+    """The host names of a Service, as an API server uses them."""
     short = f"{service}.{namespace}.svc"
     return Names({short, f"{short}.cluster.local"})
 
@@ -91,7 +91,7 @@ def host_names(hosts: Iterable[str]) -> Names:
 
 @attrs.frozen
 class Judgement:
-    """How good certificates are.
+    """The result of checking certificates.
 
     Attributes:
         problem: why they cannot be used at all, or empty.
@@ -107,7 +107,7 @@ class Judgement:
 
 
 def judge(found: Certificates) -> Judgement:
-    """Let a strict client shake hands with a server that has these certificates."""
+    """Check certificates by a handshake between a strict client and a server that uses them."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -138,7 +138,7 @@ def renewed(
     """Certificates that are good for these names for a while: the present ones, or better ones.
 
     A new server certificate keeps the authority, so clients need no update. A new authority is
-    trusted together with the one it replaces, so that nobody is locked out meanwhile.
+    trusted together with the one it replaces, so that no client is locked out meanwhile.
 
     Args:
         present: what there is.
@@ -163,7 +163,7 @@ def renewed(
 
 
 def load(context: ssl.SSLContext, found: Certificates) -> None:
-    """Make a server's context use these; new connections do at once, open ones are not touched.
+    """Load these into a server's context, for new connections; open ones are not touched.
 
     Raises:
         ssl.SSLError: certificate and key do not fit.
@@ -183,7 +183,7 @@ def server_context(
 
     Args:
         minimum: the oldest version that is spoken.
-        suites: those of TLS 1.2, as OpenSSL names them; empty: what OpenSSL thinks good.
+        suites: those of TLS 1.2, as OpenSSL names them; empty: OpenSSL's defaults.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = minimum

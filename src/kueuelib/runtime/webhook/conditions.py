@@ -1,7 +1,7 @@
 """`matchConditions`: which requests the API server answers without asking a webhook.
 
-An API server evaluates the expressions (CEL) by itself, so a request that they spare costs neither
-a call nor anybody's time. One of Kubernetes 1.27 or older drops them and asks about everything.
+An API server evaluates the expressions (CEL) by itself, so a request that they exclude costs no
+call. Kubernetes 1.27 and older drop them and send every request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def condition(name: str, *alternatives: str) -> Obj:
 
 
 def of_others(user: str) -> Obj:
-    """Requests of everybody but one user, for example of the process that would be asked."""
+    """Requests of all users but one, for example the process that would be called."""
     return condition("of-others", f"request.userInfo.username != '{user}'")
 
 

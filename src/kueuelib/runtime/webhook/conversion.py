@@ -12,7 +12,7 @@ from kueuelib.errors import KueuelibError
 Converter = Callable[[Obj, str], Obj]
 """(object, version without group) to the object in that version, as a new dict."""
 YIELD_EVERY = 100
-"""Objects after which other requests get their turn."""
+"""After this many objects, other requests get a turn."""
 _KEPT = ("name", "namespace", "uid")
 
 
@@ -24,7 +24,7 @@ async def convert_all(request: Mapping[str, Any], converter: Converter) -> list[
     """All objects of a review's `request`, converted.
 
     Raises:
-        ConversionFailed: one cannot be; then none is.
+        ConversionFailed: one cannot be converted; then none is.
     """
     desired = str(request["desiredAPIVersion"])
     converted = []
@@ -63,7 +63,7 @@ def convert_one(obj: Obj, desired: str, converter: Converter) -> Obj:
 
 
 def review_answer(uid: str, converted: list[Obj] | None, message: str = "") -> Obj:
-    """The `response` of a review: the objects, or why there are none."""
+    """The `response` of a review: the objects, or the reason of the failure."""
     if converted is None:
         return {
             "uid": uid,

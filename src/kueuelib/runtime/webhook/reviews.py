@@ -1,4 +1,4 @@
-"""What a review may look like, before a handler works with it: types of fields, number of values.
+"""Checks a review before a handler works with it: types of fields, number of values.
 
 Shapes are structural schemas (OpenAPI v3 as CRDs use it), of which only types, required fields and
 minimal lengths of texts count here.
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 MAX_VALUES: Final = 600_000
-"""So many objects, lists and further fields may be in a review: each takes memory when decoded."""
+"""The most objects, lists and further fields of a review: each takes memory when decoded."""
 MAX_CONTAINERS: Final = 150_000
 VALUE_BYTES: Final = 64
 CONTAINER_BYTES: Final = 160
-"""What a value, and an object or list besides, takes when it is decoded."""
+"""The memory of a decoded value, and what an object or list takes in addition."""
 MAX_BODY: Final = 7 * 1024 * 1024
 """Bytes of the largest review that is read."""
 MAX_MEMORY: Final = 3 * MAX_BODY
@@ -22,7 +22,7 @@ MAX_MEMORY: Final = 3 * MAX_BODY
 
 Shape = dict[str, Any]
 Shapes = Mapping[str, Shape]
-"""The shape of an object by its `apiVersion`, under an empty text that of any other version."""
+"""The shape of an object by its `apiVersion`; an empty key stands for all other versions."""
 
 _TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "object": ((dict,), "an object"),
@@ -60,7 +60,7 @@ _OBJECT: Final = _object(
         "metadata": _META,
     }
 )
-"""What every object that is reviewed has."""
+"""The fields that every reviewed object has."""
 _KIND: Final = _object(dict.fromkeys(("group", "version", "kind", "resource"), _TEXT))
 _USER: Final = _object({"username": _TEXT, "uid": _TEXT, "groups": _TEXTS, "extra": _ANYTHING})
 _ADMISSION: Final = _object(
@@ -96,7 +96,7 @@ _OBJECTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def is_too_much(body: bytes, kind: str) -> bool:
-    """Whether a body has more values than anybody needs, which is known before it is decoded.
+    """Whether a body has too many values, found before it is decoded.
 
     Args:
         body: of the request.
@@ -111,7 +111,7 @@ def is_too_much(body: bytes, kind: str) -> bool:
 
 
 def types_of(schema: Shape, *, required: bool = False) -> Shape:
-    """What of a schema is about types: the shape of objects that rules have not judged yet.
+    """The types in a schema: the shape of objects that rules have not checked yet.
 
     Args:
         schema: structural.
@@ -150,7 +150,7 @@ def shape_with(fields: Shapes, required: str = "") -> Shape:
 
 
 def misfit(review: Any, kind: str) -> str:
-    """What is wrong with a review, with the field; empty when nothing is.
+    """What is wrong with a review, with the field; empty if it is fine.
 
     Args:
         review: a decoded body.

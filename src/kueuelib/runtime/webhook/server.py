@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
 HELD = 8 * MAX_BODY
-"""Bytes of reviews that are read or wait, together: nobody needs credentials to send them."""
+"""Bytes of reviews that are read or wait, together: they can be sent without credentials."""
 LARGE = 256 * 1024
 """Reviews of more bytes are handled one at a time, and judged in a thread."""
 _CRASHED = "the webhook failed; its log has the reason"
 DRAIN = 5.0
 """Seconds that running requests have when the server stops."""
 ANY: Shapes = {}
-"""Every object will do."""
+"""Any object passes."""
 Review = dict[str, Any]
 _Answer = Callable[[Mapping[str, Any]], Awaitable[Obj]]
 
@@ -77,12 +77,12 @@ _HTTP_LOG.addFilter(_Malformed())
 
 
 class WebhookServer:
-    """Paths to pure handlers, over HTTPS; a part of a `Manager`.
+    """Serves pure handlers by path, over HTTPS; a part of a `Manager`.
 
     Args:
         host: the address to bind; all when empty.
         port: 0 for any free one; see `port`.
-        tls: the context, whose certificate somebody may replace while we serve.
+        tls: the context; its certificate may be replaced while the server runs.
         telemetry: where calls are reported.
         subject: what to name in errors, for example the configuration's key.
     """

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
 ATTEMPTS = 5
-"""How often a write is tried that somebody else's write got in the way of."""
+"""How often a write is tried that conflicts with other writes."""
 CHECK_PERIOD = 60.0
-"""Seconds between two looks at the Secret and at those who trust it."""
+"""Seconds between two looks at the Secret and the objects that trust it."""
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ class Trusting:
     Attributes:
         resource: a webhook configuration's kind, or that of CRDs or APIServices.
         name: of the object.
-        optional: whether it may be that we have no right to it.
+        optional: whether the rights to it may be missing.
     """
 
     resource: Resource
@@ -75,7 +75,7 @@ async def ensure_certificates(
     organisation: str = "kueuelib",
     labels: Mapping[str, str] | None = None,
 ) -> Certificates:
-    """What the Secret holds, after it was created, completed or renewed if need be.
+    """The certificates in the Secret, which is created, completed or renewed if needed.
 
     Args:
         client: reads and writes the Secret; its namespace must exist.
@@ -136,7 +136,7 @@ def to_data(found: Certificates) -> dict[str, str]:
 def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
     """An object that trusts an authority: a copy, or `obj` if it does.
 
-    CRDs without conversion webhook are left alone, and APIServices that trust everybody.
+    CRDs without conversion webhook are left alone, and APIServices that skip verification.
 
     Args:
         obj: a webhook configuration, a CRD or an APIService.
@@ -219,7 +219,7 @@ class CertificateKeeper:
     repairs missing bundles, and loads what changed into the contexts; nothing is restarted.
 
     Args:
-        client: reads and writes the Secret and those who trust it.
+        client: reads and writes the Secret and the objects that trust it.
         contexts: of the servers.
         secret: where certificates are kept.
         names: host names and addresses under which the API server calls.
@@ -307,7 +307,7 @@ class CertificateFiles:
 
     Args:
         contexts: of the servers.
-        folder: where somebody else puts and renews the files.
+        folder: where another program writes and renews the files.
         period: seconds between two looks.
         clock: time.
     """
