@@ -10,7 +10,18 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src/kueuelib"
-PACKAGES = ("controllers", "embedded", "jobs", "machinery", "runtime", "scheduler", "workload")
+PACKAGES = (
+    "app",
+    "cli",
+    "controllers",
+    "embedded",
+    "jobs",
+    "machinery",
+    "runtime",
+    "scheduler",
+    "testing",
+    "workload",
+)
 
 MOST_OPENED = 8
 """Files that a change may open, with CONTRIBUTING and the fragment of the change log."""
