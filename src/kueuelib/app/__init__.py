@@ -1,1 +1,1 @@
-"""Configuration in, wired manager out; and what `kueuelib install` writes."""
+"""From a configuration to a running manager; also the objects that `kueuelib install` writes."""

@@ -23,16 +23,16 @@ def add_checks(
     telemetry: Telemetry,
     namespace: str,
 ) -> None:
-    """Adds the built-in check, every one that an installed package offers, and the silence watch.
+    """Adds the built-in check, those of installed packages, and the watch for silent processes.
 
     Args:
         manager: runs them.
-        cache: where informers are shared.
+        cache: shares informers.
         client: writes.
         recorder: for events.
         version: of the queueing API on the wire.
         telemetry: where controllers report.
-        namespace: where checks with a process of their own keep their Leases.
+        namespace: holds the Leases of checks that run in their own processes.
 
     Raises:
         ConfigError: a package offers something that cannot be loaded or is not a check.

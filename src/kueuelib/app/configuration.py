@@ -53,7 +53,7 @@ class Webhook:
 
     @property
     def certificate_folder(self) -> Path:
-        """Where somebody else puts `tls.crt` and `tls.key`, if the manager makes none."""
+        """The folder with `tls.crt` and `tls.key` from elsewhere, if the manager makes none."""
         default = Path(tempfile.gettempdir(), "k8s-webhook-server", "serving-certs")
         return Path(self.cert_dir) if self.cert_dir else default
 
@@ -118,7 +118,7 @@ class InternalCertManagement:
 
 @attrs.frozen
 class RequeuingStrategy:
-    """How a workload whose pods were not ready in time comes back."""
+    """How a workload is requeued whose pods were not ready in time."""
 
     timestamp: str = key("Eviction", rule=one_of("Eviction", "Creation"))
     backoff_limit_count: int | None = key(None, live=True, rule=at_least(0))
@@ -138,7 +138,7 @@ class WaitForPodsReady:
 
     @property
     def blocks(self) -> bool:
-        """Whether workloads are admitted one at a time; so it is unless said otherwise."""
+        """Whether workloads are admitted one at a time, which is the default."""
         return self.enable and self.block_admission is not False
 
 
@@ -149,7 +149,7 @@ class PodOptions:
     Attributes:
         namespace_selector: of their namespaces; None for all but those of the system.
         pod_selector: of the pods.
-        pod_group_shape_policy: what becomes of a pod that asks for more than its group declared:
+        pod_group_shape_policy: what happens to a pod that requests more than its group declared:
             `Enforce` deletes it, `Warn` only reports it.
     """
 
@@ -164,8 +164,8 @@ class Integrations:
 
     Attributes:
         frameworks: integrations that come with kueuelib, or that installed packages offer.
-        external_frameworks: kinds that another process queues, as `Kind.version.group`. It starts
-            nothing: their children are left alone, that is all.
+        external_frameworks: kinds that another process queues, as `Kind.version.group`. Its only
+            effect: their children are left alone.
         label_keys_to_copy: labels that a Workload takes over from its job.
         pod_options: which plain pods are considered.
     """
@@ -177,14 +177,14 @@ class Integrations:
 
     @property
     def external_kinds(self) -> frozenset[tuple[str, str]]:
-        """Group and kind of what other processes queue."""
+        """Group and kind of the jobs that other processes queue."""
         parts = [name.split(".", 2) for name in self.external_frameworks]
         return frozenset((group, kind) for kind, _, group in parts)
 
 
 @attrs.frozen
 class WorkloadRetention:
-    """How long Workloads, and jobs that we deactivated, are kept; absent: as long as others say."""
+    """How long finished Workloads and deactivated jobs are kept; absent: until they are deleted."""
 
     after_finished: Duration | None = key(None, live=True)
     after_deactivated_by_kueue: Duration | None = None

@@ -46,13 +46,13 @@ MISSING = (
     "resources.deviceClassMappings",
     "tls.curvePreferences",
 )
-"""Keys of today's Kueue that this build does not have; what it knows and refuses is in `check`."""
+"""Keys of today's Kueue that this build does not know; `check` refuses the keys that it knows."""
 
 _KIND = re.compile(r"[A-Za-z0-9]+\.v[a-z0-9]+\.[a-z0-9.-]+", re.ASCII)
 
 
 def check_missing(content: Mapping[str, Any], source: str) -> None:
-    """Refuses keys of features that this build does not have, before unknown keys are looked for.
+    """Refuses keys of features that this build does not have, before the search for unknown keys.
 
     Raises:
         ConfigError: the key is named.
@@ -65,7 +65,7 @@ def check_missing(content: Mapping[str, Any], source: str) -> None:
 
 
 def check(configuration: Configuration, source: str) -> None:
-    """Refuses what cannot work, and features that this build does not have.
+    """Refuses values that cannot work, and features that this build does not have.
 
     Raises:
         ConfigError: the key is named.
@@ -150,7 +150,7 @@ def _check_frameworks(configuration: Configuration, source: str) -> None:
 
 
 def _check_pod_options(configuration: Configuration, source: str) -> None:
-    """Pods that keep the cluster or ourselves running must never wait for us."""
+    """Refuses to queue pods that the cluster or the manager itself needs to run."""
     options = configuration.integrations.pod_options
     if options.pod_group_shape_policy not in ("Enforce", "Warn"):
         where = f"integrations.podOptions.podGroupShapePolicy: {options.pod_group_shape_policy!r}"

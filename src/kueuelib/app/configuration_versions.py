@@ -1,4 +1,4 @@
-"""The versions of the configuration file: what `v1beta2` says, in the words of `v1beta1`.
+"""The versions of the configuration file: translates `v1beta2` to `v1beta1`.
 
 In `v1beta2` a block turns its feature on by being there, and some keys are required or gone. A few
 keys exist there only.

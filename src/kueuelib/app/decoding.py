@@ -25,7 +25,7 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 
 
 REFUSED = "refused"
-"""In the metadata of a field: its key is known, and whatever it says is refused."""
+"""In the metadata of a field: its key is known, and every value is refused."""
 
 
 def parse_duration(text: str) -> Duration:

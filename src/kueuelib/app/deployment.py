@@ -1,4 +1,4 @@
-"""The manager as a Deployment, and what surrounds its pods, as raw objects.
+"""The manager as a Deployment, with the objects around its pods, in raw form.
 
 Two replicas run: one has the Lease and decides, the other serves webhooks too and keeps its caches
 warm, so that it takes over within a few seconds.
@@ -24,13 +24,13 @@ HEALTH_PORT = 8081
 CONFIG_MAP = "kueue-manager-config"
 CONFIG_FILE = "controller_manager_config.yaml"
 CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - in the container
-"""Where a manager in a container looks for certificates if its configuration does not say."""
+"""The default folder of certificates in a container."""
 USER = 65532
-"""The user of the image, who owns nothing in it."""
+"""The user of the image, which owns nothing in it."""
 CONFIGURATION = (
     f"apiVersion: {V1BETA2}\nkind: {KIND}\nintegrations:\n  frameworks: [batch/job, pod]\n"
 )
-"""The configuration when none is given."""
+"""The default configuration."""
 RESOURCES: Obj = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
 
 
@@ -40,7 +40,7 @@ class Deployed:
 
     Attributes:
         image: with kueuelib in it.
-        replicas: how many pods; one of them decides.
+        replicas: the number of pods; one of them decides.
         config: the text of the configuration file.
         resources: what a pod asks for, and its limits.
         service_monitor: whether a ServiceMonitor of the Prometheus operator is written.
@@ -157,7 +157,7 @@ def certificates_of(configuration: Configuration, source: Path) -> tuple[str, st
     """The Secret with certificates from elsewhere and its folder, as `Deployed` takes them.
 
     Raises:
-        ConfigError: the folder cannot be one of a container.
+        ConfigError: the folder cannot be mounted into a container.
     """
     wanted = configuration.internal_cert_management
     if wanted.enable:
@@ -176,7 +176,7 @@ def check_configuration(
     """Refuses a configuration that does not fit the manifests.
 
     Args:
-        configuration: what the file says.
+        configuration: the content of the file.
         source: the file, for errors.
         namespace: of the manager.
         deployed: its pods.
@@ -236,7 +236,7 @@ def _metrics_service(namespace: str) -> Obj:
 
 
 def _network_policy(namespace: str, ports: Iterable[int]) -> Obj:
-    """The manager is asked for what it serves, and for nothing else."""
+    """Allows connections to the ports that the manager serves, and to no others."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -250,7 +250,7 @@ def _network_policy(namespace: str, ports: Iterable[int]) -> Obj:
 
 
 def _disruption_budget(namespace: str) -> Obj:
-    """One pod at a time may be drained; with a single replica a drain is not held up."""
+    """Allows one pod at a time to be drained; a single replica does not block a drain."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -3,7 +3,7 @@
 The commands that write the configurations (`kueuelib install`, `kueuelib manifests`) know neither
 the manager's configuration nor its plug-ins. So the process that answers the webhooks puts the
 entries of its kinds of jobs in order: selectors follow `manageJobsWithoutQueueName`, entries of
-plug-ins are added, and entries that nobody would answer are taken away, for they would refuse every
+plug-ins are added, and entries without a server are removed, because they would refuse every
 object.
 """
 
@@ -88,7 +88,7 @@ class EntryKeeper:
         self._log = get_logger("webhooks")
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Keep them until cancelled; `ready` is called after the first try, whatever came of it."""
+        """Keep them until cancelled; `ready` is called after the first try, even if it failed."""
         pauses = Backoff(base=0.5, cap=60.0, jitter=0.5)
         told = False
         while True:
@@ -119,7 +119,7 @@ class EntryKeeper:
 
 
 def _merged(present: Mapping[str, Any], entry: Entry, pattern: Mapping[str, Any]) -> Obj:
-    """The entry with what others, and the server, set in the present one."""
+    """The entry, with the fields that others and the server have set in the present one."""
     merged = {**present, **copy.deepcopy(entry.entry)}
     for selector in _SELECTORS:
         merged[selector] = merged[selector] if selector in entry.entry else {}

@@ -40,9 +40,9 @@ class AdmissionFairSharing:
     """Whether LocalQueues that used less are admitted first.
 
     Attributes:
-        usage_half_life_time: after how long past usage counts half; 0: it does not count.
+        usage_half_life_time: the time after which past usage counts half; 0: it does not count.
         usage_sampling_interval: the time between two updates of the usage.
-        resource_weights: how much a unit of a resource counts; 1 for those that are not named.
+        resource_weights: how much a unit of a resource counts; 1 for unnamed ones.
     """
 
     usage_half_life_time: Duration = Duration(0)

@@ -1,7 +1,7 @@
-"""Feature gates of today's Kueue: which values say what kueuelib does anyway.
+"""Feature gates of today's Kueue: which values match the behaviour of kueuelib.
 
-A gate that cannot be honoured is refused by name, so that nobody counts on a feature that is not
-there, or on being without one that is.
+A gate that cannot be honoured is refused by name, so that no user relies on a feature that is
+missing, or on the absence of one that exists.
 """
 
 from __future__ import annotations
@@ -128,10 +128,11 @@ CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {
         "visibilityServer",
     ),
 }
-"""Gates that permit what a block of the configuration turns on: whether it does, and its key."""
+"""Gates that permit a feature of a configuration block: whether the block turns it on, and its key.
+"""
 
 _PERMITS: Final = frozenset({"AdmissionFairSharing", "CustomMetricLabels", "QuotaCheckStrategy"})
-"""Those of them that do nothing by themselves, so that true is accepted in any case."""
+"""Those of them that have no effect by themselves, so that true is always accepted."""
 
 NO_SWITCH: Final = frozenset(
     {
@@ -160,13 +161,13 @@ NO_SWITCH: Final = frozenset(
         "WorkloadValidationForPodSetMetadata",
     }
 )
-"""Gates of which neither value is known to say exactly what kueuelib does."""
+"""Gates for which neither value describes exactly what kueuelib does."""
 
 KNOWN: Final = frozenset({*FREE, *ON, *OFF, *EITHER, *CONFIGURED, *NO_SWITCH})
 
 
 def check_feature_gates(configuration: Configuration, source: str) -> None:
-    """Refuses gates that say something else than what kueuelib does.
+    """Refuses gates that contradict the behaviour of kueuelib.
 
     Raises:
         ConfigError: the gate is named, with the reason.
@@ -178,7 +179,7 @@ def check_feature_gates(configuration: Configuration, source: str) -> None:
 
 
 def _refusal(configuration: Configuration, name: str, *, value: bool) -> tuple[str, str]:
-    """Why a value is refused, and the fix; two empty texts when it is not."""
+    """Why a value is refused, and the fix; two empty texts if it is accepted."""
     if name in CONFIGURED:
         is_on, key = CONFIGURED[name]
         if value == is_on(configuration) or (value and name in _PERMITS):

@@ -1,7 +1,7 @@
-"""What `kueuelib install` writes into a cluster, as raw objects, and how it gets there.
+"""The raw objects that `kueuelib install` writes into a cluster, and how it writes them.
 
 Everything is applied server-side under one field manager, so installing again, or a newer version,
-changes what differs and leaves alone what others own.
+changes only what differs, and leaves fields of other owners alone.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def check_namespace(name: str) -> None:
     """Refuses a name that no namespace can have.
 
     Raises:
-        ConfigError: it is such a name.
+        ConfigError: the name is not valid.
     """
     if not is_dns1123_label(name):
         raise ConfigError(
@@ -88,7 +88,7 @@ def check_namespace(name: str) -> None:
 
 @attrs.frozen
 class Installation:
-    """How the manager will be reached, and the objects that say so.
+    """How to install a manager, and the objects of the installation.
 
     Attributes:
         namespace: of the manager.
@@ -120,7 +120,7 @@ class Installation:
 
     @property
     def names(self) -> Names:
-        """What the webhook server's certificate must name."""
+        """The names in the webhook server's certificate."""
         names = server_names(WEBHOOK_SERVICE, self.namespace)
         host = urlsplit(self.webhook_url).hostname if self.webhook_url else None
         return names | host_names([host]) if host else names
@@ -152,11 +152,13 @@ class Installation:
         return webhook_configurations(entries, self.client_config)
 
     def pods(self) -> list[Obj]:
-        """The manager's Deployment and what surrounds it, last: it needs all of the others."""
+        """The manager's Deployment and what surrounds it, last, because it needs all the others."""
         return [] if self.deployed is None else self.deployed.manifests(self.namespace)
 
     def visibility(self) -> list[Obj]:
-        """What the visibility API takes, last: while it is away an API server complains."""
+        """The objects of the visibility API; last, because an API server complains while it does
+        not answer.
+        """
         port = None if self.deployed is None else self.deployed.visibility_port
         return [] if port is None else visibility_manifests(self.namespace, port)
 
@@ -175,7 +177,7 @@ def checked_url(text: str | None) -> str | None:
     """A webhook URL that an API server accepts.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not such a URL.
     """
     if text is None:
         return None
@@ -207,17 +209,18 @@ def converted_crds() -> tuple[str, ...]:
 
 
 async def install(client: Client, installation: Installation, deadline: float) -> list[str]:
-    """Writes everything, and waits until the new kinds are served; what was written, as text.
+    """Writes everything, and waits until the new kinds are served; returns what was written, as
+    text.
 
     Args:
         client: with an administrator's rights.
-        installation: what to write.
+        installation: the objects to write.
         deadline: seconds that the cluster has to serve the new kinds.
 
     Raises:
         ApiError: the server refused something.
-        ConfigError: the kinds were not served in time, or the cluster lacks a kind that was asked
-            for; then nothing is written.
+        ConfigError: the kinds were not served in time, or the cluster lacks a required kind; then
+            nothing is written.
     """
     pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
     written = [await _apply(client, obj) for obj in installation.foundation()]
@@ -242,7 +245,7 @@ async def _is_served(client: Client, obj: Obj) -> bool:
     """Whether the cluster has the kind of an object.
 
     Raises:
-        ConfigError: it lacks a kind that was asked for.
+        ConfigError: it lacks a required kind.
     """
     kind = resource_of(obj)
     if kind.kind in await client.served_kinds(kind.group, kind.version):
@@ -262,14 +265,14 @@ def _skipped(obj: Obj) -> str:
 
 
 def resource_of(obj: Obj) -> Resource:
-    """Where an object of the manifests lives."""
+    """The `Resource` of an object of the manifests."""
     group, _, version = obj["apiVersion"].rpartition("/")
     namespaced = "namespace" in obj["metadata"]
     return Resource(group, version, _PLURALS[obj["kind"]], obj["kind"], namespaced)
 
 
 async def _apply(client: Client, obj: Obj) -> str:
-    """Writes one object; says what became of it."""
+    """Writes one object; returns what happened to it."""
     resource, key = resource_of(obj), key_of(obj)
     try:
         stored = await client.get(resource, key)
@@ -288,10 +291,11 @@ async def _apply(client: Client, obj: Obj) -> str:
 
 
 def _moved(stored: Obj, wanted: Obj) -> Obj:
-    """A merge patch that takes the other way to the conversion webhook out of a CRD; or empty.
+    """A merge patch that removes the other way to the conversion webhook from a CRD, or an empty
+    one.
 
-    Somebody else may own it, and then an apply adds ours beside it, which is invalid: a webhook is
-    reached by a URL or by a Service, and only if the kind is converted by one.
+    Another manager may own it. An apply would then add ours beside it, which is invalid: a webhook
+    is reached by a URL or by a Service, not by both.
     """
     theirs, ours = _conversion(stored), _conversion(wanted)
     if theirs and not ours:

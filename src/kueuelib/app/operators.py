@@ -1,4 +1,4 @@
-"""Operators of users: found in their modules, and what they need in a cluster."""
+"""Operators of users: finds them in modules, and makes the objects that they need in a cluster."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def operator_manifests(
     image: str,
     webhook_url: str | None = None,
 ) -> list[Obj]:
-    """What an operator needs in a cluster, in the order in which it is to be created.
+    """The objects that an operator needs in a cluster, in the order of their creation.
 
     The permissions follow from the declaration. The kubeconfigs of other clusters come from a
     Secret `NAME-clusters`, with one key per cluster.
 
     Args:
         operator: the declaration.
-        reference: what `kueuelib run` is given in the Deployment.
+        reference: the argument of `kueuelib run` in the Deployment.
         namespace: where it runs; when empty, one with the name of the operator is made.
         image: of the Deployment: with kueuelib and the module.
         webhook_url: where the webhooks answer when the operator runs outside the cluster; then
@@ -151,7 +151,7 @@ def _rule(kind: Resource, verbs: list[str], plural: str = "") -> Obj:
 
 
 def _own_hooks(operator: Operator) -> list[Obj]:
-    """Lets the operator enter its certificate where the API server looks for it."""
+    """Permits the operator to write its authority into the objects that the API server reads."""
     return [
         {
             **_rule(target.resource, ["get", "update", "patch"]),

@@ -1,7 +1,7 @@
-"""What an integration needs in a cluster, as raw objects for `kubectl apply`.
+"""The raw objects that an integration needs in a cluster, for `kubectl apply`.
 
 Either for a process of its own (`kueuelib run`): identity, permissions, webhooks, Service and
-Deployment. Or for a plug-in of the bundled manager, which has all that but the permissions.
+Deployment. Or for a plug-in of the bundled manager, which has everything except the permissions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webh
 
 
 def plugin_manifests(integration: Integration, namespace: str) -> list[Obj]:
-    """What lets the bundled manager work with a kind; it adds the webhooks by itself.
+    """The permissions of the bundled manager for a kind; it adds the webhooks by itself.
 
     Args:
         integration: the kind.
@@ -41,11 +41,11 @@ def process_manifests(
     image: str,
     webhook_url: str | None = None,
 ) -> list[Obj]:
-    """What a process of its own needs, in the order in which it is to be created.
+    """The objects of a separate process, in the order of their creation.
 
     Args:
         integration: the kind.
-        reference: what `kueuelib run` is given in the Deployment.
+        reference: the argument of `kueuelib run` in the Deployment.
         namespace: where it runs; the manager's is a good place.
         image: of the Deployment: with kueuelib and the module.
         webhook_url: where the process answers when it runs outside the cluster; then there is
@@ -102,7 +102,9 @@ def _namespace_rules(integration: Integration) -> list[Obj]:
 
 
 def _reading(integration: Integration) -> Obj:
-    """Lets the bundled manager see owners of this kind, to leave their children alone."""
+    """Permits the bundled manager to read owners of this kind, so that it leaves their children
+    alone.
+    """
     resource = integration.resource
     return {"apiGroups": [resource.group], "resources": [resource.plural], "verbs": ["get"]}
 

@@ -1,7 +1,7 @@
-"""One integration in a process of its own: beside the bundled manager, or beside the Go manager.
+"""Runs one integration in its own process, beside the bundled manager or the Go manager.
 
 It reconciles jobs of one kind and answers their webhooks; scheduling is up to another process.
-Everything of it in the cluster has one name, made from its kind: webhook configurations, Service,
+All its objects in the cluster have one name, made from the kind: webhook configurations, Service,
 certificate, lease, ServiceAccount.
 """
 
@@ -30,13 +30,13 @@ from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 
 NAME_LIMIT = 57
-"""Characters of a name that Service and Secret names are made from."""
+"""The most characters of the name, to which suffixes are added."""
 BUNDLED_KINDS = frozenset({JOBS.group_kind, PODS.group_kind})
-"""What the manager beside us is taken to queue, so that its children are left alone."""
+"""Kinds that the manager beside us is expected to queue, so that their children are left alone."""
 
 
 def process_name(integration: Integration) -> str:
-    """What everything of a process is called in the cluster; a DNS label."""
+    """The name of all objects of a process in the cluster; a DNS label."""
     resource = integration.resource
     parts = ["kueuelib", resource.plural, *resource.group.split(".")]
     return "-".join(filter(None, parts))[:NAME_LIMIT].rstrip("-")
@@ -48,9 +48,9 @@ def certificate_name(integration: Integration) -> str:
 
 
 def own_configuration(base: Configuration, integration: Integration) -> Configuration:
-    """The manager's configuration, made that of a process for one kind.
+    """The manager's configuration, adapted to a process for one kind.
 
-    What the manager shares with us stays: which jobs are managed, and whether pods are waited for.
+    Settings that both need stay: which jobs are managed, and `waitForPodsReady`.
     """
     name = process_name(integration)
     lease = attrs.evolve(base.leader_election, resource_name=name)
@@ -71,7 +71,7 @@ def own_configuration(base: Configuration, integration: Integration) -> Configur
 
 
 def assembler(integration: Integration) -> Assemble:
-    """What adds the parts of such a process to a manager; see `run_manager`."""
+    """Returns a function that adds the parts of such a process to a manager; see `run_manager`."""
 
     async def assemble(
         manager: Manager,

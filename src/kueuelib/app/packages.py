@@ -36,7 +36,7 @@ _FILES: Final[Mapping[str, str]] = {
     "ServiceMonitor": "manager",
     "APIService": "visibility",
 }
-"""The file of each kind; everything else is about permissions."""
+"""The file of each kind; all other kinds are permissions."""
 _VALUES: Final[Mapping[str, Obj]] = {
     "image": {"type": "string", "minLength": 1, "description": "With kueuelib in it."},
     "replicas": {
@@ -67,7 +67,7 @@ def write_chart(folder: Path, deployed: Deployed, frameworks: tuple[str, ...] = 
     """Writes a Helm chart.
 
     Args:
-        folder: becomes the chart; it is created when it is missing.
+        folder: of the chart; it is created if it is missing.
         deployed: the defaults of the values; certificates from elsewhere are not one of them.
         frameworks: the bundled kinds that the manager may queue besides Jobs and Pods.
 
@@ -110,7 +110,7 @@ def write_kustomize(folder: Path, installation: Installation) -> list[Path]:
 
 
 def values_of(deployed: Deployed) -> Obj:
-    """The values of the chart that give these pods."""
+    """The values of the chart that produce these pods."""
     return {
         "image": deployed.image,
         "replicas": deployed.replicas,
@@ -166,7 +166,7 @@ def _value(place: re.Match[str]) -> str:
 
 
 def _marked(obj: Obj) -> Obj:
-    """The object with marks for values that are not text; some objects stay when a release goes."""
+    """The object with marks for values that are not text; some objects outlive the release."""
     obj = copy.deepcopy(obj)
     if obj["kind"] == "Deployment":
         obj["spec"]["replicas"] = "@replicas@"

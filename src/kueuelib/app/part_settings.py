@@ -1,4 +1,4 @@
-"""What a configuration says to each part: jobs, decisions, and the life of Workloads."""
+"""The settings of each part from a configuration: jobs, decisions, and the life of Workloads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
 
 
 def job_settings(configuration: Configuration) -> JobSettings:
-    """What the configuration says about jobs."""
+    """The settings for jobs."""
     frameworks = configuration.integrations.frameworks
     options = configuration.integrations.pod_options
     excluded = system_excluded(configuration.manager_namespace)
@@ -47,10 +47,10 @@ def job_settings(configuration: Configuration) -> JobSettings:
 
 
 def engine_settings(configuration: Configuration, source: str = "configuration") -> Settings:
-    """What the configuration says about decisions.
+    """The settings for decisions.
 
     Args:
-        configuration: what the user wants.
+        configuration: the user's configuration.
         source: what to call the configuration in errors.
 
     Raises:
@@ -75,7 +75,7 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
 
 
 def life_settings(configuration: Configuration) -> LifeSettings:
-    """What the configuration says about time."""
+    """The settings for times."""
     waiting = pods_ready(configuration)
     kept = configuration.object_retention_policies.workloads.after_finished
     if waiting is None:
@@ -92,6 +92,6 @@ def life_settings(configuration: Configuration) -> LifeSettings:
 
 
 def pods_ready(configuration: Configuration) -> WaitForPodsReady | None:
-    """The settings of waiting for pods, None when they are not waited for."""
+    """The settings of `waitForPodsReady`; None if it is off."""
     waiting = configuration.wait_for_pods_ready
     return waiting if waiting is not None and waiting.enable else None

@@ -24,13 +24,13 @@ GROUP = "kueuelib.preemption"
 
 @attrs.frozen
 class Preemption:
-    """Which preemption policy decides, and whether room is given away before victims leave it.
+    """The preemption policy, and whether room is given away before the victims have left it.
 
     Attributes:
         policy: the name of an installed one; empty for Kueue's own.
-        parameters: the keyword arguments that it is made with.
-        exceed_quota_until_victims_leave: whether others are admitted into that room, as the manager
-            written in Go does.
+        parameters: its keyword arguments.
+        exceed_quota_until_victims_leave: whether others are admitted into that room, as by the Go
+            manager.
     """
 
     policy: str = ""
@@ -64,8 +64,8 @@ def load_policy(preemption: Preemption, source: str) -> PreemptionPolicy:
     """The policy that the configuration names, ready for use.
 
     Raises:
-        ConfigError: its package cannot be imported, the parameters do not suit it, or what the
-            package offers is not a policy. The policy and what to do are named.
+        ConfigError: its package cannot be imported, the parameters do not suit it, or the package's
+            object is not a policy. The message names the policy and the fix.
     """
     if not preemption.policy:
         return KUEUE

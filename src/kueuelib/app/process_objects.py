@@ -1,4 +1,4 @@
-"""Raw objects that a process of `kueuelib run` needs in a cluster, whatever it runs."""
+"""Raw objects that every process of `kueuelib run` needs in a cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def deployment(
     Args:
         name: of the Deployment and its ServiceAccount.
         namespace: where it runs.
-        reference: what `kueuelib run` is given.
+        reference: the argument of `kueuelib run`.
         image: with kueuelib and the module.
         args: further options of `kueuelib run`.
         secret: the name of a Secret, and the folder where its keys are files.

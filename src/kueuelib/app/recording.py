@@ -1,4 +1,4 @@
-"""Recordings and the configuration: what is kept of it, and a program that only records."""
+"""The configuration in recordings, and a program that only records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEPT = (
 
 
 def recorded_configuration(path: Path | None) -> Obj:
-    """What a recording keeps of a configuration file, which has been loaded before."""
+    """The part of a loaded configuration file that a recording keeps."""
     content = yaml.safe_load(path.read_text()) if path is not None else {}
     return {key: content[key] for key in _KEPT if key in content}
 
@@ -35,13 +35,13 @@ def configuration_in(content: Obj, source: str) -> Configuration:
     """The configuration of a recording.
 
     Raises:
-        ConfigError: it cannot work here, for example because a policy is not installed.
+        ConfigError: it cannot be used here, for example because a policy is not installed.
     """
     return parse_configuration(content, source) if content else Configuration()
 
 
 def recorder_configuration(configuration: Configuration) -> Configuration:
-    """The same for a program that only records: it serves nothing and leads nobody."""
+    """The configuration of a program that only records: without servers and election."""
     return attrs.evolve(
         configuration,
         health=attrs.evolve(configuration.health, health_probe_bind_address=OFF),
@@ -68,7 +68,7 @@ async def assemble_recorder(
 
 
 class _Silent:
-    """Writes no events to a cluster that is only looked at; the feed logs the same."""
+    """Writes no events to a cluster that is only read; the feed logs the same."""
 
     def event(self, *_: object, **__: object) -> None:
         """Do nothing."""

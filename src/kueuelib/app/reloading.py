@@ -55,7 +55,7 @@ class ConfigurationFile:
 
     Args:
         path: the file.
-        configuration: what the manager was started with.
+        configuration: the manager's configuration at its start.
         take: called with the configuration that applies from now on.
         telemetry: where it reports.
         announce: called with the keys whose new values take effect only at the next start.

@@ -21,7 +21,7 @@ IGNORE_UNDECLARED: Final = "IgnoreUndeclared"
 
 @attrs.frozen
 class ResourceTransformation:
-    """What one resource of a pod counts as.
+    """The resources that one resource of a pod counts as.
 
     Attributes:
         input: the resource.
@@ -41,9 +41,9 @@ class Resources:
     """Which resources count against quota.
 
     Attributes:
-        quota_check_strategy: what becomes of a resource that a ClusterQueue does not cover:
+        quota_check_strategy: the handling of a resource that a ClusterQueue does not cover:
             `BlockUndeclared` keeps the Workload waiting, `IgnoreUndeclared` leaves it unchecked.
-        exclude_resource_prefixes: resources whose names begin like this do not count.
+        exclude_resource_prefixes: prefixes of resources that do not count.
         transformations: what resources count as; at most one for an input.
     """
 
@@ -65,7 +65,7 @@ class Resources:
 
 
 def check_resources(resources: Resources, source: str) -> None:
-    """Refuses rules that Kueue refuses, and those that would count nothing.
+    """Refuses the rules that Kueue refuses, and those without an effect.
 
     Raises:
         ConfigError: the key is named.

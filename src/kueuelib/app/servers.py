@@ -1,4 +1,4 @@
-"""The servers of a program, as its configuration asks for them."""
+"""The servers of a program, according to its configuration."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def add_servers(
         manager: runs them.
         configuration: where to listen.
         client: reaches the API server.
-        telemetry: what is served.
+        telemetry: the metrics to serve.
         webhooks: must serve before the program is ready.
-        cache: the program is not ready while a kind of it is not served.
+        cache: the program is not ready while one of its kinds is not served.
         source: what to call the configuration in errors.
-        metrics_tls: the context for metrics over HTTPS, for those who may get `/metrics`; None:
-            over plain HTTP, for anybody.
+        metrics_tls: the context for metrics over HTTPS, with authorization; None: plain HTTP, open
+            to everyone.
     """
     probes = _probe_server(configuration, source)
     if probes:
@@ -80,7 +80,7 @@ def add_webhooks(
     trusting: Iterable[Trusting] = (),
     contexts: Iterable[ssl.SSLContext] = (),
 ) -> WebhookServer:
-    """Adds the webhook server, and what keeps its certificate.
+    """Adds the webhook server, and the keeper of its certificate.
 
     Args:
         manager: runs both.
@@ -89,8 +89,8 @@ def add_webhooks(
         telemetry: where the server reports.
         names: of the mutating and of the validating webhook configuration.
         source: what to call the configuration in errors.
-        trusting: what else carries the certificate of our authority.
-        contexts: of further servers that show the same certificate.
+        trusting: further objects that carry the certificate of our authority.
+        contexts: of further servers with the same certificate.
     """
     certificates = configuration.internal_cert_management
     namespace = configuration.manager_namespace
@@ -149,14 +149,14 @@ def add_visibility(
 async def waiting_probes(
     configuration: Configuration, client: Client, source: str
 ) -> AsyncIterator[None]:
-    """Serves probes while the API server is waited for: alive, but not ready.
+    """Serves probes during the wait for the API server: alive, but not ready.
 
-    An address that cannot be bound is not an error here: that a server does not answer is the first
-    thing to know, and the manager binds the same address once it starts.
+    An address that cannot be bound is not an error here: the missing server is the more important
+    message, and the manager binds the same address once it starts.
 
     Args:
         configuration: where to listen.
-        client: of the server that is waited for.
+        client: of the API server.
         source: what to call the configuration in errors.
     """
     probes = _probe_server(configuration, source)

@@ -28,16 +28,16 @@ _SUITES: Final = {
         ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
     )
 }
-"""What OpenSSL calls the suites of TLS 1.2 that are safe."""
+"""OpenSSL's names of the safe suites of TLS 1.2."""
 
 
 @attrs.frozen
 class Tls:
-    """What the HTTPS servers accept: webhooks, metrics and the visibility API.
+    """The protocols of the HTTPS servers: webhooks, metrics and the visibility API.
 
     Attributes:
         min_version: `VersionTLS12` or `VersionTLS13`; empty: TLS 1.2.
-        cipher_suites: those of TLS 1.2, by their IANA names; empty: what the library thinks good.
+        cipher_suites: those of TLS 1.2, by their IANA names; empty: the library's defaults.
     """
 
     min_version: str = ""

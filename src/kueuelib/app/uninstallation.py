@@ -1,8 +1,8 @@
-"""How everything that `kueuelib install` wrote leaves a cluster again.
+"""Removes everything that `kueuelib install` wrote from a cluster.
 
-First the APIServices and webhooks go, so that nothing waits for a manager that is going too,
-then its pods, then the finalizers that only it would have removed, and last the kinds with their
-objects.
+The APIServices and webhooks are removed first, so that nothing waits for a manager that disappears
+too. Then its pods, then the finalizers that only it would have removed, and last the kinds with
+their objects.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.reading import read
 
 ATTEMPTS = 5
-"""How often a finalizer is taken off an object that others change meanwhile."""
+"""How often to try to remove a finalizer from an object that others change meanwhile."""
 _SHOWN = 3
 _GUARDED = (
     *(WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, RESOURCE_FLAVORS),
@@ -56,7 +56,7 @@ _GUARDED = (
 
 @attrs.frozen
 class Removal:
-    """What is to go.
+    """What to remove.
 
     Attributes:
         installation: what was installed.
@@ -70,17 +70,17 @@ class Removal:
 
 
 async def uninstall(client: Client, removal: Removal, deadline: float) -> list[str]:
-    """Removes everything but the namespace; what was removed, as text.
+    """Removes everything but the namespace; returns what was removed, as text.
 
     Args:
         client: with an administrator's rights.
-        removal: what is to go.
+        removal: what to remove.
         deadline: seconds that the cluster has to remove the kinds.
 
     Raises:
         ApiError: the server refused something.
         ConfigError: Workloads hold quota, the installation is in another namespace, or the kinds
-            did not go in time.
+            were not removed in time.
     """
     installation = removal.installation
     if not removal.force:
@@ -111,7 +111,7 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
 
 
 async def _check_place(client: Client, installation: Installation) -> None:
-    """Refuses a namespace that does not hold what the cluster uses.
+    """Refuses a namespace that does not contain the cluster's manager.
 
     Raises:
         ConfigError: the webhooks are elsewhere, or there is no such namespace.
@@ -130,10 +130,10 @@ async def _check_place(client: Client, installation: Installation) -> None:
 
 
 async def _check_quota(client: Client) -> None:
-    """Refuses while quota is held: whatever runs by it would run without.
+    """Refuses while quota is held, because running jobs would then run without it.
 
     Raises:
-        ConfigError: some Workloads are named.
+        ConfigError: Workloads hold quota; some are named.
     """
     holding = [
         str(key_of(one))
@@ -153,7 +153,9 @@ async def _check_quota(client: Client) -> None:
 async def _release(
     client: Client, resource: Resource, finalizer: str, label: str = ""
 ) -> tuple[int, int]:
-    """Takes a finalizer off all objects of a kind; off how many, and how many there are."""
+    """Removes a finalizer from all objects of a kind; returns from how many, and how many there
+    are.
+    """
     count, held = 0, []
     async for one in client.list_all(resource, label_selector=label):
         count += 1
@@ -190,7 +192,7 @@ async def _delete(client: Client, obj: Obj) -> str:
 
 
 async def _delete_key(client: Client, resource: Resource, key: ObjectKey) -> str:
-    """Deletes an object; says so, or nothing when there is none."""
+    """Deletes an object and returns a line about it; an empty one if it does not exist."""
     try:
         await client.delete(resource, key, propagation="Background")
     except NotFound:
@@ -199,14 +201,14 @@ async def _delete_key(client: Client, resource: Resource, key: ObjectKey) -> str
 
 
 async def _pods(client: Client, namespace: str) -> list[str]:
-    """The manager's pods: as long as one runs, it writes its finalizers again."""
+    """The manager's pods; as long as one runs, it adds finalizers again."""
     selector = ",".join(f"{name}={value}" for name, value in APP.items())
     pods = await client.list(PODS, namespace, label_selector=selector)
     return [one["metadata"]["name"] for one in pods.items]
 
 
 async def _kinds(client: Client) -> list[str]:
-    """Our kinds that are still there."""
+    """Our kinds that still exist."""
     ours = {crd["metadata"]["name"] for crd in all_crds()}
     crds = await client.list(CRDS)
     return sorted(ours & {one["metadata"]["name"] for one in crds.items})
@@ -218,7 +220,7 @@ async def _until_none(
     deadline: float,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Waits until nothing is left.
+    """Waits until all are removed.
 
     Raises:
         ConfigError: something was not removed in time.

@@ -1,4 +1,4 @@
-"""Everything that the manager's webhook server answers."""
+"""All webhooks of the manager's server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a configuration to a running manager: which parts there are, and when they start."""
+"""From a configuration to a running manager: its parts, and when they start."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Assemble(Protocol):
         version: str,
         source: str,
     ) -> None:
-        """Add them; nothing runs yet."""
+        """Add them; nothing is started yet."""
         ...
 
 
@@ -84,7 +84,7 @@ async def run_manager(
     """Runs the manager, or another program of the same form, until SIGTERM or SIGINT.
 
     Args:
-        configuration: what the user wants.
+        configuration: the user's configuration.
         source: what to call the configuration in errors.
         kubeconfig: where the cluster is; found by kubectl's rules when None.
         server_timeout: seconds to wait for the API server at the start.
@@ -92,7 +92,7 @@ async def run_manager(
         serves: whether the parts listen at the addresses of the configuration.
 
     Raises:
-        ConfigError: something given cannot work: kubeconfig, server, missing CRDs, taken ports.
+        ConfigError: a problem with the kubeconfig, the server, missing CRDs or ports in use.
     """
     gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
     if serves:
@@ -106,12 +106,13 @@ def lives_of(
     cluster: Path | Endpoint | None,
     assemble: Assemble | None = None,
 ) -> Callable[[Life, float], Awaitable[None]]:
-    """What `live` and `live_until` run: one life of the manager after the other, of one identity.
+    """The function for `live` and `live_until`: it runs one life of the manager, always with the
+    same identity.
 
     Args:
-        configuration: what the user wants.
+        configuration: the user's configuration.
         source: what to call the configuration in errors.
-        cluster: a kubeconfig, an endpoint, or what kubectl's rules find when None.
+        cluster: a kubeconfig or an endpoint; found by kubectl's rules when None.
         assemble: adds the parts; by default those of the bundled manager.
     """
     identity = default_identity()  # of all lives, so that the next one knows the lost lease as ours
@@ -250,7 +251,7 @@ async def assemble_manager(
 
 
 def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions | None) -> Engine:
-    """The decision engine; when it is recorded, the manager gets the part that writes.
+    """The decision engine; if it is recorded, the manager also gets the recorder.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -263,10 +264,10 @@ def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions
 
 
 class SettledMemory:
-    """Once the caches are full, keeps the garbage collector from walking them again and again."""
+    """Keeps the garbage collector from traversing the filled caches again and again."""
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Sets aside what the caches hold, then does nothing until cancelled."""
+        """Freezes the content of the caches, then does nothing until cancelled."""
         gc.collect()
         gc.freeze()
         ready()

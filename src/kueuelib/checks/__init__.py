@@ -1,4 +1,4 @@
-"""Admission checks in Python: what a workload has to pass besides quota (KEP-993).
+"""Admission checks in Python: what a workload has to pass in addition to quota (KEP-993).
 
     from kueuelib.checks import Ready, Retry, check, run
 
@@ -9,10 +9,10 @@
     if __name__ == "__main__":
         run(office_hours)
 
-The library lists the AdmissionChecks whose `spec.controllerName` that is, keeps their Active
-condition, follows workloads and parameters objects, calls the function when something has to be
-decided, and writes what it says. See docs/checks.md. These names are stable, see docs/stability.md;
-the modules that they come from are internal.
+The library finds the AdmissionChecks with this `spec.controllerName`, maintains their Active
+condition, follows workloads and parameters objects, calls the function when a decision is needed,
+and writes its answer. See docs/checks.md. These names are stable, see docs/stability.md; the
+modules that they come from are internal.
 """
 
 from __future__ import annotations

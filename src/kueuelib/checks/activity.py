@@ -22,7 +22,7 @@ NO_SIGN_OF_LIFE = "NoSignOfLife"
 def active_condition(
     check: Mapping[str, Any], problem: str, now: float, reason: str = BAD_PARAMETERS
 ) -> Obj | None:
-    """The condition that an AdmissionCheck has to get; None when it has it already.
+    """The condition that an AdmissionCheck should get; None if it has it already.
 
     Args:
         check: the raw AdmissionCheck.
@@ -70,7 +70,7 @@ class ActivityReconciler:
         self._clock = clock
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """Writes the condition of one AdmissionCheck, if it is ours and says something else."""
+        """Writes the condition of one AdmissionCheck, if it is ours and differs."""
         check = self._checks.store.get(key)
         if check is None or check["spec"].get("controllerName") != self._controller_name:
             return DONE
@@ -104,8 +104,8 @@ async def write_condition(
         client: writes.
         checks: the informer of AdmissionChecks; it learns the answer.
         check: the raw AdmissionCheck.
-        condition: what it gets.
-        field_manager: who owns the condition then; the client's name when None.
+        condition: the new condition.
+        field_manager: the owner of the condition; the client's name when None.
     """
     meta = check["metadata"]
     body = {

@@ -1,4 +1,4 @@
-"""Runs code that is not ours so that neither what it raises nor what it ignores can hold us up."""
+"""Runs users' code so that neither its exceptions nor its hanging can block us."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SHOWN = 3
 
 
 class CheckFailed(KueuelibError):
-    """The function of a check raised, took too long, or answered nonsense."""
+    """The function of a check raised, took too long, or gave an answer that is not valid."""
 
 
 @attrs.define(eq=False)
 class Call:
-    """One call to code that is not ours.
+    """One call to users' code.
 
     Attributes:
-        given_up: whether it was abandoned. It is cancelled once more then; if it
-            continues all the same, it is dropped where it stands.
+        given_up: whether it was abandoned. It is then cancelled once more; if it still continues,
+            it is closed at its next await.
     """
 
     given_up: bool = False
@@ -44,7 +44,7 @@ _CALL: contextvars.ContextVar[Call] = contextvars.ContextVar("call of a check")
 
 
 def describe(error: BaseException) -> str:
-    """What was raised, in a line of readable text, whatever its own `__str__` does."""
+    """An exception in one readable line, whatever its `__str__` does."""
     name = readable(type(error).__name__)
     try:
         text = readable(str(error))[:LONGEST_TEXT]
@@ -70,10 +70,10 @@ def started(call: Call, inner: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 class _Contained(Coroutine[Any, Any, T]):
-    """A coroutine that keeps back what would end the process.
+    """A coroutine that stops exceptions that would end the process.
 
-    What ignores its cancellation after it was given up is dropped at the next one, so that a
-    program whose tasks are cancelled at its end does end.
+    If it ignores its cancellation after it was abandoned, the next cancellation closes it, so that
+    a program which cancels its tasks at its end does end.
 
     Args:
         call: what the coroutine belongs to.
@@ -112,7 +112,7 @@ class _Contained(Coroutine[Any, Any, T]):
             self._inner.close()
 
     def __await__(self) -> Generator[Any, Any, T]:
-        """Nobody awaits it: it is the body of a task."""
+        """Never awaited: it is the body of a task."""
         return self._started().__await__()
 
     def _started(self) -> Coroutine[Any, Any, T]:
@@ -143,7 +143,7 @@ class _Factory:
 
 
 def on_loop(function: Callable[P, T]) -> Callable[P, T]:
-    """The same function for all threads: it always runs on the present event loop."""
+    """The same function for use in any thread: it always runs on the present event loop."""
     loop, owner = asyncio.get_running_loop(), threading.get_ident()
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""What a running check may ask the library."""
+"""What a running check may use."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Context:
         check: the name of the AdmissionCheck; empty in a release function.
         workload: the raw Workload, in the version that the server speaks.
         client: speaks to the API server.
-        passed: the other workloads that this AdmissionCheck said Ready to and that still hold
-            quota, in a namespace, or everywhere when it is empty.
+        passed: the other workloads that this AdmissionCheck has accepted and that still hold quota,
+            in a namespace, or in all when it is empty.
         event: reports something about the workload: type, reason, message.
     """
 
@@ -51,7 +51,7 @@ def enter(context: Context) -> None:
 
 
 def usage_of(workload: Workload) -> Mapping[str, Quantity]:
-    """What a workload holds quota for, by resource, over all pod sets; empty without quota."""
+    """The quota that a workload holds, by resource, over all pod sets; empty without quota."""
     found: dict[str, Quantity] = {}
     admission = workload.status.admission
     for assignment in admission.pod_set_assignments if admission else ():

@@ -1,4 +1,4 @@
-"""A check: an async function, and what the library has to know about it."""
+"""A check: an async function with its settings."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Check:
     """How one kind of admission check is decided; made by `check`.
 
     Attributes:
-        controller_name: `spec.controllerName` of the AdmissionChecks that are decided so.
+        controller_name: `spec.controllerName` of the AdmissionChecks that it decides.
         function: decides.
         parameters: the kind of `spec.parameters`, None for a check without. For a namespaced kind,
             the object of that name in the workload's own namespace counts.
         timeout: seconds that one call may take.
         interval: seconds between two calls while a workload is Pending.
-        recheck: seconds between two calls after it was Ready, also while the job runs; None: only
-            when the parameters change.
-        concurrency: how many workloads are looked at at a time.
+        recheck: seconds between two calls after Ready, also while the job runs; None: only when the
+            parameters change.
+        concurrency: how many workloads are handled at a time.
         serialize: workloads with an equal result are decided one after the other.
-        evict_on_failure: whether a failing call takes back an earlier Ready. By default what was
-            admitted continues, and the check is asked again with growing pauses.
-        owned: objects that the check makes for workloads; a change of one asks again.
-        release: called when a Workload that the function was called about lost its quota, finished
-            or is being deleted, at least once.
+        evict_on_failure: whether a failing call revokes an earlier Ready. By default an admitted
+            workload continues, and the check is called again with growing pauses.
+        owned: objects that the check makes for workloads; a change of one triggers another call.
+        release: called at least once when a Workload that the function was called about has lost
+            its quota, has finished or is being deleted.
     """
 
     controller_name: str
@@ -67,7 +67,7 @@ class Check:
 
     @property
     def field_manager(self) -> str:
-        """Who owns what is written; at most 128 characters."""
+        """The field manager of all writes; at most 128 characters."""
         return self.controller_name[:128]
 
 
@@ -84,14 +84,14 @@ def check(
     owned: OwnedObjects | None = None,
     release: ReleaseFunction | None = None,
 ) -> Callable[[CheckFunction], Check]:
-    """Makes a check of a function `(workload, parameters) -> Ready | Retry | Rejected | Pending`.
+    """Makes a check from a function `(workload, parameters) -> Ready | Retry | Rejected | Pending`.
 
     The function is called with the Workload that holds quota and with the raw parameters object,
-    None for a check without parameters. It may be called at any time and any number of times; what
-    it says counts only if the workload still holds the same quota. See `Check` for the arguments.
+    None for a check without parameters. It may be called at any time and any number of times; its
+    answer counts only if the workload still holds the same quota. See `Check` for the arguments.
 
     Raises:
-        ConfigError: a name or a number cannot work.
+        ConfigError: a name or a number is not valid.
     """
     if callable(controller_name):
         raise ConfigError(

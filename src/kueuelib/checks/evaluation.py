@@ -1,4 +1,4 @@
-"""Calls the function of a check so that nothing it does can hold anybody up."""
+"""Calls the function of a check so that it cannot block anything else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Evaluator:
-    """Calls one check; cancelled calls end at once, whatever the function does about it.
+    """Calls one check; cancelled calls end at once, even if the function ignores the cancellation.
 
     Args:
         check: what to call.
@@ -32,15 +32,15 @@ class Evaluator:
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     async def ask(self, wl: Obj, parameters: Obj | None, context: Context) -> Verdict:
-        """The verdict about a workload, with fields that can be relied on.
+        """The verdict about a workload, with verified fields.
 
         Args:
             wl: the raw Workload.
             parameters: the raw parameters object.
-            context: what the function may ask for.
+            context: for the function.
 
         Raises:
-            CheckFailed: there is none.
+            CheckFailed: there is no verdict.
         """
         return await self._guarded(self._call(wl, parameters, context))
 
@@ -49,7 +49,7 @@ class Evaluator:
 
         Args:
             wl: the raw Workload.
-            context: what the function may ask for.
+            context: for the function.
 
         Raises:
             CheckFailed: it raised, or took too long.
@@ -57,10 +57,10 @@ class Evaluator:
         await self._guarded(self._run(self._check.release, (decode(Workload, wl),), context))
 
     async def group(self, wl: Obj, turns: Turns) -> Group:
-        """The group of a workload by what `serialize` says about it.
+        """The group of a workload, given by `serialize`.
 
         Raises:
-            CheckFailed: it raised, or says something that cannot be compared.
+            CheckFailed: it raised, or its result cannot be compared.
         """
         return await self._guarded(self._group(wl, turns))
 
@@ -69,7 +69,7 @@ class Evaluator:
         return turns.group(self._check.serialize(decode(Workload, wl)))
 
     async def _guarded(self, code: Coroutine[Any, Any, T]) -> T:
-        """The result of a call to code that is not ours, or `CheckFailed`."""
+        """The result of a call to users' code, or `CheckFailed`."""
         call = Call()
         task = started(call, code)
         try:

@@ -1,6 +1,7 @@
 """Signs of life of check processes: the Lease that each of them renews while it decides.
 
-Pure: callers say what was read and when. Whether a process is silent is judged only by how long its
+Pure: callers pass what was read and when. Whether a process is silent is judged only by how long
+    its
 Lease was seen unchanged, never by comparing clocks of two machines.
 """
 
@@ -22,7 +23,7 @@ CONTROLLERS_ANNOTATION = "kueuelib.dev/admission-check-controllers"
 TERMS = 2.0
 """Lease durations without a renewal after which a process counts as silent."""
 LEAST_PATIENCE = 10.0
-"""Seconds without a renewal that never count, however short the Lease is."""
+"""Seconds without a renewal that are always tolerated, however short the Lease is."""
 USUAL_DURATION = 15.0
 """Seconds; assumed for a released Lease, which no longer names its duration."""
 _NAME_LIMIT = 36
@@ -47,10 +48,10 @@ def lease_annotations(controller_names: Sequence[str]) -> dict[str, str]:
 
 @attrs.frozen
 class Silence:
-    """Nothing was heard from a controller for longer than it may be silent.
+    """A controller has been silent for too long.
 
     Attributes:
-        controller_name: whose process.
+        controller_name: of the silent process.
         lease: the Lease that was renewed last.
         since: the last renewal as the process wrote it, for people; empty when it never did.
     """
@@ -71,7 +72,7 @@ class Silence:
 
 @attrs.define
 class _Seen:
-    """One Lease: what its spec said, and for how many seconds it was watched not to change."""
+    """One Lease: its spec, and for how many observed seconds it has not changed."""
 
     controllers: tuple[str, ...]
     spec: Mapping[str, Any]
@@ -89,11 +90,11 @@ class _Seen:
 
 
 class Heartbeats:
-    """Knows from their Leases which controllers are silent.
+    """Finds silent controllers by their Leases.
 
-    Only time in which the Leases could be read counts, so an API server that was away makes nobody
-    silent, as nobody could renew anything. A controller without a Lease is never silent: it is one
-    of another make, or one that does not say.
+    Only time in which the Leases could be read counts: while the API server did not answer, no
+    Lease could be renewed. A controller without a Lease is never silent: it may be a different
+    program, or one that does not report itself.
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ class Heartbeats:
         self._looked: float | None = None
 
     def observe(self, leases: Iterable[Obj], now: float) -> None:
-        """All Leases of check processes as they are now, `now` in monotonic seconds."""
+        """Take in all present Leases of check processes; `now` is in monotonic seconds."""
         passed = 0.0 if self._looked is None else max(now - self._looked, 0.0)
         self._looked = now
         before, self._seen = self._seen, {}
@@ -121,7 +122,7 @@ class Heartbeats:
         self._looked = None
 
     def silences(self) -> dict[str, Silence]:
-        """The silent controllers by name; one whose process has another Lease lives by that."""
+        """The silent controllers by name; any renewed Lease of a controller keeps it alive."""
         alive = {
             name for seen in self._seen.values() if not seen.silent for name in seen.controllers
         }

@@ -1,4 +1,4 @@
-r"""When a check is asked, and what its answer makes of the entry of a Workload: pure.
+r"""Decides when a check is called, and how its answer changes the entry of a Workload. Pure.
 
 spec/jobs 6.1. A check is asked about workloads that hold quota:
 
@@ -11,8 +11,8 @@ spec/jobs 6.1. A check is asked about workloads that hold quota:
      +---- the delay of RETRY is over; the quota is lost; deactivated, in the case of REJECTED
 ```
 
-The workload controller makes the way back as well. The check does it too, because there are
-managers that do not; both do the same. All instants are seconds since the epoch.
+The workload controller also resets entries. The check does the same, because some managers do not.
+All instants are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MESSAGE_LIMIT = 32768
 
 @attrs.frozen
 class Reservation:
-    """One reservation of quota; another one of the same workload differs.
+    """Identifies one reservation of quota by a workload.
 
     Attributes:
         uid: of the Workload.
@@ -50,13 +50,13 @@ class Reservation:
 
 @attrs.frozen
 class Asked:
-    """What is remembered of the last answer.
+    """The last answer, as far as it is remembered.
 
     Attributes:
-        reservation: for which it was given.
+        reservation: the reservation that it was about.
         parameters: the spec of the parameters object at that time.
-        state: the state of the entry that it led to.
-        again: when to ask again, None: not by itself.
+        state: the resulting state of the entry.
+        again: when to call again; None: only after a change.
         failures: how many calls in a row have failed.
         retry_until: when a Retry that named its own delay is over, or None.
     """
@@ -71,12 +71,12 @@ class Asked:
 
 @attrs.frozen
 class Ask:
-    """The check is to be asked."""
+    """Call the check."""
 
 
 @attrs.frozen
 class Reset:
-    """The entry goes back to Pending.
+    """Set the entry back to Pending.
 
     Attributes:
         message: why.
@@ -87,7 +87,7 @@ class Reset:
 
 @attrs.frozen
 class Rest:
-    """Nothing to do, until an instant or until something changes (None)."""
+    """Do nothing until an instant, or until something changes (None)."""
 
     until: float | None = None
 
@@ -96,7 +96,7 @@ Move = Ask | Reset | Rest
 
 
 def reservation_of(wl: Mapping[str, Any]) -> Reservation | None:
-    """The reservation that the checks decide about, None when there is none to decide about."""
+    """The reservation that the checks have to decide about, or None."""
     if states.is_deleted(wl) or not states.is_active(wl):
         return None
     if states.phase_of(wl) not in (states.Phase.RESERVED, states.Phase.ADMITTED):
@@ -124,16 +124,16 @@ def next_move(
     *,
     rechecks: bool = False,
 ) -> Move:
-    """What is to be done about one entry.
+    """The next move for one entry.
 
     Args:
         wl: the raw Workload.
         entry: its entry.
         parameters: the spec of the parameters object.
-        asked: what is remembered of the last answer.
-        retry_delay: seconds that a Retry lasts when it does not say itself.
+        asked: the last answer.
+        retry_delay: seconds that a Retry lasts unless it says otherwise.
         now: seconds since the epoch.
-        rechecks: whether what is Ready is asked again, without an answer that is remembered.
+        rechecks: whether to call again about a Ready entry if no answer is remembered.
     """
     state = entry.get("state", CHECK_PENDING)
     reservation = reservation_of(wl)
@@ -187,7 +187,7 @@ def retry_delay_of(check: Mapping[str, Any]) -> float:
 def decided(
     wl: Mapping[str, Any], entry: Mapping[str, Any], verdict: Verdict, now: float
 ) -> Obj | None:
-    """The entry as a verdict makes it; None when it stays as it is.
+    """The entry after a verdict; None if it stays as it is.
 
     Raises:
         ValueError: the verdict changes pod sets that the workload does not have.
@@ -217,9 +217,9 @@ def decided(
 
 
 def changed_entry(entry: Mapping[str, Any], new: Mapping[str, Any], now: float) -> Obj | None:
-    """The entry with new content; None when it has that already.
+    """The entry with new content; None if it has it already.
 
-    Its transition time moves with its state only.
+    Its transition time changes only with its state.
     """
     found: Obj = {"name": entry["name"], **new}
     message = found.get("message") or ""
@@ -254,8 +254,8 @@ def pod_set_updates(wl: Mapping[str, Any], updates: tuple[PodSetUpdate, ...]) ->
 def apply_body(wl: Mapping[str, Any], mine: frozenset[str], changed: Mapping[str, Obj]) -> Obj:
     """The server-side apply of a controller's own entries.
 
-    All of them, because an entry that is left out would be removed; and only on the object that
-    the decision was made on, so that an entry which the queue dropped does not come back.
+    It contains all of them, because a missing entry would be removed. It names the object's
+    version, so that an entry which the queue has dropped does not come back.
 
     Args:
         wl: the raw Workload.

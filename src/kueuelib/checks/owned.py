@@ -1,4 +1,4 @@
-"""Objects that a check makes for workloads: followed, and taken away when nobody needs them."""
+"""Objects that a check makes for workloads: followed, and deleted when no longer needed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BY_OWNER = "objects by workload"
 class OwnedObjects:
     """The objects of one kind whose controller is a Workload; a part of a `Manager`.
 
-    Nothing is asked of the server before there is an AdmissionCheck for it, so the kind need not
-    exist. An object whose workload lost its quota, is finished or being deleted is deleted.
+    No request is sent until there is an AdmissionCheck for it, so the kind need not exist. An
+    object whose workload lost its quota, is finished or being deleted is deleted.
 
     Args:
         group: the API group of the kind.
-        versions: of the group, the favourite first; the first that is served is used.
+        versions: of the group, the preferred one first; the first served one is used.
         plural: of the kind.
         kind: of the objects.
     """
@@ -69,7 +69,7 @@ class OwnedObjects:
         self._clock = clock
 
     def heard(self, _: Delta[Obj]) -> None:
-        """An AdmissionCheck came or changed."""
+        """An AdmissionCheck was created or changed."""
         if self._mine():
             self._needed.set()
 
@@ -79,7 +79,7 @@ class OwnedObjects:
         return self._informer is not None and self._informer.synced
 
     def of(self, workload: ObjectKey, uid: str) -> tuple[Obj, ...]:
-        """The objects of a workload, by name; not to be changed."""
+        """The objects of a workload, by name; do not change them."""
         if self._informer is None:
             return ()
         found = [

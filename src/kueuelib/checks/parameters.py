@@ -1,4 +1,4 @@
-"""The objects that configure checks, and what is wrong with a reference to one."""
+"""The objects that configure checks, and the problems of references to them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Problem:
 class ParameterSource:
     """Follows the parameters objects of one check; a part of a `Manager`.
 
-    It has an informer of its own that nothing waits for: as long as the kind is not installed the
-    AdmissionChecks are inactive, and everything else works.
+    It has its own informer, and nothing waits for it. While the kind is not installed, the
+    AdmissionChecks are inactive and everything else works.
 
     Args:
         client: lists and watches.
@@ -46,7 +46,7 @@ class ParameterSource:
     def subscribe(self, listener: Callable[[ObjectKey], None]) -> None:
         """Calls `listener` with the key of every parameters object whose spec changes.
 
-        Once, with an empty key, when the objects are known for the first time.
+        Also once, with an empty key, when the objects are first known.
         """
         self._listeners.append(listener)
 

@@ -41,7 +41,7 @@ def setup(
 
     Args:
         manager: runs the parts; the cache and the recorder have to be added by the caller.
-        cache: where informers are shared.
+        cache: shares informers.
         client: writes, and is handed to the checks.
         recorder: for events about Workloads.
         checks: what to run.
@@ -50,7 +50,7 @@ def setup(
         clock: the time.
 
     Raises:
-        ConfigError: two checks want the same AdmissionChecks.
+        ConfigError: two checks have the same controller name.
     """
     if not checks:
         return

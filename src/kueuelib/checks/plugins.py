@@ -22,8 +22,8 @@ def installed() -> tuple[Check, ...]:
     """The checks that installed packages offer, by controller name.
 
     Raises:
-        ConfigError: one cannot be imported, is not a check, or calls itself differently; it names
-            the package, and how to get rid of it.
+        ConfigError: one cannot be imported, is not a check, or has another name; the message names
+            the package and how to remove it.
     """
     from importlib.metadata import entry_points
 

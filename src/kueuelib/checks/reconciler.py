@@ -1,4 +1,4 @@
-"""Asks a check about the workloads that list it, and writes what it says (spec/jobs 6.1)."""
+"""Calls a check about the workloads that list it, and writes its answers (spec/jobs 6.1)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 BY_CHECK = "workloads by admission check"
 FIRST_PAUSE, LAST_PAUSE = 10.0, 600.0
-"""Seconds until a check that failed is asked again: at first, and at most."""
+"""Seconds until a failed check is called again: the first delay, and the longest."""
 LEAST_PAUSE = 1.0
-"""Seconds until a check is asked again that says `Pending(again=...)`, at least."""
+"""The shortest delay, in seconds, of `Pending(again=...)`."""
 
 
 def entry_key(workload: ObjectKey, check: str) -> ObjectKey:
@@ -48,11 +48,10 @@ def entry_key(workload: ObjectKey, check: str) -> ObjectKey:
 class CheckReconciler:
     """Looks at one entry of one workload for one `Check`; its keys are those of `entry_key`.
 
-    Entries of one workload have nothing to do with each other: a slow one delays and a failing one
-    cancels nobody else's.
+    Entries of one workload are independent: a slow or failing check does not affect the others.
 
     Args:
-        check: what to ask.
+        check: the check to call.
         client: writes, and is handed to the check.
         workloads: the informer of Workloads, indexed by `BY_CHECK`.
         checks: the informer of AdmissionChecks.
@@ -136,7 +135,7 @@ class CheckReconciler:
         return any(workload == key for workload, _ in self._running)
 
     def ask_again(self, key: ObjectKey) -> None:
-        """Something that answers about a workload depend on has changed."""
+        """Call the check again, because something that its answers depend on has changed."""
         self._nudges[key] = self._nudges.get(key, 0) + 1
         for name in self.mine():
             asked = self._asked.get((key, name))
@@ -159,10 +158,10 @@ class CheckReconciler:
     # ---- one look
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """Moves one entry as far as it goes now.
+        """Moves one entry as far as possible now.
 
         Raises:
-            ApiError: an answer could not be written; it is asked again.
+            ApiError: an answer could not be written; the check is called again.
             TransportError: the same.
         """
         workload, _, name = key.name.partition("/")
@@ -175,7 +174,7 @@ class CheckReconciler:
         return Result(requeue_after=max(instant - self._clock.now(), 0.01))
 
     async def _look(self, key: ObjectKey, name: str) -> float | None:
-        """Moves one entry; when to look again, or None."""
+        """Moves one entry; returns when to look again, or None."""
         wl, check = self._workloads.store.get(key), self._mine(name)
         entry = None if wl is None else moves.entry_of(wl, name)
         if wl is None or check is None or entry is None:
@@ -234,7 +233,7 @@ class CheckReconciler:
         parameters: Obj | None,
         failure: str | None = None,
     ) -> float | None:
-        """Asks and writes the answer, whatever it is; when to ask again, or None."""
+        """Calls the check and writes any answer; returns when to call again, or None."""
         verdict = None
         if failure is None:
             verdict, failure = await self._evaluate(wl, name, reservation, parameters)
@@ -302,11 +301,11 @@ class CheckReconciler:
         return task.result(), None
 
     def _promised(self, wl: Obj) -> bool:
-        """Whether a check with a release function may be called."""
+        """Whether the check may be called: a release function needs its finalizer first."""
         return self._check.release is None or is_promised(wl, self._check.controller_name)
 
     def _after_failure(self, wl: Obj, name: str, problem: str, failures: int) -> Verdict:
-        """What a call means that gave no answer: try again later, with growing pauses."""
+        """Handles a call without an answer: it is repeated later, with growing pauses."""
         pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 10), LAST_PAUSE)
         message = f"Check {name} failed: {problem}"
         self._recorder.event(
@@ -330,7 +329,7 @@ class CheckReconciler:
         verdict: Verdict,
         failures: int,
     ) -> float | None:
-        """Writes a verdict, unless it is about a reservation that is gone; when to ask again."""
+        """Writes a verdict, unless its reservation is gone; returns when to call again."""
         if isinstance(verdict, Retry) and verdict.after is None:
             check = self.mine().get(name)
             if check is not None and "retryDelayMinutes" not in check["spec"]:
@@ -368,7 +367,7 @@ class CheckReconciler:
 
 
 def _is_refusal(error: ApiError) -> bool:
-    """Whether the server will never take what was sent."""
+    """Whether the server will never accept the write."""
     if isinstance(error, (Conflict, NotFound)):
         return False
     return error.code < 500 and error.code != 429

@@ -1,4 +1,4 @@
-"""Calls the release function of a check when a Workload no longer holds the quota it decided about.
+"""Calls the release function of a check when a Workload no longer holds the quota in question.
 
 A finalizer on the Workload keeps the promise: it is written before the check is first called, names
 the reservation, and is removed after the release function returned. So a crash, a restart or the
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
 
 NAME_LIMIT = 63
-"""Characters of a finalizer behind its domain."""
+"""The most characters of a finalizer after its domain."""
 MARK = 10
 """Hexadecimal digits that distinguish reservations."""
 CALL_PAUSE = 0.1
-"""Seconds until a release is tried again that a cancelled call of the check delays."""
+"""Seconds until the next try of a release that a cancelled call of the check delays."""
 
 FIRST_PAUSE, LAST_PAUSE = 1.0, 600.0
-"""Seconds until a release that failed is tried again: at first, and at most."""
+"""Seconds until a failed release is repeated: the first delay, and the longest."""
 
 
 def finalizer_of(controller_name: str, reservation: Reservation) -> str:
@@ -111,7 +111,7 @@ class ReleaseReconciler:
         self._recorder = recorder
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """Release what is no longer needed, then promise the release of what is.
+        """Release what is no longer needed, then promise the release of the present reservation.
 
         Raises:
             ApiError: the finalizer could not be written.
@@ -135,7 +135,7 @@ class ReleaseReconciler:
         return DONE
 
     async def _released(self, wl: Obj) -> bool:
-        """Call the function; whether it returned."""
+        """Call the function; returns whether it succeeded."""
         source = self._check.controller_name
 
         def event(type: str, reason: str, message: str) -> None:
@@ -151,7 +151,7 @@ class ReleaseReconciler:
         return True
 
     async def _promise(self, wl: Obj, finalizer: str | None) -> None:
-        """Make this the only finalizer of the check; none, for None."""
+        """Make this the only finalizer of the check; None removes it."""
         meta = wl["metadata"]
         body = {
             "apiVersion": wl["apiVersion"],

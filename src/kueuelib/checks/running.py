@@ -1,4 +1,4 @@
-"""Runs checks in a process of their own, beside whatever manager the cluster has."""
+"""Runs checks in their own process, beside any manager."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ async def serve(
 ) -> None:
     """Runs checks until SIGTERM or SIGINT, or until cancelled.
 
-    Among several replicas, the one that holds the Lease decides. A manager in the same namespace
-    shows in the AdmissionChecks that a Lease is no longer renewed.
+    If there are several replicas, the one that holds the Lease decides. A manager in the same
+    namespace shows in the AdmissionChecks that a Lease is no longer renewed.
 
     Args:
-        checks: what to run.
+        checks: the checks to run.
         kubeconfig: a file, found by kubectl's rules when None; or where the server is.
         context: the context of the kubeconfig.
         server_timeout: seconds to wait for the API server at the start.
-        namespace: of the Lease; when empty the pod's, outside of a cluster `kueue-system`.
+        namespace: of the Lease; when empty the pod's, or `kueue-system` outside a cluster.
         leader_elect: whether to wait for the Lease; without it only one replica may run.
         lease_duration: seconds after which another replica takes over from one that died, whole
             and at least 2.
@@ -114,7 +114,7 @@ def run(
 
 @attrs.frozen
 class _Server:
-    """Where to connect, on behalf of which checks."""
+    """Where to connect, and for which checks."""
 
     checks: Sequence[Check]
     kubeconfig: str | os.PathLike[str] | Endpoint | None
@@ -165,7 +165,7 @@ async def _elector(
 
 
 async def _may_read(client: Client, lease: ObjectKey) -> None:
-    """Stop early without permission; the election itself retries, and logs, all other failures."""
+    """Stop early if permission is missing; the election itself retries all other failures."""
     try:
         await client.get(LEASES, lease)
     except Forbidden as error:

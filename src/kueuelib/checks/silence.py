@@ -1,4 +1,4 @@
-"""Shows in AdmissionChecks when the process that decides them gives no sign of life."""
+"""Shows in AdmissionChecks that the process behind them gives no sign of life."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class SilenceWatch:
     """Sets `Active` of an AdmissionCheck to False once its process is silent; a part of a manager.
 
     The process itself sets it back, as it keeps the condition of its AdmissionChecks. Each silence
-    is written once only, so a controller of the same name and another make is not fought over.
-    Leases are read in one namespace: clients that may write there are trusted.
+    is written only once, so there is no fight with another program that uses the same name. Leases
+    are read in one namespace: clients that may write there are trusted.
 
     Args:
         client: reads Leases and writes conditions.
         checks: the informer of AdmissionChecks.
         recorder: for events about AdmissionChecks.
-        namespace: where check processes keep their Leases.
+        namespace: holds the Leases of check processes.
         own: controller names that this process decides for itself.
         clock: time.
     """

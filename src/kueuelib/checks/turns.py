@@ -1,4 +1,4 @@
-"""Who decides about workloads one after the other: whose turn it is, without anybody waiting."""
+"""Turns of workloads that are decided one after the other, without blocked workers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kueuelib.api.meta import ObjectKey
 
 @attrs.define(eq=False)
 class Group:
-    """Keys of which one at a time has its turn.
+    """Keys that get their turns one at a time.
 
     Attributes:
-        holder: the call whose turn it is, or that was called and has not started yet; None without
-            one.
-        waiting: the next calls, in this order.
+        holder: the key whose turn it is, or that was called and has not started yet; None if there
+            is none.
+        waiting: the next keys, in this order.
     """
 
     holder: ObjectKey | None = None
@@ -26,13 +26,13 @@ class Group:
 
 
 class Turns:
-    """Sets keys of a busy group aside, and calls them when it is their turn.
+    """Sets keys of a busy group aside, and calls each when its turn comes.
 
-    No caller waits: a key that does not get its turn is looked at again when it is called. A key
-    that is called and does not take its turn in that look has to `pass_on`.
+    No worker waits: a key without its turn is reconciled again when it is called. A called key that
+    does not take its turn then has to `pass_on`.
 
     Args:
-        call: asks for another look at a key.
+        call: requests another reconciliation of a key.
     """
 
     def __init__(self, call: Callable[[ObjectKey], None]) -> None:
@@ -41,14 +41,14 @@ class Turns:
         self._called: dict[ObjectKey, list[Group]] = {}
 
     def group(self, name: Hashable) -> Group:
-        """The group of a name; its comparison may raise anything."""
+        """The group of a name; comparing names may raise anything."""
         found = self._groups.get(name)
         if found is None:
             found = self._groups[name] = Group()
         return found
 
     def take(self, group: Group, key: ObjectKey) -> bool:
-        """Whether it is the turn of a key now; if not, it is called later. End it with `end`."""
+        """Whether a key gets its turn now; if not, it is called later. End the turn with `end`."""
         if group.holder is None:
             group.holder = key
             return True
@@ -70,6 +70,6 @@ class Turns:
         self._call(key)
 
     def pass_on(self, key: ObjectKey) -> None:
-        """The look at a key is over: turns that it was called for and did not take are ended."""
+        """End the turn of a key that was called, reconciled, and did not take it."""
         for group in self._called.pop(key, ()):
             self.end(group)

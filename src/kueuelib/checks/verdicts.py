@@ -1,6 +1,6 @@
-"""What a check may say about a workload (KEP-993, spec/jobs 6.1).
+"""The answers of a check about a workload (KEP-993, spec/jobs 6.1).
 
-Answers come from code that is not ours, so every field is verified when an answer is made.
+Answers come from users' code, so every field is verified when an answer is made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kueuelib.api.codec import encode
 from kueuelib.api.kueue import PodSetUpdate
 
 LONGEST = 2**31 - 1
-"""Seconds: the longest time that the API has room for."""
+"""The longest time that the API can hold, in seconds."""
 
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if code not in (9, 10)}
@@ -77,7 +77,7 @@ def _expect(path: str, value: object, wanted: type, fix: str) -> None:
 
 
 def _verify(path: str, value: object) -> None:
-    """Complains about what the API server cannot be sent."""
+    """Refuses values that cannot be sent to the API server."""
     if isinstance(value, dict):
         for key, inner in value.items():
             _verify(f"{path}, key {key!r}", key)
@@ -101,7 +101,7 @@ class Pending:
         message: a sentence for people.
         preemption_required: the check could pass if others were preempted; only meaningful when
             the preemptions wait for a check (`preemptionPolicy: AfterCheckPassedOrOnDemand`).
-        again: seconds until the check is asked again, at least 1; None: the check's own interval.
+        again: seconds until the check is called again, at least 1; None: the check's own interval.
     """
 
     message: str = attrs.field(default="", converter=_message)
@@ -111,7 +111,7 @@ class Pending:
 
 @attrs.frozen
 class Ready:
-    """Passed. May be taken back at any time with `Retry` or `Rejected`.
+    """Passed. `Retry` or `Rejected` can revoke it at any time.
 
     Attributes:
         message: a sentence for people.
@@ -125,7 +125,8 @@ class Ready:
 
 @attrs.frozen
 class Retry:
-    """Not now: the quota goes to others, a job that runs is suspended, and later it starts over.
+    """Not now: the quota is released, a running job is suspended, and the workload starts over
+    later.
 
     Attributes:
         message: a sentence for people.
@@ -139,7 +140,7 @@ class Retry:
 
 @attrs.frozen
 class Rejected:
-    """Never: the workload is deactivated, and its job learns why.
+    """Never: the workload is deactivated, and an event on its job says why.
 
     Attributes:
         message: a sentence for people.
@@ -152,11 +153,11 @@ Verdict = Pending | Ready | Retry | Rejected
 
 
 def verified(answer: object) -> Verdict:
-    """An answer of a check as one of the four classes proper, all of its fields verified again.
+    """An answer of a check as one of the four classes themselves, with all fields verified again.
 
     Raises:
-        TypeError: it is none of them, or a field has the wrong type; so a subclass cannot surprise.
-        ValueError: a field has a value that cannot be.
+        TypeError: it is none of them, or a field has the wrong type; subclasses are converted.
+        ValueError: a field has an impossible value.
     """
     if isinstance(answer, Pending):
         return Pending(answer.message, answer.preemption_required, answer.again)

@@ -1,4 +1,4 @@
-"""Writes what a check says into its entry of a Workload, by server-side apply (spec/jobs 6.1)."""
+"""Writes answers of a check into its entry of a Workload, by server-side apply (spec/jobs 6.1)."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class EntryWriter:
         change: Callable[[Obj, Mapping[str, Any]], Obj | None],
         still: Callable[[Obj], bool],
     ) -> Obj | None:
-        """Changes one entry on the newest object; that object, or None when it is too late.
+        """Changes one entry on the newest object; returns that object, or None if it is too late.
 
         Args:
             wl: the raw Workload.
             name: the AdmissionCheck.
             change: the new entry for the newest object and its entry; None leaves it.
-            still: whether the newest object still is what the change was decided on.
+            still: whether the decision still applies to the newest object.
 
         Raises:
             ApiError: it could not be written.

@@ -1,6 +1,6 @@
 """`kueuelib doctor`: what is wrong with an installation, and the command that fixes it.
 
-    snapshot = await read(client, ...)      what the caller may see of the cluster, read once
+    snapshot = await read(client, ...)      what the caller may read of the cluster, read once
     report = examine(snapshot)              pure: every check over that snapshot
 
 A check is a function from a `Snapshot` to findings, in a module of `kueuelib.app.doctor.checks`,

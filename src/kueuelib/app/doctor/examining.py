@@ -1,4 +1,4 @@
-"""Runs all checks, and looks again at what may be true for a moment only."""
+"""Runs all checks, and repeats those whose findings may be momentary."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
 @attrs.frozen(slots=False)
 class Report:
-    """What was found.
+    """The findings.
 
     Attributes:
         findings: with the name of the check, the worst first.
-        checked: the checks that were made.
-        skipped: why the others were not made, by name.
+        checked: the checks that ran.
+        skipped: why the others did not run, by name.
     """
 
     findings: tuple[tuple[str, Finding], ...]
@@ -55,7 +55,7 @@ def _first(place: int, above: Mapping[int, int]) -> int:
 
 
 def examine(snapshot: Snapshot, checks: Sequence[Check] | None = None) -> Report:
-    """Makes every check whose objects were read.
+    """Runs every check whose objects were read.
 
     Args:
         snapshot: the cluster.
@@ -79,7 +79,7 @@ async def examine_twice(
     clock: Clock = SYSTEM_CLOCK,
     checks: Sequence[Check] | None = None,
 ) -> Report:
-    """Examines a cluster, and reports of what may be momentary only that which stays.
+    """Examines a cluster; of momentary findings it reports only those that stay.
 
     Args:
         read: reads the cluster.
@@ -107,5 +107,5 @@ async def examine_twice(
 
 
 def _sorted(findings: Iterable[tuple[str, Finding]]) -> tuple[tuple[str, Finding], ...]:
-    """The worst first; otherwise as they were found."""
+    """Sorted, the worst first; otherwise in their order."""
     return tuple(sorted(findings, key=lambda one: -one[1].severity))

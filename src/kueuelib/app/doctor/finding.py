@@ -18,11 +18,11 @@ class Severity(IntEnum):
     """How bad a finding is; a higher number is worse."""
 
     HINT = 0
-    """Worth knowing; may be meant so."""
+    """Worth knowing, but possibly intended."""
     WARNING = 1
     """Something does not work as it is written."""
     ERROR = 2
-    """Workloads are not queued, not admitted or not started as long as it is so."""
+    """Workloads are not queued, not admitted or not started until this is fixed."""
 
 
 @attrs.frozen
@@ -82,12 +82,12 @@ class Check:
 
     Attributes:
         name: what it is called in reports, for example `queue-inactive`.
-        needs: the kinds and parts of a snapshot without which it cannot be made.
+        needs: the kinds and parts of a snapshot that it needs.
         find: finds what is wrong.
-        momentary: whether its findings are true of a healthy cluster for a moment, so that only
-            those that stay are reported.
-        installed: whether it is made of an installation.
-        before_migration: whether it is made before another manager's objects are taken over.
+        momentary: whether its findings may hold in a healthy cluster for a moment, so only those
+            that stay are reported.
+        installed: whether it is run on an installation.
+        before_migration: whether it is run before another manager's objects are taken over.
     """
 
     name: str
@@ -108,14 +108,14 @@ def check(
     installed: bool = True,
     before_migration: bool = False,
 ) -> Callable[[Find], Find]:
-    """Makes a function a check.
+    """Turns a function into a check.
 
     Args:
         name: what it is called in reports.
-        needs: the kinds whose objects it looks at, or parts of a snapshot (`snapshot.FACTS`, ...).
-        momentary: whether its findings are true of a healthy cluster for a moment.
-        installed: whether it is made of an installation.
-        before_migration: whether it is made before another manager's objects are taken over.
+        needs: the kinds whose objects it reads, or parts of a snapshot (`snapshot.FACTS`, ...).
+        momentary: whether its findings may hold in a healthy cluster for a moment.
+        installed: whether it is run on an installation.
+        before_migration: whether it is run before another manager's objects are taken over.
     """
 
     def register(find: Find) -> Find:
@@ -133,7 +133,7 @@ def all_checks() -> tuple[Check, ...]:
 
 
 def migration_checks() -> tuple[Check, ...]:
-    """The checks to make before another manager's objects are taken over."""
+    """The checks to run before another manager's objects are taken over."""
     return tuple(one for one in _every_check() if one.before_migration)
 
 

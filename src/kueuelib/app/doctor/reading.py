@@ -1,6 +1,6 @@
 """Reads a snapshot of a cluster; writes nothing.
 
-Besides GET and LIST it sends access reviews, which are answered and not kept, and one dry run.
+Besides GET and LIST it sends access reviews, which are not stored, and one dry run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1"
 _AT_ONCE = 16
 _PROBE = "kueuelib-doctor"
 _NOT_CALLED = ("failed calling webhook", "conversion webhook")
-"""What an API server says of a webhook that it does not reach."""
+"""The message of an API server about a webhook that it cannot reach."""
 
 
 async def read(
@@ -52,7 +52,7 @@ async def read(
     Args:
         client: whose cluster.
         configuration: the manager's.
-        own: whether the manager runs with the caller's rights, so that these are reviewed.
+        own: whether the manager runs with the caller's rights, so that those are reviewed.
         clock: time.
 
     Raises:
@@ -92,7 +92,7 @@ def _reason(error: ApiError) -> str:
 
 
 async def _with_lease(client: Client, lists: Lists, configuration: Configuration) -> Lists:
-    """The Leases of the manager's namespace, where those of all may not be listed."""
+    """The Leases of the manager's namespace, if those of all namespaces may not be listed."""
     if kinds.LEASES.kind not in lists.refused:
         return lists
     election = configuration.leader_election
@@ -117,7 +117,7 @@ async def _with_secret(client: Client, lists: Lists, configuration: Configuratio
 
 
 async def _calls(client: Client, version: str) -> tuple[Call, ...] | str:
-    """Makes the API server call the webhooks; why that was not possible, otherwise."""
+    """Makes the API server call the webhooks; returns why, if that was not possible."""
     if not version:
         return "the cluster does not serve the queueing kinds"
     flavor: Obj = {
@@ -147,7 +147,7 @@ async def _calls(client: Client, version: str) -> tuple[Call, ...] | str:
 
 
 def _failure(error: ApiError) -> str:
-    """What says that a webhook did not answer; other refusals are answers."""
+    """The failure of a webhook that did not answer; other refusals are answers."""
     text = _reason(error)
     return text if any(words in text for words in _NOT_CALLED) else ""
 
@@ -183,7 +183,7 @@ class _Question:
 async def _reviews(
     client: Client, configuration: Configuration, *, own: bool
 ) -> tuple[Review, ...] | str:
-    """Asks about everything that the installation grants; why that may not be asked, otherwise."""
+    """Reviews everything that the installation grants; returns why, if that is not allowed."""
     namespace = configuration.manager_namespace
     user = "" if own else f"system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}"
     path = f"{_REVIEWS}/{'selfsubjectaccessreviews' if own else 'subjectaccessreviews'}"
@@ -216,7 +216,7 @@ async def _reviews(
 
 
 def _questions(manifests: list[Obj]) -> Iterator[_Question]:
-    """What the rules of the manager's ServiceAccount allow, one by one."""
+    """The single permissions in the rules of the manager's ServiceAccount."""
     roles = {(obj["kind"], obj["metadata"]["name"]): obj for obj in manifests}
     for binding in manifests:
         subjects = binding.get("subjects") or ()

@@ -1,4 +1,4 @@
-"""What was read of a cluster, as one value for all checks."""
+"""The data that was read from a cluster, as one value for all checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 
 FACTS: Final = "facts"
-"""All that decisions depend on but the labels of namespaces: `Snapshot.world` and `.engine`."""
+"""Everything that decisions depend on, except the labels of namespaces: `Snapshot.world` and
+`.engine`.
+"""
 PERMISSIONS: Final = "permissions"
 """What the manager may do: `Snapshot.reviews`."""
 CALLS: Final = "calls"
@@ -33,7 +35,7 @@ class Review:
         group: the API group, empty for the core group.
         resource: the plural, with a subresource after a slash.
         verb: for example `list`.
-        namespace: where; empty for everywhere.
+        namespace: empty for all namespaces.
         allowed: the server's answer.
     """
 
@@ -46,7 +48,7 @@ class Review:
 
 @attrs.frozen
 class Call:
-    """A request that makes the API server call a webhook, and that changes nothing.
+    """A request that makes the API server call a webhook and changes nothing.
 
     Attributes:
         what: for people, for example `admission`.
@@ -118,13 +120,13 @@ class Snapshot:
 
     @cached_property
     def world(self) -> World:
-        """The facts without Workloads that wait outside of their queues; needs `FACTS`."""
+        """The facts, without Workloads that wait outside their queues; needs `FACTS`."""
         assert self.cluster is not None, "a check that uses facts says that it needs them"
         return without_held_back(self.cluster.world, self.cluster.workloads, None)
 
     @cached_property
     def engine(self) -> Engine:
-        """An engine that knows the facts, and in which no cycle ran; needs `FACTS`."""
+        """An engine that has the facts but has run no cycle; needs `FACTS`."""
         return self.world.engine(self.now)
 
     def age(self, text: str | None) -> float:

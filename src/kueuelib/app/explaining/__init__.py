@@ -1,1 +1,1 @@
-"""`kueuelib explain`: what it reads of a cluster, and which Workload a job means."""
+"""`kueuelib explain`: reads the cluster, and finds the Workload of a job."""

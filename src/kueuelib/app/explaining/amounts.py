@@ -1,4 +1,4 @@
-"""Amounts below zero in manifests, which no server takes for a pod."""
+"""Negative amounts in manifests, which no server accepts in a pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTHING = Quantity.parse(0)
 
 
 def negative_amounts(pod: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Requests, limits and overhead below zero.
+    """Negative requests, limits and overhead.
 
     Args:
         pod: the raw spec of a pod, with quantities that can be read.
@@ -28,10 +28,10 @@ def negative_amounts(pod: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def negative_counts(parent: Mapping[str, Any], path: str, *names: str) -> Iterator[FieldError]:
-    """Numbers of pods below zero.
+    """Negative numbers of pods.
 
     Args:
-        parent: what holds the fields.
+        parent: the object with the fields.
         path: its own path.
         names: the fields.
     """

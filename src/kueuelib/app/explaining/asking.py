@@ -34,9 +34,9 @@ from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.states import is_held_back
 
 LOOKS = 3
-"""How often a Workload is looked at before it is said that nothing stands in its way."""
+"""How often a Workload is read before the answer is that nothing stands in its way."""
 PAUSE = 1.0
-"""Seconds between two of these looks."""
+"""Seconds between two of these reads."""
 _JOBS = JobSettings()
 _ALL_MANAGED = (
     "a manager whose configuration sets manageJobsWithoutQueueName queues it all the same; "
@@ -46,7 +46,7 @@ _ALL_MANAGED = (
 
 @attrs.frozen
 class Told:
-    """What the manager of the cluster said last about a Workload that waits."""
+    """The last message of the cluster's manager about a waiting Workload."""
 
     reason: str
     message: str
@@ -59,11 +59,10 @@ class Answer:
     Attributes:
         title: the object that was asked about, as kind and name.
         submitted: whether there is a Workload for it in the cluster.
-        explanation: the answer of the decision engine; None when the question did not get there.
+        explanation: the answer of the decision engine; None if the question did not reach it.
         told: what the Workload's own condition says.
         problems: what keeps the object from having a Workload.
-        unmanaged: why no manager queues the object, and how to have it queued; None when it
-            does not.
+        unmanaged: why no manager queues the object, and how to have it queued; None if one does.
         notes: what else to know.
         ignored: labels and annotations of the object that have no effect.
     """
@@ -79,7 +78,7 @@ class Answer:
 
     @property
     def unhonoured(self) -> tuple[Unhonoured, ...]:
-        """What the object and those around it ask for and this version does not do."""
+        """What the object and those around it ask for but this version does not support."""
         around = () if self.explanation is None else self.explanation.unhonoured
         return (*self.ignored, *around)
 
@@ -94,16 +93,16 @@ async def ask(
 ) -> Answer:
     """Explains an object of the cluster; sends nothing but GET and LIST.
 
-    That nothing stands in its way is true of a Workload for a moment in every life: quota became
-    free, and the manager is about to decide or to write. So this is said only of one of which it
-    is still true after further looks, a second apart.
+    Every Workload has a moment when nothing stands in its way: quota became free, and the manager
+    is about to decide or to write. So this answer is given only if it still holds after further
+    reads, a second apart.
 
     Args:
         client: whose cluster.
         reference: the object.
         namespace: where it is.
-        settings: what the manager's configuration says about decisions.
-        jobs: what it says about jobs.
+        settings: the manager's settings for decisions.
+        jobs: its settings for jobs.
         clock: the time, and how to wait.
 
     Raises:
@@ -192,8 +191,8 @@ async def ask_about(
         client: whose cluster.
         documents: the manifests.
         now: seconds since the epoch.
-        settings: what the manager's configuration says about decisions.
-        jobs: what it says about jobs.
+        settings: the manager's settings for decisions.
+        jobs: its settings for jobs.
 
     Raises:
         ConfigError: one of them is not valid, or the cluster serves no queueing API.
@@ -290,7 +289,7 @@ def _left_alone(title: str, why: Problem, jobs: JobSettings, notes: tuple[str, .
 
 
 def without_held_back(world: World, workloads: tuple[Obj, ...], but: ObjectKey | None) -> World:
-    """The world without Workloads that wait for pods outside of their queues."""
+    """The world without Workloads that wait for pods outside their queues."""
     held = [
         ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
         for raw in workloads

@@ -1,4 +1,4 @@
-"""Refuses what was named and does not exist, where that can be seen."""
+"""Refuses names that do not exist, as far as that can be seen."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def insist_on_namespace(name: str, lists: Lists) -> None:
 
     Args:
         name: empty for none.
-        lists: what was listed.
+        lists: the objects that were listed.
 
     Raises:
-        ObjectNotFound: there is none of this name.
+        ObjectNotFound: the name does not exist.
     """
     _insist(kinds.NAMESPACES.kind, ObjectKey("", name), lists)
 
@@ -28,10 +28,10 @@ def insist_on_queues(namespace: str, local_queue: str, cluster_queue: str, lists
         namespace: of the LocalQueue.
         local_queue: empty for none.
         cluster_queue: the same.
-        lists: what was listed.
+        lists: the objects that were listed.
 
     Raises:
-        ObjectNotFound: there is none of this name.
+        ObjectNotFound: the name does not exist.
     """
     _insist("LocalQueue", ObjectKey(namespace, local_queue), lists)
     _insist("ClusterQueue", ObjectKey("", cluster_queue), lists)

@@ -1,4 +1,4 @@
-"""Reads what a decision depends on from a cluster, and nothing else: GET and LIST, no watch."""
+"""Reads from a cluster only what a decision depends on: GET and LIST, no watch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AROUND = (
     kinds.PRIORITY_CLASSES,
 )
 NEEDED = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
-"""What no answer can do without."""
+"""The kinds that every answer needs."""
 ASK_FOR_MORE = (
     "ask for the right to list queues, flavors and Workloads in the whole cluster, or use kueuelib "
     "pending -n NAMESPACE, which needs less"
@@ -54,7 +54,7 @@ ASK_FOR_MORE = (
 
 @attrs.frozen
 class Lists:
-    """What was listed at about the same moment.
+    """The objects that were listed at about the same moment.
 
     Attributes:
         objects: the raw objects by kind; of every kind that could be listed.
@@ -69,7 +69,7 @@ class Lists:
         return self.objects.get(kind, ())
 
     def insist(self) -> None:
-        """Raises why something was not listed that no answer can do without.
+        """Raises the reason if a kind that every answer needs was not listed.
 
         Raises:
             ConfigError: the cluster does not serve it.
@@ -81,7 +81,7 @@ class Lists:
             raise KueuelibError(f"{min(refused, key=str)}; {ASK_FOR_MORE}")
 
     def insist_on_kinds(self, wanted: Iterable[str]) -> None:
-        """Raises which of some kinds of ours the cluster does not serve.
+        """Raises an error that names those of our kinds that the cluster does not serve.
 
         Raises:
             ConfigError: the installation is incomplete.
@@ -92,12 +92,12 @@ class Lists:
             raise ConfigError("the installation", absent[0], "run kueuelib install")
 
     def lacks(self, resource: Resource) -> bool:
-        """Whether the cluster does without a kind; it may do without Cohorts."""
+        """Whether the cluster lacks a kind that is optional, such as Cohorts."""
         refused = self.refused.get(resource.kind)
         return resource.kind == kinds.COHORTS.kind and isinstance(refused, NotFound)
 
     def absences(self, resources: Iterable[Resource]) -> list[str]:
-        """What of some kinds was not listed, for people."""
+        """Which of some kinds were not listed, for people."""
         return [
             f"{one.plural} were not read and count as absent: {self.refused[one.kind]}"
             for one in resources
@@ -105,7 +105,7 @@ class Lists:
         ]
 
     def completed(self, more: Lists) -> Lists:
-        """The same lists with those that were read later, which count where both exist."""
+        """The same lists with those that were read later, which replace earlier ones."""
         refused = {**self.refused, **more.refused}
         return Lists(
             {**self.objects, **more.objects},
@@ -115,13 +115,13 @@ class Lists:
 
 @attrs.frozen
 class Cluster:
-    """What was read.
+    """The data that was read.
 
     Attributes:
         world: the facts that decisions depend on.
         workloads: the raw Workloads.
         classes: the raw priority classes.
-        notes: what could not be read and is left out, for people.
+        notes: what could not be read and was left out, for people.
         unreadable: the objects that are left out, by kind and key, each with the broken rules.
     """
 
@@ -137,9 +137,8 @@ async def read_cluster(client: Client, namespace: str, settings: Settings = DEFA
 
     Args:
         client: whose cluster.
-        namespace: of the object in question; it is looked up alone where namespaces may not be
-            listed.
-        settings: what the manager's configuration says about decisions.
+        namespace: of the object in question; it is read alone if namespaces may not be listed.
+        settings: the manager's settings for decisions.
 
     Raises:
         ConfigError: the cluster does not serve the queueing API, or not all of its kinds.
@@ -207,7 +206,7 @@ Decode = Callable[[type[Any], Obj], Any]
 
 
 class Decoder:
-    """Decodes raw objects, and keeps the values of those that were in the last lists, too.
+    """Decodes raw objects, and keeps the values of objects that were also in the last lists.
 
     The raw objects are never changed: another state is another object.
     """
@@ -223,7 +222,7 @@ class Decoder:
         return known[1]
 
     def end(self) -> None:
-        """Forgets what was not asked for since the last call."""
+        """Forgets values that were not used since the last call."""
         self._before, self._now = self._now, {}
 
 
@@ -233,9 +232,9 @@ def cluster_of(
     """The facts in what was listed.
 
     Args:
-        lists: what was listed; other kinds count as absent, which is noted.
-        settings: what the manager's configuration says about decisions.
-        namespace: one that exists even if namespaces were not listed.
+        lists: the listed objects; other kinds count as absent, which is noted.
+        settings: the manager's settings for decisions.
+        namespace: it is taken to exist even if namespaces were not listed.
         decoder: makes values of raw objects.
     """
     notes = lists.absences((*QUEUEING, *AROUND))
@@ -269,7 +268,7 @@ def cluster_of(
 
 
 class _Reader:
-    """Turns raw objects into values; what cannot be read is left out and kept aside."""
+    """Turns raw objects into values; unreadable ones are left out and kept separately."""
 
     def __init__(self, lists: Lists, decoder: Decode) -> None:
         self._lists = lists

@@ -27,7 +27,7 @@ class Document:
 
 
 def parse_manifests(text: str, source: str, namespace: str, default: str) -> tuple[Document, ...]:
-    """All objects of a text, `List`s taken apart.
+    """All objects of a text, with `List`s unpacked.
 
     Args:
         text: YAML or JSON, with any number of documents.
@@ -36,7 +36,8 @@ def parse_manifests(text: str, source: str, namespace: str, default: str) -> tup
         default: the namespace of objects that name none.
 
     Raises:
-        ConfigError: malformed YAML, nothing in it, no object, or another namespace than asked for.
+        ConfigError: malformed or empty YAML, a document that is not an object, or another namespace
+            than requested.
     """
     contents = documents(text, source)
     parsed = []

@@ -1,4 +1,4 @@
-"""Which Workload a question is about: the one of a Job or Pod, or one that it would get."""
+"""Finds the Workload of a question: that of a Job or Pod, or the one that it would get."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ObjectNotFound(KueuelibError):
 
 
 def missing(kind: str, key: ObjectKey, known: list[str]) -> str:
-    """That an object does not exist, and which ones do.
+    """The error for an object that does not exist; it names those that do.
 
     Args:
         kind: its kind.
@@ -62,12 +62,12 @@ def missing(kind: str, key: ObjectKey, known: list[str]) -> str:
 
 @attrs.frozen
 class Reference:
-    """What was asked about.
+    """The object of a question.
 
     Attributes:
-        resource: Jobs, Pods or Workloads; None for another kind, which its Workload stands for.
+        resource: Jobs, Pods or Workloads; None for any other kind, which is found by its Workload.
         name: the object.
-        kind: the kind as it was written, where there is no resource.
+        kind: the kind as the user wrote it, if there is no resource.
     """
 
     resource: Resource | None
@@ -94,7 +94,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def owned_workload(reference: Reference, namespace: str, workloads: Sequence[Obj]) -> Obj:
-    """The raw Workload of an object of a kind that is not known here.
+    """The raw Workload of an object whose kind is not known here.
 
     Raises:
         ObjectNotFound: there is none.
@@ -129,7 +129,7 @@ def workload_owned_by(reference: Reference, namespace: str, workloads: Sequence[
 
 
 def _is_called(ref: Mapping[str, Any], kind: str) -> bool:
-    """Whether an owner is of a kind, in the forms of kubectl: singular, plural, with group."""
+    """Whether an owner has a kind, in the spellings of kubectl: singular, plural, with group."""
     own = str(ref["kind"]).lower()
     group = str(ref["apiVersion"]).rpartition("/")[0]
     return kind in {f"{name}{tail}" for name in (own, f"{own}s") for tail in ("", f".{group}")}
@@ -161,7 +161,7 @@ def owning_job(pod: Obj) -> str:
 
 
 def would_be(obj: Obj, classes: PriorityClasses, subject: str, now: float) -> kueue.Workload:
-    """The Workload that a Job, Pod or Workload would get or be, had it been submitted.
+    """The Workload that a Job or Pod would get if it were submitted; a Workload is its own.
 
     Args:
         obj: the raw object, of the cluster or of a manifest; not changed.

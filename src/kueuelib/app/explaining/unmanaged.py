@@ -1,4 +1,4 @@
-"""Which Jobs and Pods no manager queues, since they name no queue (spec/jobs 1.5, 4)."""
+"""Finds Jobs and Pods that no manager queues because they name no queue (spec/jobs 1.5, 4)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def unmanaged(
 ) -> Problem | None:
     """Why no Workload is made for an object that names no queue; None when one is made.
 
-    Objects that name a queue always pass: which kinds a manager looks after is its own matter.
+    Objects that name a queue always pass: which kinds a manager handles is not known here.
 
     Args:
         obj: the raw Job, Pod or Workload.
         title: its kind and name.
-        settings: what the manager's configuration says about jobs.
+        settings: the manager's settings for jobs.
         world: the facts, for the labels of the namespace and the queues there.
-        submitted: whether the object is in the cluster, where a running Job keeps its queue.
+        submitted: whether the object is in the cluster; a running Job keeps its queue there.
     """
     kind, namespace = obj["kind"], obj["metadata"]["namespace"]
     if kind == WORKLOADS.kind or queue_of(obj):

@@ -51,10 +51,10 @@ _WAITING = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
 
 @attrs.frozen
 class Selection:
-    """Which Workloads were asked for.
+    """The Workloads that were asked for.
 
     Attributes:
-        namespace: theirs; empty for all.
+        namespace: their namespace; empty for all.
         local_queue: the LocalQueue that they name; empty for any.
         cluster_queue: the ClusterQueue in which they wait; empty for any.
     """
@@ -70,15 +70,15 @@ class Waiting:
 
     Attributes:
         workload: the object.
-        cluster_queue: where it waits; empty when it waits in none, or when that is not known.
-        place: its place in the ClusterQueue, from 1; None when it has none, or when not all that
-            decides was read.
+        cluster_queue: where it waits; empty if it waits in none, or if that is not known.
+        place: its place in the ClusterQueue, from 1; None if it has none, or if not everything that
+            decides it was read.
         place_in_local_queue: its place among those of its LocalQueue.
-        verdict: what becomes of it, in one to three words.
+        verdict: the verdict in one to three words.
         reason: the reason of its condition QuotaReserved, for machines; empty when it fits.
         message: the whole verdict, for people; empty when it fits.
         victims: the Workloads that it preempts.
-        searched: whether changes were looked for.
+        searched: whether there was a search for changes.
         change: the smallest one that was found.
     """
 
@@ -105,14 +105,14 @@ class Waiting:
 
     @property
     def owner(self) -> str:
-        """What it stands for, as kind/name; empty for nothing."""
+        """The job that it stands for, as kind/name; empty if there is none."""
         controller = self.workload.metadata.controller
         return "" if controller is None else f"{controller.kind}/{controller.name}"
 
 
 @attrs.frozen
 class Listing:
-    """What waits.
+    """The Workloads that wait.
 
     Attributes:
         rows: by ClusterQueue, in the order of the queue.
@@ -142,8 +142,8 @@ async def list_pending(
         client: whose cluster.
         selection: which ones.
         now: seconds since the epoch.
-        settings: what the manager's configuration says about decisions.
-        most_searched: for how many of them changes are looked for, first those ahead in a queue.
+        settings: the manager's settings for decisions.
+        most_searched: for how many of them to search for changes, those ahead in a queue first.
 
     Raises:
         ConfigError: the cluster does not serve the queueing API, or no Workloads.
@@ -169,7 +169,7 @@ async def list_pending(
 async def list_near(
     client: Client, resources: Sequence[Resource], namespace: str
 ) -> tuple[Lists, tuple[Resource, ...]]:
-    """Lists several kinds, in one namespace what may not be listed in the whole cluster.
+    """Lists several kinds; those that may not be listed in the whole cluster, in one namespace.
 
     Args:
         client: whose cluster.
@@ -190,12 +190,12 @@ async def list_near(
 def facts_in(
     near: Lists, unseen: Sequence[Resource], settings: Settings, decoder: Decode = decode
 ) -> tuple[Cluster, str]:
-    """The facts in what was listed, and why the engine cannot decide on them.
+    """The facts in the lists, and why the engine cannot decide on them.
 
     Args:
         near: what was listed.
         unseen: the kinds that may not be listed in the whole cluster.
-        settings: what the manager's configuration says about decisions.
+        settings: the manager's settings for decisions.
         decoder: makes values of raw objects.
 
     Returns:
@@ -217,7 +217,7 @@ def facts_in(
 async def _in_namespace(
     client: Client, lists: Lists, resources: Sequence[Resource], namespace: str
 ) -> Lists:
-    """What was listed, and of the rest what may be listed in one namespace."""
+    """The lists of the whole cluster, and of one namespace for the other kinds."""
     again = [one for one in resources if one.namespaced and one.kind in lists.refused]
     if not namespace or not again:
         return lists
@@ -225,7 +225,7 @@ async def _in_namespace(
 
 
 def _with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
-    """The cluster with the namespaces of its Workloads, where namespaces may not be listed."""
+    """The cluster with the namespaces of its Workloads, if namespaces may not be listed."""
     if kinds.NAMESPACES.kind in lists.objects:
         return cluster
     names = {key.namespace for key in cluster.world.workloads}
@@ -234,7 +234,7 @@ def _with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
 
 
 def _labels_decide(world: World, lists: Lists) -> bool:
-    """Whether labels of namespaces decide, and may not be read."""
+    """Whether labels of namespaces matter but may not be read."""
     return kinds.NAMESPACES.kind in lists.refused and any(
         one.key != NAMESPACE_NAME_LABEL
         for queue in world.cluster_queues.values()
@@ -252,14 +252,14 @@ def decided(
     most_searched: int,
     engine: Engine | None = None,
 ) -> Listing:
-    """What waits in a cluster of which all was read that decides.
+    """The waiting Workloads of a cluster whose relevant objects were all read.
 
     Args:
         cluster: what was read.
         selection: which Workloads.
         now: seconds since the epoch.
-        most_searched: for how many of them changes are looked for.
-        engine: one that knows the cluster, and is used up here; None: a fresh one is made.
+        most_searched: for how many of them to search for changes.
+        engine: one that knows the cluster; it must not be used afterwards. None: a new one is made.
     """
     world = without_held_back(cluster.world, cluster.workloads, None).with_usage(now)
     ended, lines = outcomes(world, now, engine), world.lines()
@@ -312,7 +312,7 @@ def _places_in_local_queues(
 
 
 def _held_back(cluster: Cluster, world: World) -> Iterator[Waiting]:
-    """The Workloads that wait outside of their queues for pods that are missing."""
+    """The Workloads that wait outside their queues for missing pods."""
     for raw in cluster.workloads:
         key = ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
         workload = cluster.world.workloads.get(key)
@@ -331,8 +331,8 @@ def _with_change(world: World, row: Waiting, now: float) -> Waiting:
 
 
 def smallest_of(changes: Sequence[Found]) -> Found | None:
-    """One that admits before one after which checks decide; of these the one that preempts the
-    fewest; of those the first in the order of `explain`.
+    """The smallest change. One that admits comes before one that leaves checks to decide; then the
+    one with the fewest victims; then the first in the order of `explain`.
 
     Args:
         changes: each of them alone is enough.
@@ -344,7 +344,7 @@ def smallest_of(changes: Sequence[Found]) -> Found | None:
 
 
 def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listing:
-    """What waits, as far as it was read, with the verdicts in the Workloads' own conditions.
+    """The waiting Workloads as far as they were read, with the verdicts in their own conditions.
 
     Args:
         cluster: what was read.

@@ -1,4 +1,4 @@
-"""When an object of a cluster will start: what is known of run times, and many simulations."""
+"""Predicts when an object of a cluster will start, from known run times and many simulations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kueuelib.simulator.snapshot import run_time
 from kueuelib.workload.life import LifeSettings
 
 WINDOW = 86400.0
-"""Seconds back from now in which the jobs came that later ones will be like."""
+"""Seconds of the past whose arrivals are taken as typical of the future."""
 PATIENCE = 20.0
 """Seconds after which no further simulation begins."""
 
@@ -41,10 +41,10 @@ class When:
     Attributes:
         title: the object, as kind and name.
         now: the time of the answer, in seconds since the epoch.
-        forecast: what came of the simulations; None where there is nothing to simulate.
+        forecast: the result of the simulations; None if there is nothing to simulate.
         why: why there is nothing to simulate, as a sentence without its subject; else empty.
-        lately: how many jobs came in the time before.
-        hours: how long that time was.
+        lately: how many jobs arrived in that past.
+        hours: its length.
         notes: what could not be read.
     """
 
@@ -72,8 +72,8 @@ async def ask_when(
         client: whose cluster.
         reference: the object.
         namespace: where it is.
-        settings: what the manager's configuration says about decisions.
-        life: what it says about time.
+        settings: the manager's settings for decisions.
+        life: its settings for times.
         clock: the time.
         runs: how many simulations there are at most.
 
@@ -127,7 +127,7 @@ async def _workload(client: Client, reference: Reference, key: ObjectKey, cluste
 
 
 async def _deadlines(client: Client) -> tuple[dict[str, float], tuple[str, ...]]:
-    """By UID, how long Jobs may run; and what could not be read."""
+    """How long Jobs may run, by UID; and what could not be read."""
     try:
         jobs = [one async for one in client.list_all(JOBS)]
     except (ApiError, TransportError) as error:
@@ -157,9 +157,9 @@ def when(
         title: what to call it.
         now: seconds since the epoch.
         limits: by UID of a Workload, for how many seconds its job may run.
-        life: what the configuration says about time.
+        life: the manager's settings for times.
         runs: how many simulations there are at most.
-        goes_on: asked before each simulation but the first, with the number of those that are done.
+        goes_on: called before each simulation but the first, with the number of finished ones.
     """
     workload = world.workloads[key]
     if is_finished(workload):
@@ -189,7 +189,7 @@ def when(
 
 
 def _limit(workload: Workload, limits: dict[str, float]) -> float | None:
-    """For how many seconds a Workload may run in its present turn."""
+    """How many seconds a Workload may run in its present turn."""
     seconds = list(_limits(workload, limits))
     return min(seconds) if seconds else None
 

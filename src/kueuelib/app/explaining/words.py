@@ -16,7 +16,7 @@ _BY_KIND: dict[type, str] = {BackingOff: "backs off", ChecksFailed: "check faile
 
 
 def word_of(outcome: Outcome) -> str:
-    """What the engine decided, in short.
+    """The engine's decision in short.
 
     Args:
         outcome: of a Workload without quota.
@@ -32,7 +32,7 @@ def word_of(outcome: Outcome) -> str:
 
 
 def word_of_condition(reason: str) -> str:
-    """What a manager wrote, in short; a reason that is not ours stays as it is.
+    """The manager's reason in short; an unknown reason stays as it is.
 
     Args:
         reason: of the condition QuotaReserved; empty where there is none.

@@ -1,3 +1,3 @@
-"""What `kueuelib report` shows of a cluster, as values: quota, waiting, running and evicted
+"""The content of `kueuelib report` as values: quota, waiting, running and evicted
 Workloads.
 """

@@ -22,8 +22,8 @@ def evictions_of(workloads: Iterable[Workload], most: int) -> tuple[Eviction, ..
     """The last eviction of every Workload that was evicted, the latest first.
 
     Args:
-        workloads: all that are known.
-        most: how many there are at most.
+        workloads: all known Workloads.
+        most: the maximum number.
     """
     known = tuple(workloads)
     names = dict(_names(known))
@@ -64,7 +64,7 @@ def _all(workloads: Iterable[Workload], names: Mapping[str, str]) -> Iterator[Ev
 
 
 def _times(workload: Workload, reason: str) -> int:
-    """How often a Workload was evicted for a reason, whatever was behind it."""
+    """How often a Workload was evicted for a reason, whatever the underlying cause."""
     stats = workload.status.scheduling_stats
     rows = () if stats is None else stats.evictions
     whole = reason.partition(f"{REASON_DEACTIVATED}DueTo")

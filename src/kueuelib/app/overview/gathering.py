@@ -1,4 +1,4 @@
-"""From what was listed of a cluster to the facts of one page."""
+"""From the listed objects of a cluster to the facts of one page."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _EVERYTHING = Selection()
 
 @attrs.frozen(eq=False)
 class Facts:
-    """What was listed, in a form in which it can be asked.
+    """The listed objects in a form that answers questions.
 
     Attributes:
         cluster: the facts.
         why_told: why the engine cannot decide; empty when it can.
-        settings: what the manager's configuration says about decisions.
+        settings: the manager's settings for decisions.
         now: when it was read, in seconds since the epoch.
     """
 
@@ -65,12 +65,12 @@ def facts_of(
     now: float,
     decoder: Decode = decode,
 ) -> Facts:
-    """The facts in what was listed.
+    """The facts in the lists.
 
     Args:
         near: what was listed.
         unseen: the kinds that may not be listed in the whole cluster.
-        settings: what the manager's configuration says about decisions.
+        settings: the manager's settings for decisions.
         now: when that was, in seconds since the epoch.
         decoder: makes values of raw objects.
     """
@@ -79,12 +79,12 @@ def facts_of(
 
 
 def overview_of(facts: Facts, changes: int = 0) -> Overview:
-    """What a page shows.
+    """The content of a page.
 
     Args:
         facts: of the cluster.
-        changes: for how many Workloads the smallest change is looked for; none where the engine
-            cannot decide.
+        changes: for how many Workloads to search for the smallest change; none if the engine cannot
+            decide.
     """
     world = facts.world.with_usage(facts.now)
     engine = world.engine(facts.now)

@@ -1,7 +1,8 @@
 """Borrowed and lent quota in a tree of cohorts, for one flavor and resource at a time.
 
-Borrowed quota comes from a pool, so it has no definite owner. The own quota of a cohort counts as
-lent first; the rest is distributed over members with unused quota to lend, in proportion to it.
+Borrowed quota comes from a pool, so it has no definite owner. The cohort's own quota counts as lent
+first. The rest is distributed over the members with unused quota to lend, in proportion to that
+quota.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class Node:
         reserved: what its own Workloads use; 0 for a cohort.
         children: what is below it.
         quota: its own quota together with what those below lend it.
-        used: what is used of that, and of what it borrows; for a ClusterQueue all that it uses.
-        nominal: the quota of itself and of all below.
-        total: what is used by itself and by all below.
+        used: its usage of that, and of borrowed quota; all usage for a ClusterQueue.
+        nominal: its quota and that of everything below.
+        total: its usage and that of everything below.
         borrowed: what is used here and belongs to others.
         lent: what others use of the quota here.
     """
@@ -48,7 +49,7 @@ class Node:
 
     @property
     def lendable(self) -> int:
-        """The part of its quota that others may use and that is not used here."""
+        """The part of its quota that is not used here and that others may use."""
         return max(0, self.quota.nominal - max(self.used, self.quota.guaranteed))
 
 
@@ -66,7 +67,7 @@ def spread(root: Node) -> None:
 
 
 def shares(amount: int, parts: list[int]) -> list[int]:
-    """An amount divided in proportion to some parts, none of which gets more than it is.
+    """An amount divided in proportion to some parts; no share exceeds its part.
 
     Args:
         amount: at most the sum of the parts.

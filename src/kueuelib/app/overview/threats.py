@@ -1,7 +1,7 @@
-"""Who could preempt a Workload that holds quota, as the policies of the ClusterQueues say.
+"""Finds who could preempt a Workload with quota, according to the policies of the ClusterQueues.
 
-That a policy permits it does not mean that it happens: the search for victims takes the smallest
-set that is enough, fair sharing weighs shares, and a preemption policy may spare some.
+A policy that permits it does not mean that it happens: the search for victims takes the smallest
+set that suffices, fair sharing compares shares, and a preemption policy may protect some.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.quota.snapshot import Snapshot
 
 _Line = list[tuple[int, float]]
-"""What waits in a ClusterQueue: priority with the sign changed, and time of queueing; sorted."""
+"""The queue of a ClusterQueue: negated priority and time of queueing, sorted."""
 
 
 @attrs.frozen
 class _Right:
-    """That the Workloads of a ClusterQueue may take those of another one.
+    """The right of a ClusterQueue's Workloads to preempt those of another one.
 
     Attributes:
-        spec: of the ClusterQueue that takes.
-        policy: which Workloads it may take.
-        line: what waits in it.
+        spec: of the preempting ClusterQueue.
+        policy: which Workloads it may preempt.
+        line: the Workloads that wait in it.
         pairs: only those that use one of these; None for all.
     """
 
@@ -42,7 +42,7 @@ class _Right:
     pairs: set[FlavorResource] | None
 
     def against(self, holder: Holder) -> Threat | None:
-        """What it means for a Workload; None when it is not permitted."""
+        """The threat to a Workload; None if there is none."""
         if self.pairs is not None and self.pairs.isdisjoint(holder.usage):
             return None
         grant = GRANTS[self.policy]
@@ -58,7 +58,7 @@ class Threats:
     """The rights of all ClusterQueues in one world.
 
     Args:
-        engine: knows the world; no cycle ran in it.
+        engine: has the facts, but has run no cycle.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -74,7 +74,9 @@ class Threats:
                 self._rights.setdefault(victims, []).append(right)
 
     def against(self, holder: Holder) -> tuple[Threat, ...]:
-        """Those against a Workload, its own ClusterQueue's first, then those with most waiting."""
+        """The threats to a Workload: its own ClusterQueue first, then those with the longest
+        queues.
+        """
         rights = self._rights.get(holder.cluster_queue, ())
         threats = [threat for one in rights if (threat := one.against(holder)) is not None]
         own = holder.cluster_queue
@@ -83,7 +85,7 @@ class Threats:
 
 
 def _rights(snapshot: Snapshot, spec: QueueSpec, line: _Line) -> Mapping[str, _Right]:
-    """The rights of a ClusterQueue, by the name of the one whose Workloads it may take."""
+    """The rights of a ClusterQueue, by the name of the ClusterQueue that it may preempt in."""
     rights: dict[str, _Right] = {}
     policy = spec.preemption
     if policy.within_cluster_queue != NEVER:

@@ -1,4 +1,4 @@
-"""The trees of cohorts with what becomes of their quota."""
+"""The trees of cohorts with the use of their quota."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CLUSTER_QUEUE, COHORT = "ClusterQueue", "Cohort"
 
 @attrs.frozen
 class Load:
-    """What happens in one ClusterQueue.
+    """The load of one ClusterQueue.
 
     Attributes:
-        reserved: what those that hold quota use.
-        asked: what those without quota ask for, each at the first flavor that its pods can use.
+        reserved: the usage of Workloads with quota.
+        asked: the requests of Workloads without quota, at the first flavor that their pods can use.
         running: how many hold quota.
         waiting: how many have none.
     """
@@ -44,7 +44,7 @@ class Load:
 
 
 def load_of(engine: Engine, name: str) -> Load:
-    """What the engine knows of a ClusterQueue that exists."""
+    """The load of an existing ClusterQueue, from the engine."""
     state, waiting = engine.cache.state(name), engine.pending(name)
     assert state is not None, "it exists"
     asked = total_of(_asked(state.spec, info, engine.cache.flavors) for info in waiting)
@@ -52,7 +52,7 @@ def load_of(engine: Engine, name: str) -> Load:
 
 
 def load_told(queue: ClusterQueue) -> Load:
-    """What a manager wrote into the status of a ClusterQueue."""
+    """The load in the status of a ClusterQueue, as a manager wrote it."""
     status = queue.status
     reserved = {
         pair_of(flavor.name, one.name): amount_of(one.name, one.total)
@@ -86,7 +86,7 @@ def _flavor_for(pods: PodSet, group: FlavorGroup, flavors: Mapping[str, Flavor])
 
 @attrs.define(eq=False)
 class _Branch:
-    """A place with those below it; `load` is None for a cohort."""
+    """A place with its children; `load` is None for a cohort."""
 
     name: str
     limits: Mapping[FlavorResource, Limits]
@@ -103,7 +103,7 @@ def trees_of(engine: Engine, loads: Mapping[str, Load]) -> tuple[Tree, ...]:
 
     Args:
         engine: knows the ClusterQueues and cohorts.
-        loads: what happens in every ClusterQueue, by name.
+        loads: by name of the ClusterQueue.
     """
     cache = engine.cache
     specs = {name: spec for name in cache.names if (spec := cache.spec(name)) is not None}
@@ -176,7 +176,7 @@ def _sum(parts: Sequence[Load]) -> Load:
 
 
 def _pairs(branches: Iterable[_Branch]) -> tuple[FlavorResource, ...]:
-    """Those that have quota anywhere or are used."""
+    """Flavors and resources with quota or usage anywhere."""
     pairs: dict[FlavorResource, None] = {}
     for branch in branches:
         pairs |= dict.fromkeys(branch.limits)

@@ -13,18 +13,18 @@ from kueuelib.scheduler.quota.amounts import FlavorResource
 
 @attrs.frozen
 class Use:
-    """What becomes of the quota for one flavor and resource at one place of a tree.
+    """The use of the quota for one flavor and resource at one place of a tree.
 
     Amounts are in the unit of the scheduler: milli-cores for cpu, bytes or units for the rest.
 
     Attributes:
         pair: the flavor and the resource.
-        nominal: its quota; of a cohort with that of everything below.
+        nominal: its quota; for a cohort, with that of everything below.
         own: what is used of that quota at this place or below.
         borrowed: what is used here and belongs to others.
         lent: what others use of the quota here.
-        waiting: what Workloads without quota ask for here or below, each at the first flavor of its
-            ClusterQueue that its pods can use.
+        waiting: the requests of Workloads without quota here or below, each at the first flavor of
+            its ClusterQueue that its pods can use.
     """
 
     pair: FlavorResource
@@ -36,7 +36,7 @@ class Use:
 
     @property
     def free(self) -> int:
-        """The part of the quota that nobody uses."""
+        """The unused part of the quota."""
         return max(0, self.nominal - self.own - self.lent)
 
 
@@ -48,7 +48,7 @@ class Place:
         kind: `ClusterQueue` or `Cohort`.
         name: its name.
         depth: how many cohorts are above it.
-        uses: by flavor and resource, in the order of the spec; of a cohort sorted.
+        uses: by flavor and resource, in the order of the spec; sorted for a cohort.
         waiting: how many Workloads wait here or below.
         running: how many hold quota here or below.
         problem: why it cannot admit anything; empty when it can.
@@ -78,11 +78,11 @@ class Tree:
 
 @attrs.frozen
 class Threat:
-    """From where a Workload that holds quota could be preempted, as far as policies say.
+    """A ClusterQueue whose Workloads could preempt one with quota, according to the policies.
 
     Attributes:
         cluster_queue: the Workloads of this ClusterQueue could.
-        above: those of a higher priority than this; None for those of any priority.
+        above: those of a higher priority than this; None for any priority.
         or_older: also those of the same priority that were queued earlier.
         waiting: how many of them wait now.
     """
@@ -101,10 +101,10 @@ class Running:
         workload: the object.
         cluster_queue: where it holds quota.
         uses: how much of which flavor and resource.
-        since: when quota was reserved, in seconds since the epoch; None where that is not known.
+        since: when quota was reserved, in seconds since the epoch; None if that is not known.
         admitted: whether all admission checks passed.
         leaving: whether it is being evicted.
-        threats: from where it could be preempted.
+        threats: which ClusterQueues could preempt it.
         wanted_by: the Workloads that preempt it, or are about to.
         awaited: the checks for which it waits.
     """
@@ -155,8 +155,8 @@ class Overview:
     Attributes:
         now: when that was, in seconds since the epoch.
         trees: the quota.
-        waiting: the Workloads without quota, by ClusterQueue and in the order of the queue.
-        running: those with quota, by ClusterQueue, those first that would be preempted first.
+        waiting: the Workloads without quota, by ClusterQueue, in queue order.
+        running: those with quota, by ClusterQueue, in the order in which they would be preempted.
         evictions: the last ones, the latest first.
         decided: whether verdicts and amounts are the engine's; otherwise a manager wrote them.
         notes: what was not read, and what follows from that.

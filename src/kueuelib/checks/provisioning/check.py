@@ -1,4 +1,4 @@
-"""Carries out what `decision` decides: requests, their pod templates, the verdict."""
+"""Carries out the decisions of `decision`: requests, their pod templates, the verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AGAIN = 5.0
 
 
 def provisioning_check(*, version: str = kinds.V1BETA2, clock: Clock = SYSTEM_CLOCK) -> Check:
-    """The check, with objects of its own to follow; one per manager.
+    """The check, which follows its own objects; one per manager.
 
     Args:
         version: of the queueing API, as the API server serves it.
@@ -112,7 +112,7 @@ async def _create_request(context: Context, resource: Resource, wl: Obj, wanted:
 
 
 async def _create_templates(context: Context, wl: Obj, wanted: Wanted, request: Obj) -> None:
-    """The pods that will come, in the flavors that were assigned to them."""
+    """Creates the templates of the expected pods, with their assigned flavors."""
     pod_sets = {one["name"]: one for one in wl["spec"]["podSets"]}
     resource = kinds.RESOURCE_FLAVORS.at(wl["apiVersion"].rpartition("/")[2])
     admission = states.status_of(wl)["admission"]
@@ -161,7 +161,7 @@ def _owner(obj: Obj) -> Obj:
 
 
 def _copy(template: Obj) -> Obj:
-    """A copy whose parts that are merged into may be changed."""
+    """A copy in which the merged parts may be changed."""
     found = dict(template)
     for part in ("metadata", "spec"):
         if part in found:

@@ -1,7 +1,7 @@
-"""What to do about a workload's requests for nodes: pure (KEP-993 story 1, spec/jobs 6.3).
+"""Decides about a workload's requests for nodes. Pure (KEP-993 story 1, spec/jobs 6.3).
 
 One request at a time. Each attempt is a ProvisioningRequest with a name of its own; a failed one
-stays until the workload is done with its quota, so that it can be read.
+stays until the workload has released its quota, so that it can be inspected.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class NodeRequest:
     """Pods that need nodes of one kind.
 
     Attributes:
-        name: the pod set that they are described by.
+        name: the pod set that describes them.
         count: how many pods.
-        members: the pod sets that they belong to, by default that one.
+        members: the pod sets that they belong to; by default only that one.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Wanted:
         attempt: 1 is the first.
         class_name: how the autoscaler provisions.
         parameters: for the provisioning class.
-        pod_sets: what needs nodes.
+        pod_sets: the pods that need nodes.
     """
 
     name: str
@@ -96,12 +96,12 @@ class Wanted:
 
 @attrs.frozen
 class Decision:
-    """What to do now.
+    """The next step.
 
     Attributes:
         verdict: of the check.
         create: the request that has to exist, with its templates, or None.
-        delete: names of requests that nobody wants.
+        delete: names of requests that are not needed.
     """
 
     verdict: Verdict
@@ -124,7 +124,7 @@ def pod_sets_of(
     Args:
         wl: the raw Workload, with quota.
         managed: only pod sets that ask for one of these resources; empty: all.
-        policy: which pod sets with the same flavors are asked for as one; empty: none.
+        policy: which pod sets with the same flavors are merged; empty: none.
     """
     assigned = {
         one["name"]: one
@@ -150,7 +150,7 @@ def pod_sets_of(
 
 
 def _identity(template: Mapping[str, Any], policy: str) -> Any:
-    """What has to be equal in the templates of pod sets that are asked for as one."""
+    """The parts of templates that must be equal for pod sets to be merged."""
     if policy == IDENTICAL_POD_TEMPLATES:
         return _without_nothing(template)
     spec = template.get("spec") or {}
@@ -169,7 +169,7 @@ def _quantities(amounts: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _without_nothing(value: Any) -> Any:
-    """A raw value without what means the same as its absence: null, and what is empty."""
+    """A raw value without nulls and empty values, which mean the same as absence."""
     if isinstance(value, Mapping):
         inner = {name: _without_nothing(one) for name, one in value.items()}
         return {name: one for name, one in inner.items() if one not in (None, {}, [])} or None
@@ -213,7 +213,7 @@ def decide(
     requests: Sequence[Obj],
     now: float,
 ) -> Decision:
-    """What to do about one AdmissionCheck of a workload that holds quota.
+    """The next step for one AdmissionCheck of a workload that holds quota.
 
     Args:
         wl: the raw Workload.
@@ -251,7 +251,7 @@ def _while_admitted(
     by_name: Mapping[str, Obj],
     found: Sequence[tuple[Wanted, Obj]],
 ) -> Verdict:
-    """An admitted workload has its nodes; only that they are taken back counts.
+    """An admitted workload has its nodes; only their revocation matters.
 
     The results of other attempts, and whether a request was deleted, no longer matter.
     """
@@ -314,10 +314,10 @@ def _after_failure(
 
 
 def updates(request: Wanted, selector: Mapping[str, str] | None = None) -> tuple[PodSetUpdate, ...]:
-    """What pods need so that they get the nodes that were made for them.
+    """What pods need in order to run on the nodes that were made for them.
 
     Args:
-        request: what the nodes were made for.
+        request: the request for these nodes.
         selector: labels of these nodes.
     """
     annotations = {

@@ -1,4 +1,4 @@
-"""Assumptions: quota that a manager counts, and that no Workload holds."""
+"""Assumptions: quota that a manager counts although no Workload holds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 
 @check("assumption-orphaned", FACTS, momentary=True)
 def orphaned(snapshot: Snapshot) -> Iterator[Finding]:
-    """ClusterQueues whose status counts other Workloads and quota than there are."""
+    """ClusterQueues whose status counts Workloads and quota that do not exist."""
     for queue in snapshot.all("ClusterQueue"):
         name = queue["metadata"]["name"]
         counts = snapshot.engine.cluster_queue_status(name)
@@ -42,7 +42,7 @@ def orphaned(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _said(status: Obj) -> dict[tuple[str, str], int]:
-    """What the status counts, by flavor and resource."""
+    """The amounts in the status, by flavor and resource."""
     return {
         (flavor["name"], one["name"]): amount_of(one["name"], Quantity.parse(one.get("total", 0)))
         for flavor in status.get("flavorsReservation") or ()

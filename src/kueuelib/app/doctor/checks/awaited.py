@@ -11,7 +11,7 @@ from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 
 PATIENCE = 300.0
-"""Seconds that a check may take before it is worth a look."""
+"""Seconds that a check may take before it is reported."""
 
 
 @check("check-pending", FACTS)

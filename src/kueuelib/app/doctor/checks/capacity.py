@@ -1,4 +1,4 @@
-"""Capacity: quota that no node has, and nodes that no quota offers."""
+"""Capacity: quota beyond the nodes, and nodes beyond the quota."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def promised(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("capacity-unused", FACTS, NODE)
 def unused(snapshot: Snapshot) -> Iterator[Finding]:
-    """Nodes, and parts of nodes, that no quota lets anybody use."""
+    """Nodes, and parts of nodes, for which there is no quota."""
     capacity = _Capacity(snapshot)
     if not capacity.offered:
         return

@@ -29,7 +29,7 @@ def cycles(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("cohort-absent", FACTS)
 def absent(snapshot: Snapshot) -> Iterator[Finding]:
-    """Cohorts without an object where something would be expected of one."""
+    """Cohorts without an object where one would matter."""
     world = snapshot.world
     for name in sorted(set(world.all_cohorts()) - set(world.cohorts)):
         children = {one for one, each in world.cohorts.items() if each.spec.parent_name == name}

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: are ours there, at versions that fit this program."""
+"""CustomResourceDefinitions: whether ours exist, at versions that fit this program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kueuelib.app.doctor.snapshot import Snapshot
 
 KIND = "CustomResourceDefinition"
 _MOST = 3
-"""Fields that are named."""
+"""The most fields that are named."""
 
 
 def _installed(snapshot: Snapshot) -> Iterator[tuple[Obj, Obj]]:
@@ -39,7 +39,7 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("crd-established", KIND)
 def established(snapshot: Snapshot) -> Iterator[Finding]:
-    """Kinds that are defined and not served."""
+    """Kinds that are defined but not served."""
     for crd, _ in _installed(snapshot):
         conditions = (crd.get("status") or {}).get("conditions")
         for type_ in ("Established", "NamesAccepted"):
@@ -55,7 +55,7 @@ def established(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("crd-versions", KIND)
 def versions(snapshot: Snapshot) -> Iterator[Finding]:
-    """Versions that are not served, or not stored as they should be."""
+    """Versions that are not served, or not the stored one, as they should be."""
     for crd, _ in _installed(snapshot):
         by_name = {one["name"]: one for one in crd["spec"]["versions"]}
         for version, severity in ((V1BETA2, Severity.ERROR), (V1BETA1, Severity.WARNING)):
@@ -97,7 +97,7 @@ def stored_versions(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("crd-fields", KIND)
 def fields(snapshot: Snapshot) -> Iterator[Finding]:
-    """Fields of this version that the cluster's definition does not have, and so drops."""
+    """Fields of this version that the cluster's definition lacks and therefore drops."""
     for crd, ours in _installed(snapshot):
         by_name = {one["name"]: one for one in crd["spec"]["versions"]}
         for version in ours["spec"]["versions"]:

@@ -1,4 +1,4 @@
-"""Finalizers: objects that were deleted and do not go away."""
+"""Finalizers: deleted objects that do not disappear."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("pod-finalizer-stuck", "Pod", before_migration=True)
 def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
-    """Pods that carry our finalizer long after they were deleted and have ended."""
+    """Pods that carry our finalizer long after their deletion and end."""
     for pod in snapshot.all("Pod"):
         over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
@@ -67,7 +67,7 @@ def _is_stuck(snapshot: Snapshot, obj: Obj, grace: float = 0.0) -> bool:
 
 
 def _users(snapshot: Snapshot, kind: str, name: str) -> Sequence[str]:
-    """What keeps an object that was deleted, as kind and name."""
+    """The users that keep a deleted object, as kind and name."""
     world = snapshot.world
     if kind == "ClusterQueue":
         return [
@@ -88,7 +88,7 @@ def _users(snapshot: Snapshot, kind: str, name: str) -> Sequence[str]:
 
 
 def _release(kind: str, obj: Obj) -> str:
-    """The command that takes our finalizer off; a running manager does so by itself."""
+    """The command that removes our finalizer; a running manager does so by itself."""
     meta = obj["metadata"]
     place = next(number for number, name in enumerate(meta["finalizers"]) if name in _OURS)
     where = f"-n {meta['namespace']} " if meta.get("namespace") else ""

@@ -1,4 +1,4 @@
-"""Managers: does one lead, and is there another one."""
+"""Managers: whether one leads, and whether there is another one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 
 @check(LEADER, LEASES.kind)
 def leader(snapshot: Snapshot) -> Iterator[Finding]:
-    """Whether a manager leads, and so decides."""
+    """Whether a manager leads and therefore decides."""
     election = snapshot.configuration.leader_election
     if not election.leader_elect:
         return
@@ -103,7 +103,7 @@ def another_manager(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("another-webhook", MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
 def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
-    """Webhook configurations of others for our kinds."""
+    """Webhook configurations of other programs for our kinds."""
     for kind in (MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind):
         for configuration in snapshot.all(kind):
             name = configuration["metadata"]["name"]

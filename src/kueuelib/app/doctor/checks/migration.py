@@ -1,4 +1,4 @@
-"""What would change if this program took over from the Go manager (`--before-migration`)."""
+"""Finds what would change if this program took over from the Go manager (`--before-migration`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kueuelib.jobs.catalog.plugins import registry_for
 
 MULTIKUEUE = f"{KUEUE}/multikueue"
 _MOST = 5
-"""Fields that are named."""
+"""The most fields that are named."""
 _NO_TOPOLOGY = {"podIndexLabel", "subGroupIndexLabel", "subGroupCount"}
-"""What the Go manager writes into the `topologyRequest` of pod sets that ask for no topology."""
+"""The `topologyRequest` that the Go manager writes for pod sets without a topology."""
 
 
 @check("migration-deployment", "Deployment", installed=False, before_migration=True)
@@ -44,7 +44,7 @@ def checks(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("migration-kind", "Workload", installed=False, before_migration=True)
 def kinds(snapshot: Snapshot) -> Iterator[Finding]:
-    """Workloads of kinds that the configuration does not enable; of each kind the first one."""
+    """One Workload of each kind that the configuration does not enable."""
     frameworks = snapshot.configuration.integrations.frameworks
     enabled = registry_for(frameworks).enabled(frameworks)
     known = {(one.resource.group, one.resource.kind) for one in enabled}
@@ -64,7 +64,7 @@ def kinds(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("migration-fields", FACTS, installed=False, before_migration=True)
 def fields(snapshot: Snapshot) -> Iterator[Finding]:
-    """Fields that our definitions lack, so that they get lost; of each kind the first object."""
+    """Fields that would get lost, as our definitions lack them; the first object of each kind."""
     for crd in all_crds():
         kind = crd["spec"]["names"]["kind"]
         served = {one["name"]: one["schema"]["openAPIV3Schema"] for one in crd["spec"]["versions"]}

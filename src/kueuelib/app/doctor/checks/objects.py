@@ -1,4 +1,4 @@
-"""Objects that are stored and make no sense, and so are left out of every decision."""
+"""Stored objects that are not valid and therefore left out of all decisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 
 @check("object-unreadable", FACTS, before_migration=True)
 def unreadable(snapshot: Snapshot) -> Iterator[Finding]:
-    """Objects whose fields contradict the rules, which were not enforced when they were stored."""
+    """Objects that break rules which were not enforced when they were stored."""
     assert snapshot.cluster is not None, "it needs the facts"
     for kind, key, why in snapshot.cluster.unreadable:
         where = f"-n {key.namespace} " if key.namespace else ""

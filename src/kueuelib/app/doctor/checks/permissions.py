@@ -1,4 +1,4 @@
-"""Permissions: may the manager do all that it has to."""
+"""Permissions: whether the manager may do everything that it has to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kueuelib.jobs.pods.integration import POD
 
 @check("permissions", PERMISSIONS)
 def denied(snapshot: Snapshot) -> Iterator[Finding]:
-    """What the installation grants and the API server denies, by resource."""
+    """Permissions that the installation grants but the API server denies, by resource."""
     lost: dict[tuple[str, str], list[str]] = {}
     for review in snapshot.reviews:
         if not review.allowed:

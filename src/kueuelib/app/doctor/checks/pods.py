@@ -1,4 +1,4 @@
-"""Pods and Jobs that are held back, and that no Workload will start."""
+"""Pods and Jobs that are held back although no Workload will start them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNMADE = "no Workload stands for it: does a manager run, with the integration p
 
 @check("pod-gated", "Pod", "Workload")
 def gated(snapshot: Snapshot) -> Iterator[Finding]:
-    """Pods with our scheduling gate that nothing will take off; of a group the first one."""
+    """Pods with our scheduling gate that nothing will remove; the first one of each group."""
     groups: dict[tuple[str, str], list[Obj]] = {}
     for pod in snapshot.all("Pod"):
         meta = pod["metadata"]
@@ -44,7 +44,7 @@ def gated(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _why(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> str:
-    """Why nothing will let a gated pod run; empty when a Workload may."""
+    """Why nothing will remove the gate of a pod; empty if a Workload may."""
     name = group_of(pod)
     if name:
         workload = snapshot.find("Workload", name, pod["metadata"]["namespace"])

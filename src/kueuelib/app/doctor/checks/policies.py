@@ -18,7 +18,7 @@ from kueuelib.scheduler.explain.world import World
 
 @check("policy-idle", FACTS)
 def idle(snapshot: Snapshot) -> Iterator[Finding]:
-    """Policies that are set, and that nothing in the cluster lets act."""
+    """Policies that are set but cannot act in this cluster."""
     world = snapshot.world
     for name, queue in sorted(world.cluster_queues.items()):
         shares = snapshot.world.settings.fair_sharing is not None
@@ -68,8 +68,8 @@ def _idle(world: World, queue: ClusterQueue, *, shares: bool) -> Iterator[tuple[
 def _owns(world: World, queue: ClusterQueue) -> bool:
     """Whether quota is owned by a ClusterQueue or on its side of the tree.
 
-    That is all below the member of the root that it is in. To what the root owns nobody has a
-    better right than others.
+    Its side is everything below the root's child that it is in. Quota of the root itself belongs to
+    all sides alike.
     """
     above = world.above(queue.spec.cohort_name)
     side = {queue.name}, set[str]()

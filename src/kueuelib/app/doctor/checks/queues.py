@@ -1,4 +1,4 @@
-"""Queues: which cannot admit anything, and which Workloads are in none."""
+"""Queues that cannot admit anything, and Workloads that are in no queue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_NAMES = 5
 
 @check("queue-inactive", FACTS)
 def inactive(snapshot: Snapshot) -> Iterator[Finding]:
-    """ClusterQueues that cannot admit anything, with all causes; not those that only a cycle of
+    """ClusterQueues that cannot admit anything, with all causes, except those that only a cycle of
     Cohorts cuts off.
     """
     ours = {
@@ -56,7 +56,7 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("queue-status", FACTS, momentary=True)
 def status(snapshot: Snapshot) -> Iterator[Finding]:
-    """ClusterQueues whose status says something else about them than their objects do."""
+    """ClusterQueues whose status contradicts their objects."""
     for queue in snapshot.all("ClusterQueue"):
         name = queue["metadata"]["name"]
         if name not in snapshot.world.cluster_queues:
@@ -110,7 +110,7 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("queue-name", FACTS)
 def queue_names(snapshot: Snapshot) -> Iterator[Finding]:
-    """Workloads that name a LocalQueue that does not exist, by the name."""
+    """Workloads that name a LocalQueue that does not exist, by that name."""
     world, lost = snapshot.world, dict[ObjectKey, list[str]]()
     for key, workload in sorted(world.workloads.items()):
         if is_finished(workload) or holds_quota(workload) or not workload.spec.active:

@@ -1,4 +1,4 @@
-"""Workloads that nothing keeps from being admitted, and that wait."""
+"""Workloads that wait although nothing prevents their admission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks: are ours registered, trusted and reached, and how long are certificates good."""
+"""Webhooks: whether ours are registered, trusted and reachable, and how long certificates last."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SOON = 30 * DAY
 
 @check("webhook-missing", MUTATING, VALIDATING)
 def missing(snapshot: Snapshot) -> Iterator[Finding]:
-    """Webhooks that the API server does not know, so that nothing is defaulted or refused."""
+    """Webhooks that are not registered, so that nothing is defaulted or refused."""
     for kind, name in CONFIGURATIONS:
         subject = Subject(kind, name)
         configuration = snapshot.find(kind, name)
@@ -62,7 +62,7 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check(AUTHORITY, MUTATING, VALIDATING, CRDS.kind)
 def authority(snapshot: Snapshot) -> Iterator[Finding]:
-    """Authorities that the API server trusts for our webhooks, and should not or cannot."""
+    """Authorities in our webhooks' configurations that are wrong or cannot be read."""
     secret = _certificates(snapshot)
     ours = None if secret is None else secret.ca_cert
     for subject, config in client_configs(snapshot):
@@ -119,14 +119,14 @@ def _serve(snapshot: Snapshot) -> str:
 
 
 def _certificates(snapshot: Snapshot) -> Certificates | None:
-    """What the manager keeps; None where it keeps none."""
+    """The manager's certificates; None if it keeps none."""
     if not snapshot.configuration.internal_cert_management.enable:
         return None
     return next((from_secret(one) for one in snapshot.all(SECRETS.kind)), None)
 
 
 def _of_bundle(bundle: str, ours: bytes | None, now: float) -> tuple[str, Severity]:
-    """What is wrong with a `caBundle`; empty for nothing."""
+    """What is wrong with a `caBundle`; empty if it is fine."""
     if not bundle:
         return "caBundle is empty, so that no certificate is trusted", Severity.ERROR
     try:
@@ -165,7 +165,7 @@ def _end(what: str, at: float, now: float) -> tuple[str, Severity]:
 
 
 def _names(snapshot: Snapshot) -> Names:
-    """The names by which the API server calls the webhooks."""
+    """The host names that the API server uses for the webhooks."""
     names = Names()
     for _, config in client_configs(snapshot):
         service = config.get("service")
