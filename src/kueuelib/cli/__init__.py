@@ -1,4 +1,4 @@
-"""The command line: `syntax` says what is typed, and a module per command does it.
+"""The command line: `syntax` defines the commands, and each command is one module.
 
 Nothing heavy is imported before it is needed.
 """
@@ -15,7 +15,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 def main() -> None:
     """The entry point of `kueuelib` and of `python -m kueuelib`.
 
-    Exit codes: 0 done, 1 it went wrong while running, 2 what was given cannot work.
+    Exit codes: 0 done, 1 it failed while running, 2 the arguments or files are not valid.
     """
     try:
         _main()
@@ -63,7 +63,7 @@ def _main() -> None:
 
 
 def _only(error: Exception) -> Exception:
-    """What is inside a group of one, as task groups raise it."""
+    """The only exception of a group, as task groups raise it."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         (error,) = error.exceptions
     return error

@@ -8,7 +8,7 @@ GAP = 3
 
 
 def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as text, one line for each row; the last column is as long as it has to be.
+    """A table as text, one line for each row; the last column is not padded.
 
     Args:
         titles: of the columns.

@@ -26,8 +26,8 @@ class Panel:
     Attributes:
         title: what it shows.
         unit: Grafana's name of the unit.
-        queries: in PromQL, each with the name of its lines.
-        text: what else to know.
+        queries: in PromQL, each with the legend of its lines.
+        text: further information.
     """
 
     title: str
@@ -51,7 +51,7 @@ def _quantiles(metric: str) -> tuple[tuple[str, str], ...]:
 
 
 def _part(used: str, quota: str, by: str) -> str:
-    """The part of a quota that is used, where there is any."""
+    """The used part of each quota above zero."""
     return f"sum by ({by}) ({used}) / sum by ({by}) ({quota} > 0)"
 
 

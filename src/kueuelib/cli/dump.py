@@ -45,8 +45,8 @@ async def _dump(kubeconfig: Path | None, server_timeout: float) -> None:
 async def resources(client: Client) -> AsyncIterator[Resource]:
     """Every kind that can be listed and created, definitions before what they define.
 
-    Custom resources come at the version in which they are stored, so that nobody has to convert
-    them when they are loaded.
+    Custom resources come at the version in which they are stored, so that they need no conversion
+    when they are loaded.
     """
     stored = {
         (crd["spec"]["group"], crd["spec"]["names"]["plural"]): version["name"]

@@ -1,4 +1,4 @@
-"""Failures of a command that ran, each said in one line that names the fix."""
+"""Failures of a running command, each in one line that names the fix."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kueuelib.errors import (
 )
 
 _DENIED = "denied the request"
-"""What an API server says when a webhook refused something."""
+"""The message of an API server about a refusal by a webhook."""
 
 
 def with_fix(error: KueuelibError) -> str:
-    """A failure and what to do about it; most errors of our own say both.
+    """A failure and its fix; most of our own errors already contain both.
 
     Args:
         error: what ended the command.

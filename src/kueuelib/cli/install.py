@@ -20,12 +20,12 @@ from kueuelib.runtime.connection import connect, wait_for_server
 
 @attrs.frozen
 class InstallOptions:
-    """What the command line says about the manager's pods.
+    """The options for the manager's pods.
 
     Attributes:
-        image: None for the usual one.
+        image: None for the default.
         replicas: how many pods.
-        config: the configuration file; None for the usual one.
+        config: the configuration file; None for the default.
         service_monitor: whether to write a ServiceMonitor.
     """
 
@@ -38,7 +38,7 @@ class InstallOptions:
         """The manager's pods; None when it runs elsewhere.
 
         Raises:
-            ConfigError: the configuration cannot work, or there are to be no pods.
+            ConfigError: the configuration cannot work, or the number of pods is 0.
         """
         if webhook_url is not None:
             if self != InstallOptions(config=self.config):
@@ -79,7 +79,7 @@ class InstallOptions:
 def write_packages(
     options: InstallOptions, namespace: str, chart: Path | None, base: Path | None
 ) -> None:
-    """Writes a Helm chart, a kustomize base, or both, and says which files.
+    """Writes a Helm chart, a kustomize base, or both, and prints the files.
 
     Raises:
         ConfigError: the configuration cannot work, or a folder cannot be written.
@@ -112,7 +112,7 @@ def run(
     """Installs, or prints what would be installed.
 
     Raises:
-        ConfigError: what was given cannot work, or the kinds are not served in time.
+        ConfigError: an argument or a file is not valid, or the kinds are not served in time.
         ApiError: the server refused something.
     """
     check_namespace(namespace)

@@ -28,12 +28,12 @@ def run(
     *,
     print_config: bool,
 ) -> int:
-    """Runs the manager until SIGTERM or SIGINT, or prints what it would run with; the exit code.
+    """Runs the manager until SIGTERM or SIGINT, or prints its configuration; returns the exit code.
 
     With `recording`, its input and decisions are written to a file.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
     """
     configuration = load_configuration(config)
     if print_config:

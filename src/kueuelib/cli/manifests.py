@@ -18,10 +18,11 @@ from kueuelib.jobs.catalog.plugins import load
 def run(
     reference: str, namespace: str | None, image: str, webhook_url: str | None, *, plugin: bool
 ) -> None:
-    """Prints what an operator or an integration needs in a cluster.
+    """Prints the objects that an operator or an integration needs in a cluster.
 
     Raises:
-        ConfigError: there is no such integration, it is an admission check, or the URL is none.
+        ConfigError: there is no such integration, it is an admission check, or the URL is not
+            valid.
     """
     if load_checks(reference):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Mistakes in a command line, each said in one line that names the fix."""
+"""Mistakes in a command line, each in one line that names the fix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def mistake(error: click.UsageError, root: click.Group, arguments: Iterable[str]
     Args:
         error: what the parser found.
         root: all commands.
-        arguments: what was typed after the name of the program.
+        arguments: the words after the name of the program.
     """
     context = error.ctx or _context(root, arguments)
     problem, fix = _said(error, context)
@@ -71,7 +71,7 @@ def _option(context: click.Context, name: str) -> click.Option | None:
 
 
 def _name(error: click.BadParameter, context: click.Context) -> str:
-    """The parameter as it is typed."""
+    """The parameter as the user types it."""
     param = error.param
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
@@ -89,7 +89,7 @@ def _plain(message: str) -> str:
 
 
 def _valid(kind: click.ParamType[Any], context: click.Context) -> str:
-    """Which values an option takes."""
+    """The values that an option accepts."""
     if isinstance(kind, click.Choice):
         return "write one of these"
     if isinstance(kind, click.IntRange | click.FloatRange):

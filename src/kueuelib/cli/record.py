@@ -23,10 +23,10 @@ def run(
     log_level: str,
     server_timeout: float,
 ) -> int:
-    """Records from watches until SIGTERM or SIGINT; the exit code.
+    """Records from watches until SIGTERM or SIGINT; returns the exit code.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
     """
     logs.configure(log_format, log_level)
     configuration = recorder_configuration(load_configuration(config))

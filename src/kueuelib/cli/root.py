@@ -1,4 +1,4 @@
-"""The command line as one whole; `syntax` says what each command takes."""
+"""The whole command line; `syntax` defines the options of each command."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from kueuelib.runtime.operator.running import serve as serve_operator
 
 @attrs.frozen
 class RunOptions:
-    """What the command line says beyond the configuration; None: the configuration decides."""
+    """The options that replace values of the configuration; None: the configuration decides."""
 
     namespace: str | None = None
     webhook_address: str | None = None
@@ -45,10 +45,11 @@ def run(
     log_level: str,
     server_timeout: float,
 ) -> int:
-    """Runs the operator, the checks or the integration until SIGTERM or SIGINT; the exit code.
+    """Runs the operator, the checks or the integration until SIGTERM or SIGINT; returns the exit
+    code.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
     """
     logs.configure(log_format, log_level)
     checks = load_checks(reference)
@@ -99,7 +100,7 @@ def _serve_options(
 
 
 def with_options(base: Configuration, options: RunOptions) -> Configuration:
-    """The configuration with what the command line says.
+    """The configuration with the options of the command line.
 
     Raises:
         ConfigError: an address is malformed.

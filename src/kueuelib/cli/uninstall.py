@@ -21,7 +21,7 @@ def run(
     """Removes what `kueuelib install` wrote.
 
     Raises:
-        ConfigError: Workloads hold quota, or the kinds did not go in time.
+        ConfigError: Workloads hold quota, or the kinds were not removed in time.
         ApiError: the server refused something.
     """
     logs.configure("console", "info")

@@ -1,9 +1,9 @@
-"""The admission loop: while there is something to decide, decide it (spec/scheduling 4.1, 4.7).
+"""The admission loop: runs cycles while there is something to decide (spec/scheduling 4.1, 4.7).
 
-It sleeps until the feed says that something changed, or until the engine's next deadline; it never
-polls. Cycles that admit nobody are followed by a growing pause, so that a head which comes back at
-once cannot keep a processor busy. Between cycles other tasks get their turn. The cycle itself is
-pure and runs without interruption.
+It sleeps until the feed reports a change, or until the engine's next deadline; it never polls.
+Cycles without an admission are followed by a growing pause, so that a head which returns at once
+cannot keep a processor busy. Between cycles, other tasks can run. The cycle itself is pure and runs
+without interruption.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE = 0.001
 LAST_PAUSE = 0.1
-"""Seconds between cycles that admit nobody: the first and the longest."""
+"""Seconds between cycles without an admission: the first pause and the longest."""
 
 
 class AdmissionLoop:
-    """Asks the engine for cycles, decides them, and hands the plans on.
+    """Requests cycles from the engine, decides them, and passes the plans on.
 
     Args:
         engine: the cache and the queues.

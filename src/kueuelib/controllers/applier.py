@@ -1,8 +1,8 @@
 """Carries out the plans of the scheduler: one patch per admission (spec/scheduling 4.4, 4.6), and
 one per victim of a preemption (`kueuelib.controllers.evictions`).
 
-`kueuelib.workload.orders` decides what is written, and what the engine learns about an order that
-is not; two orders of one workload never run at once. Waiting, retries and their growing pauses are
+`kueuelib.workload.orders` decides what is written, and what to report to the engine about other
+orders; two orders of one workload never run at once. Waiting, retries and their growing pauses are
 those of the `Controller` that runs this reconciler.
 
 An admission was already charged in the cache when it comes here (*assumed*). While there is no
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.engine import Settled
 
 MESSAGE_PAUSE = 1.0
-"""Seconds by which a new message with an old reason is delayed, so that several become one."""
+"""Seconds by which a new message with an unchanged reason is delayed, to merge several into one."""
 ADMISSION_PRIORITY = 10
 WAIT_PRIORITY = -10
-"""Below that of a write that is tried again."""
+"""The priority of reasons to wait, below that of a repeated write."""
 REPORTED_FAULTS = 100
-"""Faults of a preemption policy that are remembered, so that each is logged once only."""
+"""Faults of a preemption policy that are remembered, so that each is logged only once."""
 AT_ONCE = 0.001
-"""Seconds until the order that waited for another one is carried out."""
+"""Seconds until an order that waited for another one is carried out."""
 PURPOSES = {Admit: "admission", Eviction: "preemption", Wait: "wait"}
-"""How the kinds of orders are called in metrics and logs."""
+"""The names of the kinds of orders in metrics and logs."""
 
 
 class Applier:
-    """Writes admissions, evictions, and the reasons of those that wait.
+    """Writes admissions, evictions, and the reasons of waiting Workloads.
 
     Args:
-        written: what orders are carried out with.
+        written: writes the statuses.
         holder: what the engine charges a workload, None for nothing.
     """
 
@@ -69,7 +69,7 @@ class Applier:
         """Takes the orders of a plan; returns at once.
 
         Args:
-            settled: what a cycle decided and the engine charged.
+            settled: the decisions of a cycle that the engine has charged.
             controller: the controller that runs this reconciler.
             teller: enqueues the reasons to wait there when their time has come.
         """
@@ -168,7 +168,7 @@ class Applier:
             self._report(order, wl)
 
     async def _reserve(self, order: Admit) -> Obj | None:
-        """Writes the reservation, on the newest object; None when it was stored before."""
+        """Writes the reservation on the newest object; None if it was stored before."""
         admission = encode(order.admission)
 
         def reserved(wl: Obj) -> Obj | None:
@@ -206,7 +206,7 @@ class Applier:
             )
 
     def _refused(self, what: What, error: ApiError) -> None:
-        """Says that an order is given up."""
+        """Reports that an order is given up."""
         if isinstance(what, Eviction):
             self._evictor.refused(what, error)
             return
@@ -237,7 +237,7 @@ class Applier:
 
 
 def _outcome_of(error: ApiError) -> Outcome:
-    """What the failure of a write says about the order."""
+    """What the failure of a write means for the order."""
     if error.code >= 500:
         return Outcome.UNKNOWN
     if isinstance(error, Conflict | TooManyRequests):
@@ -246,7 +246,7 @@ def _outcome_of(error: ApiError) -> Outcome:
 
 
 def _is_done(wl: Obj, order: Admit) -> bool:
-    """Whether the reservation was stored by an earlier try whose answer was lost."""
+    """Whether an earlier try stored the reservation, and its answer was lost."""
     admission = states.status_of(wl).get("admission") or {}
     return (
         states.phase_of(wl) in (Phase.RESERVED, Phase.ADMITTED)

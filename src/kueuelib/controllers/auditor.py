@@ -1,8 +1,7 @@
 """Finds charged quota without an admission, reports it, and releases it
 (`kueuelib.workload.audit`).
 
-It never trusts itself alone: before it reports a wrong claim to the engine, it reads the Workload
-from the API server.
+Before it reports a wrong claim to the engine, it reads the Workload from the API server.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ INTERVAL = 5.0
 
 
 class Auditor:
-    """Compares what the engine assumes with the orders, every few seconds.
+    """Compares the engine's assumptions with the orders, every few seconds.
 
     Args:
-        engine: what assumes.
+        engine: makes the assumptions.
         book: the orders of the applier.
         written: reads Workloads, and informs the engine.
     """
@@ -50,7 +49,7 @@ class Auditor:
             await self.look()
 
     async def look(self) -> None:
-        """Looks once; what is wrong is logged, counted and repaired."""
+        """Looks once; faults are logged, counted and repaired."""
         now = self._written.clock.monotonic()
         claims = self._audit.look(
             self._engine.cache.assumed, self._engine.leaving(), self._book, now
@@ -84,7 +83,7 @@ class Auditor:
 
 
 def _is_true(wl: Obj, claim: Claim) -> bool:
-    """Whether the API server says what the engine claims; the watch has not shown it yet."""
+    """Whether the API server confirms the engine's claim, which the watch has not shown yet."""
     if wl["metadata"]["uid"] != claim.uid:
         return False
     phase = states.phase_of(wl)

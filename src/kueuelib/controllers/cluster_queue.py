@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ClusterQueueReconciler:
-    """Shows what a ClusterQueue does, and keeps it while a workload holds its quota.
+    """Reports the state of a ClusterQueue, and keeps it while a workload holds its quota.
 
     Args:
         client: writes.

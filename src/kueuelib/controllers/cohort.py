@@ -25,9 +25,9 @@ COMPONENT = "kueue-cohort-controller"
 
 
 class CohortReconciler:
-    """Shows what a cohort and all below it have and use.
+    """Reports the quota and usage of a cohort and everything below it.
 
-    A name that ClusterQueues or Cohorts use is a cohort, too: it has gauges, and no status.
+    A name that ClusterQueues or Cohorts use is a cohort, too: it has gauges, but no status.
 
     Args:
         client: writes.

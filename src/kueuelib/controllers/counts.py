@@ -1,4 +1,4 @@
-"""What is counted by queue and priority class, under the names of Kueue 0.19.
+"""Counters by queue and priority class, under the names of Kueue 0.19.
 
 ClusterQueues and LocalQueues have the same metrics under different prefixes.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def exponential(count: int) -> tuple[float, ...]:
-    """Kueue's bounds: one second, then 2.5 s doubled again and again; `count` in all."""
+    """Kueue's bounds: one second, then 2.5 s, doubled repeatedly; `count` in total."""
     return (1.0, *(2.5 * 2**exponent for exponent in range(count - 1)))
 
 
@@ -56,11 +56,11 @@ class Tally:
     _series: Mapping[str, Any]
 
     def count(self, name: str) -> None:
-        """One more."""
+        """Count one more."""
         self._series[name].inc()
 
     def observe(self, name: str, seconds: float) -> None:
-        """A time; clocks that disagree make none shorter than zero."""
+        """Observe a time; negative ones, from clocks that disagree, count as zero."""
         self._series[name].observe(max(seconds, 0.0))
 
     def and_those_of(self, other: Tally) -> Tally:
@@ -69,10 +69,10 @@ class Tally:
 
 
 class Counts:
-    """Counters and times by queue and priority class, owned together like one metric.
+    """Counters and histograms by queue and priority class, handled together like one metric.
 
     Args:
-        telemetry: where to.
+        telemetry: where to report.
         prefix: in front of the names above.
         queue: the labels of a queue.
         names: which of them.

@@ -1,6 +1,6 @@
 """Evicts the victims of a preemption: one patch per victim (spec/scheduling 6.5, 6.7).
 
-A victim counts as leaving in the engine from the moment of the decision. It stays so while the
+In the engine, a victim counts as leaving from the moment of the decision. This stays so while the
 server does not answer, or answers with an error that a retry may cure. If the victim cannot be
 evicted, the engine receives `EvictionFailed`, and the preemptor searches for other victims at once.
 """
@@ -20,7 +20,7 @@ class Evictor:
     """Carries out evictions.
 
     Args:
-        orders: what they are carried out with.
+        orders: writes the statuses.
     """
 
     def __init__(self, orders: OrderWriter) -> None:
@@ -40,7 +40,7 @@ class Evictor:
             self._report(order, wl)
 
     async def _tell(self, order: Eviction) -> Obj | None:
-        """Writes the eviction, on the newest object; None when it is being evicted already."""
+        """Writes the eviction on the newest object; None if it is being evicted already."""
         orders = self._orders
         wl = orders.writer.newest(order.key)
         if wl is None or not states.phase_of(wl).holds_quota:

@@ -2,7 +2,7 @@
 
 Everything that the engine learns passes through `Feed.observe`, in one thread and without awaiting,
 so the engine needs no locks. An object that cannot be read is reported, and counts as absent until
-it can; it never stops the feed.
+it can be read; it never stops the feed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Digest = Callable[[Obj], object]
 
 @attrs.frozen
 class Source:
-    """How one kind of objects becomes events.
+    """How to turn one kind of objects into events.
 
     Attributes:
-        present: the event of an object that exists, from it, its state before (None for a new one)
-            and the engine that knows that one.
-        gone: the event of one that does not.
+        present: the event of an existing object, from the object, its previous state (None for a
+            new one) and the engine that knows that state.
+        gone: the event of a deleted one.
         digest: the part of the raw object that the engine reads; a change of anything else is not
             an event.
     """
@@ -65,15 +65,17 @@ def _spec_and_status(obj: Obj) -> object:
 
 
 def _workload(obj: Obj) -> object:
-    """Admissions are for one generation of the spec, also when it changed back meanwhile."""
+    """An admission holds for one generation of the spec, even if the spec has changed back
+    meanwhile.
+    """
     generation = obj["metadata"].get("generation")
     return _spec_and_status(obj), labels_of(obj), annotations_of(obj), generation
 
 
 def _workload_event(obj: Obj, old: Obj | None, engine: Engine) -> Event:
-    """A Workload that waits for its pods is none of the scheduler's business.
+    """A Workload that waits for its pods is not shown to the scheduler.
 
-    Most changes are of the status, so a spec is decoded once.
+    Most changes concern the status, so a spec is decoded only once.
     """
     if is_held_back(obj) and not has_quota(obj):
         return events.WorkloadGone(key_of(obj))
@@ -183,7 +185,7 @@ class Feed:
             self._unreadable.pop((kind, delta.key), None)
 
     def _report(self, kind: str, key: ObjectKey, obj: Mapping[str, Any], error: Exception) -> None:
-        """Says once, until it changes, what is wrong with an object."""
+        """Reports what is wrong with an object, once until it changes."""
         problem = str(error)
         if self._unreadable.get((kind, key)) == problem:
             return

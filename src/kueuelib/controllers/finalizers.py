@@ -1,4 +1,4 @@
-"""Our finalizer on an object: put on while it lives, taken off once nothing needs it.
+"""Our finalizer on an object: added while it lives, removed once nothing needs it.
 
 Only `metadata.finalizers` is sent, with UID and resource version, so that other finalizers and a
 recreated object are safe. The informer learns the answers.
@@ -14,7 +14,7 @@ from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.queries import PatchType
 
 CONFLICT_PAUSE = 0.5
-"""Seconds until another look after a conflict, which led to a read of the object."""
+"""Seconds until the next try after a conflict; the object has been read again."""
 
 
 def has_finalizer(obj: Obj) -> bool:
@@ -23,7 +23,7 @@ def has_finalizer(obj: Obj) -> bool:
 
 
 async def add_finalizer(client: Client, informer: Informer, obj: Obj) -> bool:
-    """Puts our finalizer on a living object; False when there was nothing to do.
+    """Adds our finalizer to a living object; False if there was nothing to do.
 
     Raises:
         Conflict: the object changed since it was read; it has been read again.
@@ -38,7 +38,7 @@ async def add_finalizer(client: Client, informer: Informer, obj: Obj) -> bool:
 
 
 async def drop_finalizer(client: Client, informer: Informer, obj: Obj) -> bool:
-    """Takes our finalizer off; False when there was nothing to do. Raises as `add_finalizer`."""
+    """Removes our finalizer; False if there was nothing to do. Raises like `add_finalizer`."""
     if not has_finalizer(obj):
         return False
     left = [name for name in obj["metadata"]["finalizers"] if name != IN_USE_FINALIZER]

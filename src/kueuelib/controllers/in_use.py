@@ -1,4 +1,4 @@
-"""ResourceFlavors and AdmissionChecks: what a ClusterQueue uses stays (spec/jobs 5.6)."""
+"""Keeps ResourceFlavors and AdmissionChecks while a ClusterQueue uses them (spec/jobs 5.6)."""
 
 from __future__ import annotations
 

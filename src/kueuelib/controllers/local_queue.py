@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 LEAST_WAIT = 0.01
-"""Seconds until a sample is looked for at the earliest."""
+"""The shortest wait for a sample, in seconds."""
 
 
 class LocalQueueReconciler:
-    """Shows what a LocalQueue does, and whether its ClusterQueue can admit.
+    """Reports the state of a LocalQueue, and whether its ClusterQueue can admit.
 
     Args:
         client: writes.
         local_queues: the LocalQueues.
         cluster_queues: the ClusterQueues.
         engine: knows their numbers.
-        metrics: what they do.
+        metrics: their gauges.
         clock: stamps transitions and samples, and paces the writes.
     """
 

@@ -33,15 +33,15 @@ BY_WORKLOAD = frozenset({ADMITTED, ADMITTED_WAIT})
 ACTIVE = ("True", "False", "Unknown")
 _QUEUE = ("name", "namespace")
 EVICTION = ("reason", "underlying_cause")
-"""Why a Workload was evicted: the reason, and what is behind it if that is something else."""
+"""Why a Workload was evicted: the reason, and its underlying cause if there is one."""
 
 
 @attrs.frozen
 class Counted:
-    """Where something that is counted happened.
+    """The queues and the priority class of a counted event.
 
     Attributes:
-        cluster_queue: whose quota it is about.
+        cluster_queue: the owner of the quota.
         local_queue: the LocalQueue of the Workload.
         priority_class: the name of its class, empty for none.
         workload: the raw Workload, for its labels.
@@ -61,7 +61,7 @@ def counted(wl: Obj) -> Counted:
 
 
 class _Shown:
-    """What a LocalQueue did when it was looked at last."""
+    """The last reported state of a LocalQueue."""
 
     def __init__(self, numbers: LocalQueueNumbers | None, *, active: bool) -> None:
         self.active = active
@@ -71,10 +71,10 @@ class _Shown:
 
 
 class LocalQueueMetrics:
-    """Gauges and counts of LocalQueues; a queue's series go with the queue.
+    """Gauges and counters of LocalQueues; the series of a queue are removed with it.
 
     Args:
-        telemetry: where to.
+        telemetry: where to report.
         find: the raw LocalQueue of a key, None when it does not exist.
         selector: which LocalQueues are reported, by their labels.
         resources: whether quota is reported by flavor and resource.
@@ -138,13 +138,13 @@ class LocalQueueMetrics:
         )
 
     def select(self, selector: Selector) -> None:
-        """Other LocalQueues are reported from now on; each changes when it is shown next."""
+        """Select which LocalQueues are reported; each one changes when it is shown next."""
         self._selector = selector
 
     def show(
         self, queue: Obj, numbers: LocalQueueNumbers | None, activity: Activity, cluster_queue: str
     ) -> None:
-        """What a LocalQueue does at the moment."""
+        """Report the present state of a LocalQueue."""
         key = key_of(queue)
         if not self._selector.matches(labels_of(queue)):
             self.forget(key)
@@ -169,7 +169,7 @@ class LocalQueueMetrics:
                 self._series.replace(key, gauge, _amounts(names, rows))
 
     def _begin(self, key: ObjectKey) -> None:
-        """Gauges that are read at a scrape, from what was shown last."""
+        """Gauges that are read at a scrape, from the last reported state."""
         gauges: list[tuple[Any, tuple[str, ...], Callable[[], float]]] = [
             (self._pending, ("active",), lambda: self._pending_in(key) - self._parked_in(key)),
             (self._pending, ("inadmissible",), lambda: self._parked_in(key)),

@@ -48,7 +48,7 @@ def server_names(service: str, namespace: str) -> Names:
 
 
 def manager_manifests(namespace: str) -> list[Obj]:
-    """Everything, in the order in which it has to be created.
+    """All objects, in the order of their creation.
 
     Args:
         namespace: where the manager runs, or whose objects it uses when it runs elsewhere.
@@ -79,7 +79,7 @@ def manager_manifests(namespace: str) -> list[Obj]:
 
 
 def manager_rules() -> list[Obj]:
-    """What the queueing controllers may do in the whole cluster; integrations add their own."""
+    """The rights of the queueing controllers in the whole cluster; integrations add their own."""
     hooks = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
     own_hooks = [MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION]
     crds = "customresourcedefinitions"
@@ -110,17 +110,17 @@ def manager_rules() -> list[Obj]:
 
 
 def leader_election_rules() -> list[Obj]:
-    """What electing a leader takes, and seeing the signs of life of checks, in its namespace."""
+    """The rights, in its namespace, to elect a leader and to read the Leases of checks."""
     return [_rule("coordination.k8s.io", ["leases"], ["get", "list", "create", "update"])]
 
 
 def certificate_rules() -> list[Obj]:
-    """What keeping the certificate of the webhooks takes, in the manager's namespace."""
+    """The rights, in the manager's namespace, to keep the certificate of the webhooks."""
     return [_rule("", ["secrets"], ["get", "create", "update"])]
 
 
 def metrics_rules() -> list[Obj]:
-    """What asking who reads the metrics takes, and whether they may."""
+    """The rights to authenticate and authorize readers of metrics."""
     return [
         _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
         _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
@@ -128,7 +128,9 @@ def metrics_rules() -> list[Obj]:
 
 
 def user_roles() -> list[Obj]:
-    """Roles for people: an editor and a viewer of each kind, gathered into batch admin and user."""
+    """Roles for people: an editor and a viewer of each kind, aggregated into batch admin and
+    user.
+    """
     admins = ("clusterqueue", "cohort", "localqueue", "resourceflavor", "workload")
     found = [
         _aggregated("kueue-batch-admin-role", _ADMIN),

@@ -1,4 +1,4 @@
-"""What the scheduler reports as `kueue_` metrics, under upstream's names (spec/api 5 and 7.5).
+"""The `kueue_` metrics of the scheduler, under upstream's names (spec/api 5 and 7.5).
 
 Waiting times have exponential buckets up to three days, because the client's defaults end at ten
 seconds.
@@ -37,12 +37,12 @@ RESULTS = ("success", "inadmissible")
 
 
 class SchedulerMetrics:
-    """What the admission loop and the applier report.
+    """The metrics of the admission loop and the applier.
 
     Args:
-        telemetry: where to.
+        telemetry: where to report.
         cohorts: the cohorts above a ClusterQueue.
-        local_queues: where the same is counted by LocalQueue; None: nowhere.
+        local_queues: counts the same by LocalQueue; None: not counted.
         series: those of all ClusterQueues, shared by all that report them.
     """
 
@@ -174,7 +174,9 @@ class SchedulerMetrics:
                 tally.observe(EXECUTION, ran)
 
     def evicted(self, where: Counted, reason: str, cause: str = "", *, first: bool = False) -> None:
-        """A workload was evicted, for a reason that may have another cause; `first`: of its own."""
+        """A workload was evicted, for a reason with an optional cause; `first`: its first
+        eviction.
+        """
         labels = (where.cluster_queue, reason, cause, where.priority_class)
         for counter in (self._evicted, self._evicted_once) if first else (self._evicted,):
             self._series.one(where.cluster_queue, counter, labels).inc()
@@ -182,7 +184,7 @@ class SchedulerMetrics:
             self._local_queues.evicted(where, reason, cause)
 
     def released(self, where: Counted, reason: str, seconds: float) -> None:
-        """An evicted workload gave its quota back, `seconds` after the eviction."""
+        """An evicted workload released its quota, `seconds` after the eviction."""
         owner = where.cluster_queue
         series = self._series.one(owner, self._eviction_seconds, (owner, reason))
         series.observe(max(seconds, 0.0))
@@ -217,7 +219,7 @@ class SchedulerMetrics:
         self._series.one(owner, self._preempted, (owner, reason)).inc()
 
     def policy_failed(self, policy: str) -> None:
-        """The preemption policy raised, or gave an answer that is not one."""
+        """The preemption policy raised, or its answer is not valid."""
         self._policy_failures.labels(policy).inc()
 
     def wrote(self, purpose: str, result: str) -> None:
@@ -225,7 +227,7 @@ class SchedulerMetrics:
         self._writes.labels(purpose, result).inc()
 
     def orphaned(self, *, leaving: bool) -> None:
-        """The engine assumed an admission, or an eviction, that nobody was going to write."""
+        """The engine assumed an admission or an eviction that nothing was going to write."""
         self._orphaned[leaving].inc()
 
 

@@ -1,4 +1,4 @@
-"""Writes the statuses that the orders of the scheduler ask for: admissions, evictions, waiting."""
+"""Writes the statuses for the scheduler's orders: admissions, evictions, reasons to wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OrderWriter:
     Attributes:
         writer: writes.
         recorder: for events about Workloads.
-        metrics: what was written, reserved, admitted and evicted.
+        metrics: counts writes, reservations, admissions and evictions.
         observe: reports the result of a decision to the engine.
         clock: stamps transitions.
     """
@@ -44,7 +44,7 @@ class OrderWriter:
 
         Args:
             key: the workload.
-            change: makes the state that is to be written; None, or the same object, for nothing.
+            change: returns the state to write; None, or the same object, for nothing.
             what: the kind of order, for metrics.
         """
         return await self.writer.change(

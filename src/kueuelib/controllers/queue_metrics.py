@@ -27,13 +27,13 @@ class _Metric(Protocol):
 
 
 class OwnedSeries:
-    """Series of metrics by the object that they describe; they go with it."""
+    """Series of metrics by the object that they describe; they are removed with it."""
 
     def __init__(self) -> None:
         self._series: dict[Hashable, dict[tuple[_Metric, tuple[str, ...]], Any]] = {}
 
     def one(self, owner: Hashable, metric: _Metric, labels: tuple[str, ...]) -> Any:
-        """One series, which belongs to an object from now on."""
+        """One series, which then belongs to an object."""
         own = self._series.setdefault(owner, {})
         found = own.get((metric, labels))
         if found is None:
@@ -45,7 +45,7 @@ class OwnedSeries:
         self.one(owner, gauge, labels).set(value)
 
     def replace(self, owner: Hashable, gauge: _Metric, values: Values) -> None:
-        """Sets the series of one gauge by their labels, and drops those of others.
+        """Sets the series of one gauge by their labels, and drops all others.
 
         The gauge must not be used for another object with the same labels.
         """
@@ -63,14 +63,14 @@ class OwnedSeries:
 
 
 class QueueMetrics:
-    """Gauges of ClusterQueues; a queue's series go with the queue.
+    """Gauges of ClusterQueues; the series of a queue are removed with it.
 
     Args:
-        telemetry: where to.
+        telemetry: where to report.
         series: those of all ClusterQueues, shared by all that report them.
         resources: whether quota is reported by flavor and resource.
-        pending: what waiting Workloads ask for, by queue and resource; asked at every scrape.
-        shapes: how many different Workloads wait, by queue and status; asked at every scrape.
+        pending: what waiting Workloads ask for, by queue and resource; called at every scrape.
+        shapes: how many different Workloads wait, by queue and status; called at every scrape.
         by_workload: what is reported by labels of Workloads as well.
     """
 
@@ -152,7 +152,7 @@ class QueueMetrics:
     def counts(
         self, name: str, *, active: int, inadmissible: int, reserving: int, admitted: int
     ) -> None:
-        """How many workloads a queue has in which state."""
+        """The numbers of workloads of a queue, by state."""
         for gauge in self._pending:
             self._series.set(name, gauge, (name, "active"), active)
             self._series.set(name, gauge, (name, "inadmissible"), inadmissible)
@@ -194,7 +194,7 @@ class QueueMetrics:
 
 
 class CohortMetrics:
-    """Gauges of cohorts, with or without an object; a cohort's series go with the cohort."""
+    """Gauges of cohorts, with or without an object; the series of a cohort are removed with it."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._series = OwnedSeries()

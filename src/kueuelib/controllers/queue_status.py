@@ -1,8 +1,8 @@
 """The status of ClusterQueues, Cohorts and LocalQueues as raw objects (spec/jobs 5.4 and 5.5,
 spec/api 2.8).
 
-Pure: numbers and activity of the engine in, the raw status out. Fields and conditions that others
-wrote are kept.
+Pure: takes numbers and activity from the engine, and returns the raw status. Fields and conditions
+    of other writers are kept.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def cohort_status(cohort: Mapping[str, Any], share: float | None) -> Obj:
 def local_queue_status(
     queue: Mapping[str, Any], numbers: LocalQueueNumbers | None, activity: Activity, now: float
 ) -> Obj:
-    """The status of a LocalQueue, in its version; arguments as `cluster_queue_status`."""
+    """The status of a LocalQueue, in its version; for the arguments see `cluster_queue_status`."""
     present = convert(dict(queue), LOCAL_QUEUES.version)
     status = dict(present.get("status") or {})
     if numbers is not None:
@@ -124,7 +124,7 @@ def _fair_sharing(status: Mapping[str, Any], share: float | None) -> Obj | None:
 
 
 def _past_usage(past: PastUse | None) -> Obj | None:
-    """Past usage as Kueue shows it; None when there is none, so that idle queues cost no writes."""
+    """Past usage as Kueue shows it; None if there is none, so that idle queues cost no writes."""
     if past is None or not past.consumed:
         return None
     consumed = {name: str(quantity) for name, quantity in past.consumed.items()}

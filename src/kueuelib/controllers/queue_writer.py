@@ -1,4 +1,4 @@
-"""Writes the status of queues, each at most once a second and only what has changed."""
+"""Writes the status of queues: each at most once a second, and only changed fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAUSE = 1.0
 
 
 class Learner(Protocol):
-    """An informer, as far as a writer needs it."""
+    """The part of an informer that a writer needs."""
 
     @property
     def resource(self) -> Resource:
@@ -32,7 +32,7 @@ class Learner(Protocol):
 class QueueStatusWriter:
     """The shared half of the reconcilers of ClusterQueues, Cohorts and LocalQueues.
 
-    The first change is written at once; what follows within the pause is written together at its
+    The first change is written at once; later changes within the pause are written together at its
     end.
     """
 
@@ -43,7 +43,7 @@ class QueueStatusWriter:
         self._next: dict[ObjectKey, float] = {}
 
     async def write(self, queue: Obj, status: Obj) -> Result:
-        """Makes the stored status the given one, now or, when it is too early, by coming again.
+        """Stores the given status now, or if it is too early, requests another reconciliation.
 
         Raises:
             ApiError: the server refuses.
@@ -69,5 +69,5 @@ class QueueStatusWriter:
         return DONE
 
     def forget(self, key: ObjectKey) -> None:
-        """The queue is gone."""
+        """Forget a deleted queue."""
         self._next.pop(key, None)

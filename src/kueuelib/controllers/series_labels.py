@@ -1,7 +1,7 @@
 """The labels that all series of Kueue have in common: the replica, and labels of queue objects.
 
-They are found at the scrape, so that a series follows the role of its replica and the labels of its
-object at once.
+They are computed at the scrape, so that a series follows the role of its replica and the labels of
+its object at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEADER: Final = "leader"
 FOLLOWER: Final = "follower"
 STANDALONE: Final = "standalone"
 UNTRACKED: Final = "kueue.x-k8s.io/_UNTRACKED_VALUE_"
-"""Stands for every value that is not a tracked one."""
+"""Stands for every value that is not tracked."""
 COHORT: Final = "Cohort"
 CLUSTER_QUEUE: Final = "ClusterQueue"
 LOCAL_QUEUE: Final = "LocalQueue"
@@ -58,7 +58,7 @@ class CustomLabel:
 
 
 class SeriesLabels:
-    """What `Telemetry.more_labels` needs.
+    """A function for `Telemetry.more_labels`.
 
     Args:
         role: the role of this replica at the moment.
@@ -79,7 +79,7 @@ class SeriesLabels:
         self._find = find or {}
 
     def __call__(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
-        """The labels of a series besides its own; none for metrics that Kueue does not have."""
+        """The additional labels of a series; none for metrics that Kueue does not have."""
         if not name.startswith("kueue_") or name.startswith(_WITHOUT):
             return {}
         found = {REPLICA_ROLE: self._role()}
@@ -95,14 +95,14 @@ class SeriesLabels:
 
 
 def role_of(leading: bool | None) -> str:
-    """The role of a replica that leads, that does not, or that takes no part in an election."""
+    """The role of a replica: leader, follower, or without an election."""
     if leading is None:
         return STANDALONE
     return LEADER if leading else FOLLOWER
 
 
 def subject(name: str, labels: Mapping[str, str]) -> tuple[str, ObjectKey] | None:
-    """Kind and key of the object that a series is about; None for one about no queue."""
+    """Kind and key of the object that a series is about; None if it is not about a queue."""
     if name.startswith("kueue_local_queue_"):
         return LOCAL_QUEUE, ObjectKey(labels["namespace"], labels["name"])
     if name.startswith("kueue_cohort_"):

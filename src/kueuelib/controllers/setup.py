@@ -61,24 +61,23 @@ from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.writer import StatusWriter
 
 STATUS_DELAY = 0.02
-"""Seconds in which several changes of a queue become one look at it."""
+"""Seconds within which several changes of a queue lead to one reconciliation."""
 
 
 @attrs.frozen
 class ControllerSettings:
-    """What the manager's configuration says about the queueing controllers.
+    """The manager's settings for the queueing controllers.
 
     Attributes:
         version: of the queueing API on the wire, as the API server serves it.
-        workers: how many objects are reconciled at a time, by `Kind.group`; 1 where nothing is
-            said.
+        workers: how many objects are reconciled at a time, by `Kind.group`; 1 by default.
         appliers: how many Workload statuses are written at a time.
         resource_metrics: whether quota and usage are reported by flavor and resource
             (`metrics.enableClusterQueueResources`).
         local_queues_reported: the LocalQueues with metrics, by their labels
             (`metrics.localQueueMetrics`).
         custom_labels: labels of objects on their series (`metrics.customLabels`).
-        life: what it says about time.
+        life: its settings for times.
     """
 
     version: str = V1BETA2
@@ -96,15 +95,15 @@ class ControllerSettings:
 
 @attrs.frozen
 class Controllers:
-    """What `setup` made.
+    """The result of `setup`.
 
     Attributes:
         informers: of the queueing objects, indexed.
-        feed: the only writer of the engine; `subscribe` to learn what changes affect.
+        feed: the only writer of the engine; `subscribe` to be called with the effects of changes.
         loop: the admission loop.
         metrics: admissions and evictions.
-        use_life: takes over what a new configuration says about time.
-        report: takes over which LocalQueues have metrics.
+        use_life: takes over the settings for times of a new configuration.
+        report: takes over the selection of LocalQueues with metrics.
     """
 
     informers: Informers
@@ -133,7 +132,7 @@ def setup(
 
     Args:
         manager: runs the parts; the cache and the recorder have to be added by the caller.
-        cache: where informers are shared; nothing may have been cached in another version.
+        cache: shares informers; it must not have cached another version.
         client: writes.
         engine: empty; from now on only the feed may change it.
         recorder: for events about Workloads.
@@ -334,18 +333,18 @@ def feed_from(
     *,
     clock: Clock = SYSTEM_CLOCK,
 ) -> OptionalInformer:
-    """Feeds an engine from a cache, before any controller hears of a delta.
+    """Feeds an engine from a cache, before any controller receives a delta.
 
     Args:
-        manager: runs what follows Cohorts; the cache has to be added by the caller.
-        cache: where informers are shared.
+        manager: runs the informer of Cohorts; the cache has to be added by the caller.
+        cache: shares informers.
         client: reads whether there are Cohorts.
         feed: of the engine.
         version: of the queueing API on the wire.
         clock: for pauses.
 
     Returns:
-        What follows Cohorts.
+        The informer of Cohorts.
     """
     cohorts = OptionalInformer(client, cache, kinds.COHORTS.at(version), clock=clock)
     manager.add(Group.CACHES, cohorts, "cohorts")

@@ -1,9 +1,9 @@
-"""When the reason to wait is written to a Workload.
+"""Decides when the reason to wait is written to a Workload.
 
 Such a write changes nothing, and is useless if the Workload is admitted soon after. So a waiting
 Workload first joins a line of its ClusterQueue. When the ClusterQueue is at rest, the reasons of
-the whole line are written, quickly but not at once. While it admits others, only a trickle is, one
-ClusterQueue after the other. An admission removes the Workload from its line.
+the whole line are written, quickly but not at once. While it admits others, only a trickle is
+written, one ClusterQueue after the other. An admission removes the Workload from its line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
 PAUSE = 0.1
-"""Seconds between two looks at the lines, and the least that anybody stands in one."""
+"""Seconds between two looks at the lines, and the shortest wait in one."""
 AT_ONCE = 20
 """How many reasons are written per look, for ClusterQueues at rest."""
 TRICKLE = 0.2
@@ -31,7 +31,7 @@ class _Line:
     """The Workloads that wait in a ClusterQueue, each with the earliest time to write its reason.
 
     Attributes:
-        members: who came first is first.
+        members: in the order of their arrival.
         admitted_at: when the ClusterQueue last admitted.
     """
 
@@ -39,7 +39,7 @@ class _Line:
     admitted_at: float = float("-inf")
 
     def take(self, now: float, most: int) -> list[ObjectKey]:
-        """Removes those at the front whose time has come."""
+        """Removes and returns those at the front that are due."""
         found: list[ObjectKey] = []
         for key, due in self.members.items():
             if due > now or len(found) >= most:
@@ -76,7 +76,7 @@ class Lines:
         members[key] = min(due, members.get(key, due))
 
     def take(self, now: float) -> tuple[ObjectKey, ...]:
-        """Removes those whose reason is due now, at most `AT_ONCE` and one more."""
+        """Removes and returns those whose reason is due now, at most `AT_ONCE` + 1."""
         found: list[ObjectKey] = []
         for name, line in tuple(self._lines.items()):
             if now - line.admitted_at >= REST:

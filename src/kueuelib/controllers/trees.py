@@ -1,4 +1,4 @@
-"""What a change of one object means for other ClusterQueues and cohorts of its tree."""
+"""Finds the ClusterQueues and cohorts of a tree that a change of one object affects."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kueuelib.runtime.predicates import generation_changed
 from kueuelib.scheduler.engine import Engine
 
 DELAY = 1.0
-"""Seconds in which several changes in a tree become one look at each of its members."""
+"""Seconds within which several changes in a tree lead to one reconciliation of each member."""
 
 
 def above(engine: Engine, delta: Delta[Obj]) -> Iterator[ObjectKey]:
-    """A Cohort that changed, and the cohorts that are or were above it or a ClusterQueue."""
+    """A changed Cohort, and the cohorts that are or were above it or above a ClusterQueue."""
     for name in _named(delta):
         for cohort in engine.cache.forest.path(name):
             yield ObjectKey("", cohort)
 
 
 class TreeWatch:
-    """Has all members of a tree looked at again when what they show may have changed.
+    """Reconciles all members of a tree when their reported values may have changed.
 
-    A share depends on all quota in the tree, and every cohort shows the root.
+    A share depends on all quota in the tree, and every cohort reports the root.
 
     Args:
         engine: knows the trees.
@@ -39,7 +39,7 @@ class TreeWatch:
         self._queues = queues
 
     def quota_changed(self, delta: Delta[Obj]) -> None:
-        """Hears of every delta of Cohorts and ClusterQueues, after the engine."""
+        """Receives every delta of Cohorts and ClusterQueues, after the engine."""
         if delta.initial or not generation_changed(delta):
             return
         forest = self._engine.cache.forest
@@ -49,13 +49,13 @@ class TreeWatch:
                 _look_later(self._queues, forest.below(root))
 
     def usage_changed(self, queues: tuple[str, ...]) -> None:
-        """What these ClusterQueues use, or how many workloads they have, may have changed."""
+        """The usage or the number of workloads of these ClusterQueues may have changed."""
         cohorts = (cohort for name in queues for cohort in self._engine.cohorts(name))
         _look_later(self._cohorts, tuple(dict.fromkeys(cohorts)))
 
 
 def _look_later(controller: Controller, names: tuple[str, ...]) -> None:
-    """A controller that does not listen yet looks at everything when it begins."""
+    """Enqueue later; a controller that does not listen yet reconciles everything at its start."""
     if controller.listening:
         controller.enqueue(*(ObjectKey("", name) for name in names), after=DELAY)
 

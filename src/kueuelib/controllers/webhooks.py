@@ -1,8 +1,8 @@
 """The admission and conversion webhooks of the queueing objects (spec/api 3 and 6.2).
 
 `serve` answers them, `queueing_entries` and `webhook_configurations` make the API server call them.
-Names and paths are upstream's; every rule lists both versions, so objects come in the version their
-author wrote.
+Names and paths are upstream's; every rule lists both versions, so objects arrive in the version
+that their author used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VALIDATING_CONFIGURATION = "kueue-validating-webhook-configuration"
 TIMEOUT_SECONDS = 10
 
 ClientConfig = Callable[[str], Obj]
-"""A path to the raw `clientConfig` under which the API server reaches it, without `caBundle`."""
+"""From a path to the raw `clientConfig` by which the API server reaches it, without `caBundle`."""
 
 _DEFAULTED = (kinds.CLUSTER_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
 _VALIDATED = (*_DEFAULTED, kinds.LOCAL_QUEUES, kinds.ADMISSION_CHECKS, kinds.COHORTS)
@@ -51,7 +51,7 @@ class Entry(Protocol):
 
     @property
     def mutating(self) -> bool:
-        """Whether it belongs into the mutating or the validating configuration."""
+        """Whether it belongs to the mutating or the validating configuration."""
         ...
 
     @property
@@ -85,7 +85,7 @@ def serve(server: WebhookServer) -> None:
 
 
 def _shapes(resource: Resource) -> Shapes:
-    """What a validator can read; defaulting leaves alone what has other types."""
+    """The shapes that a validator can read; defaulting ignores values of other types."""
     found = {}
     for version in crd(resource.kind)["spec"]["versions"]:
         shape = types_of(version["schema"]["openAPIV3Schema"])
@@ -109,7 +109,7 @@ def queueing_entries() -> tuple[QueueingEntry, ...]:
 
 
 def sparing(entries: Iterable[Entry], user: str) -> list[QueueingEntry]:
-    """The entries, with one user whose writes are not validated: ours (docs/webhooks.md).
+    """The entries, except that writes by our own user are not validated (docs/webhooks.md).
 
     Objects that the user creates get their defaults nevertheless.
     """
@@ -181,9 +181,9 @@ def _validator(
 
 
 def _warnings(obj: Obj) -> Iterator[str]:
-    """What the rules allow but hardly anybody means.
+    """Warnings about objects that are valid but probably not intended.
 
-    A check for flavors that are not there, a Cohort that is its own parent.
+    For example a check for missing flavors, or a Cohort that is its own parent.
     """
     spec = obj.get("spec") or {}
     name = obj["metadata"].get("name")
@@ -233,7 +233,7 @@ def _entry(resource: Resource, *, mutating: bool) -> QueueingEntry:
 
 
 def _conditions(resource: Resource, *, mutating: bool) -> Obj:
-    """What keeps the API server from asking about what no rule looks at."""
+    """Conditions that keep the API server from sending objects that no rule applies to."""
     if resource is not kinds.WORKLOADS:
         return {} if mutating else {"matchConditions": [new_or_changed("spec")]}
     found = _NAMELESS if mutating else _CHANGED_WORKLOAD
@@ -251,7 +251,7 @@ _NAMELESS = condition(
     f"{present(NEW, 'spec.podSets')} && type({NEW}.spec.podSets) == list && "
     f"{NEW}.spec.podSets.exists(each, type(each) == map && (!has(each.name) || each.name == ''))",
 )
-"""The schema gives pod sets without a name one, but leaves an empty name as it is."""
+"""Holds for an empty name of a pod set; the schema only replaces a missing one."""
 _ADMISSION = "status.admission"
 _CHANGED_WORKLOAD = condition(
     "new-or-changed",
@@ -260,4 +260,4 @@ _CHANGED_WORKLOAD = condition(
     f"{changed(_ADMISSION)} && ({present(NEW, _ADMISSION)} || {_reserved(NEW)})",
     f"{_reserved(NEW)} && !({_reserved(OLD)})",
 )
-"""The schema judges conditions. To release quota is allowed to everybody, at any time."""
+"""A changed Workload. The schema checks conditions, and releasing quota is always allowed."""

@@ -1,4 +1,6 @@
-"""The workload reconciler: does what `kueuelib.workload.next_step` decides (spec/jobs 5.1)."""
+"""The workload reconciler: executes the decisions of `kueuelib.workload.next_step` (spec/jobs
+5.1).
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ class Informers:
         return self.checks.store.get(ObjectKey("", name))
 
     def index(self) -> None:
-        """Adds the indexes that the controllers look things up in."""
+        """Adds the indexes that the controllers use."""
         self.workloads.add_index(BY_QUEUE, _queue_of)
         self.workloads.add_index(BY_RESERVATION, _reserving_queue_of)
         self.workloads.add_index(BY_RETRY, _retried_checks_of)
@@ -91,16 +93,16 @@ class Informers:
 
 
 class WorkloadReconciler:
-    """Looks at one Workload and takes its next step.
+    """Takes the next step of one Workload.
 
     Args:
         client: writes.
-        informers: what is known.
+        informers: the informers of the queueing objects.
         activities: whether ClusterQueues can admit.
-        preempt: carries out what `Activities.make_room` found; must return at once.
+        preempt: evicts the victims of `Activities.make_room`; must return at once.
         recorder: for events about Workloads.
         metrics: admissions and evictions.
-        life: what the configuration says about time; it may be replaced at any time.
+        life: the settings for times; they may be replaced at any time.
         clock: stamps transitions.
     """
 
@@ -127,7 +129,7 @@ class WorkloadReconciler:
         self._clock = clock
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """One step, at most one write; the write's delta leads to the next step."""
+        """One step with at most one write; the delta of the write triggers the next step."""
         wl = self._informers.workloads.store.get(key)
         if wl is None:
             return DONE
@@ -180,7 +182,7 @@ class WorkloadReconciler:
             await self._writer.store(wl, step.workload)
 
     async def _finish(self, wl: Obj, finished: Obj) -> None:
-        """Write Finished as the reconciler of its job would; nobody else's fields are touched."""
+        """Write Finished as the reconciler of its job would, and touch no fields of others."""
         workloads, meta = self._informers.workloads, wl["metadata"]
         body = {
             "apiVersion": workloads.resource.api_version,
@@ -222,7 +224,7 @@ def owners_of(wl: Obj) -> Iterator[Obj]:
 
 
 def watch(controller: Controller, informers: Informers) -> Controller:
-    """Makes a controller look at Workloads when they, their queues or their checks change."""
+    """Makes a controller reconcile Workloads when they, their queues or their checks change."""
     return (
         controller.for_(informers.workloads)
         .watches(informers.local_queues, _of_local_queue(informers), queue_matters)
@@ -254,7 +256,7 @@ def _of_cluster_queue(informers: Informers) -> MapFunction:
 
 
 def queue_matters(delta: Delta[Obj]) -> bool:
-    """Whether a change of a queue can change what is to be done with its Workloads."""
+    """Whether a change of a queue can affect the next step of its Workloads."""
     if delta.initial:
         return False
     if delta.kind is not DeltaKind.UPDATED:
@@ -279,7 +281,7 @@ def _digest(queue: Obj) -> tuple[object, ...]:
 
 
 def spec_changed(delta: Delta[Obj]) -> bool:
-    """Whether the spec of an object is another one than before."""
+    """Whether the spec of an object has changed."""
     if delta.initial or delta.old is None or delta.new is None:
         return not delta.initial
     return bool(delta.old.get("spec") != delta.new.get("spec"))

@@ -1,4 +1,4 @@
-"""What is counted about Workloads from what is stored about them, no matter which part wrote it."""
+"""Metrics of Workloads from their stored state, no matter which part wrote it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
 NO_RESERVATION: Final = "NoReservation"
-"""Why a Workload is not admitted whose condition does not say so."""
+"""The reason for a Workload without a condition that says why it is not admitted."""
 PODS_STARTED: Final = "Started"
 
 _Conditions = Mapping[str, Mapping[str, str]]
@@ -33,7 +33,7 @@ class _Group:
     Attributes:
         queue: their LocalQueue.
         finished: whether they are over.
-        why: the reason and what is behind it, if they are not admitted.
+        why: the reason and its underlying cause, if they are not admitted.
     """
 
     queue: ObjectKey
@@ -44,11 +44,11 @@ class _Group:
 class WorkloadMetrics:
     """Follows Workloads; a handler of their informer.
 
-    Gauges show what is stored, in every replica. Times and counts come from changes that the
+    Gauges show the stored state, in every replica. Times and counters come from changes that the
     leader sees.
 
     Args:
-        telemetry: where to.
+        telemetry: where to report.
         metrics: for times and counts.
         local_queues: which LocalQueues are reported.
         cluster_queue: the ClusterQueue of a LocalQueue; empty if there is no such LocalQueue.
@@ -181,7 +181,7 @@ def execution_time(wl: Obj) -> float | None:
 
 
 def _conditions(wl: Obj | None) -> _Conditions:
-    """All conditions by type; every Workload comes by here often."""
+    """All conditions by type; called often for every Workload."""
     found = wl and wl.get("status")
     return {each["type"]: each for each in found.get("conditions") or ()} if found else {}
 
@@ -196,7 +196,7 @@ def _is_first(ready: Mapping[str, str]) -> bool:
 
 
 def _group(wl: Obj | None, conditions: _Conditions) -> _Group | None:
-    """Where a Workload counts; None for one that is admitted or on its way out."""
+    """The group of a Workload; None for one that is admitted or being evicted."""
     if wl is None:
         return None
     metadata = wl["metadata"]

@@ -53,7 +53,7 @@ class Begin:
         part: its number among them, from 1.
         by: `manager`, or `watches` where nobody decided anything.
         hash: of all plans of the parts before.
-        configuration: what the manager's configuration said about decisions and time.
+        configuration: the manager's settings for decisions and times.
         hashed: whether names were replaced.
         version: of the program that wrote it.
     """

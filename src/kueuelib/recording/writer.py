@@ -40,7 +40,7 @@ class RecordingOptions:
 
     Attributes:
         path: the file.
-        configuration: what the manager's configuration says about decisions and time, as its file
+        configuration: the manager's settings for decisions and times, as its file
             has it.
         by: `manager`, or `watches` where nobody decides anything.
         size: bytes after which another file is begun.

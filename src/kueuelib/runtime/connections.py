@@ -232,7 +232,7 @@ class _Tls(SSLProtocol):
         super().connection_lost(exc)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Takes what has come; who begins to speak HTTP is told that this is TLS."""
+        """Takes received bytes; a client that begins with plain HTTP gets an answer about TLS."""
         begins, self._silent = self._silent, False
         plain = begins and bytes(self._ssl_buffer_view[:_HEAD]) in _PLAIN
         if plain and isinstance(self._transport, asyncio.WriteTransport):

@@ -1,4 +1,4 @@
-"""Plays the demo: processes up, objects in, watches out, verdict."""
+"""Plays the demo: starts the processes, creates objects, watches them, and gives a verdict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(jobs: int, *, plain: bool, keep: bool, picture: Path | None = None) -> i
         jobs: how many Jobs are queued.
         plain: lines instead of a live table.
         keep: keeps the log files of the servers.
-        picture: a file that gets an SVG of the live table, at the moment that shows most.
+        picture: a file for an SVG of the live table, at its most interesting moment.
 
     Returns:
         The exit code: 0 if everything expected happened.

@@ -22,7 +22,7 @@ COLOURS = {
     "Failed": "red",
 }
 WIDE = 114
-"""Columns of a terminal in which all causes of a wait fit on one line."""
+"""The terminal width at which every cause of a wait fits on one line."""
 PICTURE_WIDTH = 85
 
 
@@ -51,11 +51,11 @@ class Screen:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """One line of what the demo does."""
+        """Prints one line about what the demo does."""
         self._console.print(text, highlight=False)
 
     def show(self, board: Board, seconds: float) -> None:
-        """The present state; `seconds` since the first Job."""
+        """Shows the present state; `seconds` since the first Job."""
         narrow = draw(board, seconds, PICTURE_WIDTH)
         self._best = max(self._best, (_variety(board), narrow), key=lambda one: one[0])
         if self._live:
@@ -77,7 +77,7 @@ def _variety(board: Board) -> tuple[int, int]:
 
 
 def picture_of(table: RenderableType) -> str:
-    """A table as SVG; it refers to nothing outside of the file."""
+    """A table as SVG; it refers to nothing outside the file."""
     console = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(table)
     text = console.export_svg(title="kueuelib demo", unique_id="demo")
@@ -86,7 +86,7 @@ def picture_of(table: RenderableType) -> str:
 
 
 def draw(board: Board, seconds: float, width: int) -> RenderableType:
-    """The live view: one row per Job, and the use of each flavor; narrow if it has to be."""
+    """The live view: one row per Job, and the use of each flavor; narrow if necessary."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("Job", "Queue", "Request", "State", "Flavor", "Why it waits"):
         table.add_column(column, no_wrap=True)

@@ -1,4 +1,4 @@
-"""What the demo creates, what it has seen, and what must have happened. No I/O."""
+"""What the demo creates, observes and expects. No I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUOTA: Mapping[str, Mapping[str, int]] = {
 """CPUs per ClusterQueue and flavor; both queues share a cohort and lend what is idle."""
 
 SHAPES = ((1, 2, 2.0), (2, 1, 3.0), (1, 1, 1.5), (3, 1, 2.5))
-"""Pods, CPUs per pod and seconds of the Jobs, in turn."""
+"""Pods, CPUs per pod and seconds of the Jobs, used in turn."""
 
 
 def setup() -> Iterator[tuple[Resource, Obj]]:
@@ -95,9 +95,9 @@ class Row:
         state: `Created`, `Queued`, `Admitted`, `Running`, `Finished` or `Failed`.
         waited: seconds from the creation of the Workload to its admission, by the API's clock.
         started_at: the server's revision when the Job was first seen without `suspend`.
-        admitted_at: the server's revision when its Workload was first seen admitted. The two
-            come on two watches, in either order; the demo's server counts revisions for all
-            kinds together, so they say which write was the first.
+        admitted_at: the server's revision when its Workload was first seen admitted. The two arrive
+            on two watches, in either order; the demo's server counts revisions for all kinds
+            together, so they show which write came first.
     """
 
     name: str
@@ -212,7 +212,7 @@ class Board:
     def _hold(self, row: Row, admission: Mapping[str, Any], reclaimable: Iterable[Obj]) -> None:
         """Counts quota and checks it against the cohort's limits.
 
-        A pod that has succeeded gives its part back before the others have ended.
+        A pod that has succeeded releases its part before the others have ended.
         """
         gone = {pods["name"]: pods["count"] for pods in reclaimable}
         held: dict[str, int] = {}
@@ -245,7 +245,7 @@ class Board:
             self.lines.append(f"UNEXPECTED: {text}")
 
     def verdict(self) -> list[str]:
-        """What was expected and did not happen; empty when all is well."""
+        """What was expected but did not happen; empty if all is well."""
         faults = list(self.faults)
         for name in self.wanted:
             row = self.rows.get(name)

@@ -20,7 +20,7 @@ from kueuelib.runtime import logs
 from kueuelib.runtime.connection import reached
 
 EXIT_CODES = {None: 0, Severity.HINT: 0, Severity.WARNING: 3, Severity.ERROR: 4}
-"""By the worst finding; 1 and 2 say that the command itself did not work."""
+"""By the worst finding; 1 and 2 mean that the command itself failed."""
 MOST_SHOWN = 20
 """Causes that one check finds, of those that are shown to people."""
 MOST_ALIKE = 3
@@ -45,10 +45,10 @@ def run(
         output: `text` or `json`.
         server_timeout: seconds to wait for a server that does not answer.
         own: whether the manager runs with the rights of this kubeconfig.
-        before_migration: whether to look for what would change if this program took over.
+        before_migration: whether to look for changes if this program took over.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
         KueuelibError: nothing could be checked, or the server failed.
     """
     logs.configure("console", "error")  # that a version is deprecated does not matter here

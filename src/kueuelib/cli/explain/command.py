@@ -41,7 +41,7 @@ def run(
         server_timeout: seconds to wait for a server that does not answer.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
         KueuelibError: the object does not exist, or the server refused something.
     """
     if (reference is None) is (file is None):

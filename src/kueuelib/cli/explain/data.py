@@ -23,7 +23,7 @@ from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
 
 def to_json(answers: Sequence[Answer], *, many: bool) -> str:
-    """The text: one object, or a list of them when several could be asked about."""
+    """The JSON text: one object, or a list if the question allows several."""
     data = [answer_data(answer) for answer in answers]
     text = json.dumps(data if many else data[0], indent=2, ensure_ascii=False)
     return text + "\n"  # amounts may be beyond 64 bits

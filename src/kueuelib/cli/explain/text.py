@@ -23,7 +23,7 @@ from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
 WIDTH = 120
-"""Columns where the output is not a terminal."""
+"""Columns if the output is not a terminal."""
 MOST_NAMES = 5
 
 
@@ -129,7 +129,7 @@ def _subject(answer: Answer, explanation: Explanation) -> str:
 
 
 def _same(explanation: Explanation, told: Told) -> bool:
-    """Whether the manager came to the same verdict, which need not be said twice."""
+    """Whether the manager came to the same verdict, which is then not repeated."""
     return explanation.reason is not None and render(explanation.reason) == told.message
 
 
@@ -191,7 +191,7 @@ def _why(explanation: Explanation) -> str:
 
 
 def _victims(outcome: Outcome) -> Iterator[str]:
-    """Why preemption does not help, where that was looked into."""
+    """Why preemption does not help, if that was examined."""
     reason = outcome.reason
     if not isinstance(reason, NoFlavors):
         return
@@ -283,10 +283,10 @@ def _changes(console: Console, explanation: Explanation) -> None:
 
 
 def changes_by_end(changes: Sequence[Found]) -> Iterator[tuple[str, list[str]]]:
-    """Changes as lists of lines under a heading that says what they lead to, admission first.
+    """Changes as lists of lines under a heading for their result, admission first.
 
     Args:
-        changes: each of them alone is enough for that.
+        changes: each of them suffices by itself.
     """
     ends = dict.fromkeys(one.checks for one in changes)
     for checks in sorted(ends, key=bool):
@@ -311,14 +311,14 @@ def then_checks(checks: Sequence[str]) -> str:
 
 
 def _decide(checks: Sequence[str]) -> str:
-    """What happens after quota is reserved."""
+    """The lines about what happens after quota is reserved."""
     if len(checks) == 1:
         return f"; check {checks[0]} then decides"
     return f"; checks {', '.join(checks)} then decide"
 
 
 def _texts(changes: Iterable[Found]) -> list[str]:
-    """A line for each change; those that differ only in where something goes to share one."""
+    """A line for each change; those that differ only in their destination share one."""
     choices: dict[tuple[object, ...], list[str]] = {}
     firsts: dict[tuple[object, ...], Found] = {}
     for number, one in enumerate(changes):
@@ -332,7 +332,7 @@ def _texts(changes: Iterable[Found]) -> list[str]:
 
 
 def smallest_text(option: Found) -> str:
-    """A change in one line where no heading says what it leads to.
+    """A change in one line, with its result, for places without a heading.
 
     Args:
         option: the change.
@@ -345,7 +345,7 @@ def change_text(option: Found, choices: Sequence[str] = ()) -> str:
 
     Args:
         option: the change.
-        choices: where else something may go that this change moves.
+        choices: other destinations of what this change moves.
     """
     change = option.change
     text = change.text

@@ -13,7 +13,9 @@ _AMOUNTS = ("Own", "Nominal", "Used", "May borrow", "May lend", "Room")
 
 
 def tree_table(rows: Sequence[TreeRow]) -> Table:
-    """What the ClusterQueue and the cohorts above it own, lend and use, from below upwards."""
+    """The table of what the ClusterQueue and the cohorts above it own, lend and use, from the
+    bottom up.
+    """
     weighted = any(row.weight is not None for row in rows)
     table = Table(show_edge=True)
     table.add_column("Tree", overflow="fold")

@@ -36,7 +36,7 @@ def run(
     """Says when an object will start; the arguments are those of `explain`.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
         KueuelibError: the object does not exist, or the server refused something.
     """
     if reference is None or file is not None:
@@ -69,7 +69,7 @@ async def _ask(
 
 
 def when_data(answer: When) -> Obj:
-    """The answer as JSON; what is not known is null."""
+    """The answer as JSON; unknown values are null."""
     simulated = answer.forecast
     data: Obj = {"object": answer.title, "at": format_time(answer.now), "p50Seconds": None}
     data |= {"p90Seconds": None, "p50": None, "p90": None, "known": False}

@@ -1,4 +1,4 @@
-"""Writes a small project whose tests pass, as a start for an operator, a kind of jobs, a check."""
+"""Writes a small project with passing tests, to start an operator, a kind of jobs, or a check."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(kind: str, name: str, folder: Path) -> list[Path]:
 
     Raises:
         ConfigError: the name is not valid or that of a module, or the folder exists or cannot be
-            made.
+            created.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(

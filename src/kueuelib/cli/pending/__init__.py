@@ -1,1 +1,1 @@
-"""`kueuelib pending`: what waits, in which order, and why."""
+"""`kueuelib pending`: which Workloads wait, in which order, and why."""

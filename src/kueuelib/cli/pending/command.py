@@ -45,14 +45,14 @@ def run(
         cluster_queue: only those of this ClusterQueue, of every namespace; empty for any.
         namespace: that of the kubeconfig's context when empty.
         output: `text`, `wide` or `json`.
-        changes: for how many of them the smallest change is looked for.
+        changes: for how many of them to search for the smallest change.
         kubeconfig: the cluster; found by kubectl's rules when None.
         config: the manager's configuration file; its defaults when None.
         server_timeout: seconds to wait for a server that does not answer.
         everywhere: all namespaces.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
         KueuelibError: the queue does not exist, or the server refused something.
     """
     if everywhere and namespace:
@@ -98,7 +98,7 @@ async def _list(
 
 
 def to_text(listing: Listing, *, wide: bool) -> str:
-    """A table, and what else to know."""
+    """A table, followed by notes."""
     lines = [f"Note: {note}\n" for note in listing.notes]
     rows = (*listing.rows, *listing.awaiting)
     if not rows:

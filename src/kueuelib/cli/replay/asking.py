@@ -23,7 +23,7 @@ class Question:
 
     Attributes:
         job: a Workload, or the job that it belongs to; the namespace may be empty.
-        at: when, in seconds since the epoch.
+        at: the time, in seconds since the epoch.
     """
 
     job: ObjectKey
@@ -31,7 +31,7 @@ class Question:
 
 
 def question(text: str) -> Question:
-    """What `--explain` asks.
+    """The question in `--explain`.
 
     Raises:
         ConfigError: it does not name a job and a time.
@@ -60,7 +60,7 @@ def answer(asked: Question, world: World) -> None:
 
 
 def matching(job: ObjectKey, world: World) -> list[ObjectKey]:
-    """The Workloads of a name; else those whose names were made of the name of a job."""
+    """The Workloads of a name, or else those whose names were made from the name of a job."""
     near = [key for key in world.workloads if job.namespace in ("", key.namespace)]
     made = re.compile(rf"[a-z]+-{re.escape(job.name)}-[0-9a-z]{{5}}")
     exact = [key for key in near if key.name == job.name]

@@ -29,7 +29,7 @@ from kueuelib.simulator.values import moment
 
 @attrs.frozen
 class ReplayOptions:
-    """What was asked for on the command line.
+    """The options of the command.
 
     Attributes:
         file: the recording.
@@ -49,13 +49,13 @@ class ReplayOptions:
 
 
 def run(options: ReplayOptions) -> int:
-    """Replays a recording and prints what came of it.
+    """Replays a recording and prints the result.
 
     Returns:
         0: every plan is the recorded one; 1: one is not.
 
     Raises:
-        ConfigError: a line cannot be read, or what was given cannot work.
+        ConfigError: a line cannot be read, or an argument or a file is not valid.
     """
     if bool(options.policies) is not (options.output is not None):
         raise ConfigError("kueuelib replay", "--with and --output go together", "give both")
@@ -84,7 +84,7 @@ def run(options: ReplayOptions) -> int:
 
 
 class _Replay:
-    """Reads a recording up to a time, and what is asked about on the way."""
+    """Reads a recording up to a time, and answers the questions on the way."""
 
     def __init__(self, options: ReplayOptions) -> None:
         self._questions = sorted(map(question, options.explain), key=lambda each: each.at)
@@ -121,7 +121,7 @@ class _Replay:
         return engine_settings(configuration_in(begin.configuration, source), source)
 
     def run(self) -> Difference | None:
-        """Goes as far as asked; the first decision that differs, if one does."""
+        """Reads as far as requested; returns the first decision that differs, if any."""
         for line in self._lines:
             self._answer(line.at)
             if self._until is not None and line.at > self._until:
@@ -144,14 +144,14 @@ class _Replay:
         return None
 
     def _answer(self, before: float | None) -> None:
-        """Answers what is asked about times before one; about all times when it is None."""
+        """Answers the questions about times before a given one, or all if it is None."""
         while self._questions and (before is None or self._questions[0].at < before):
             asked: Question = self._questions.pop(0)
             begun = self._begin is not None
             answer(asked, self.objects.world(self.settings()) if begun else World())
 
     def lives(self) -> Lives:
-        """What became of the Workloads after the time that was asked for.
+        """What happened to the Workloads after the requested time.
 
         Raises:
             ConfigError: a line cannot be read.
@@ -172,7 +172,7 @@ class _Replay:
         yield from self._lines
 
     def notes(self) -> list[str]:
-        """What else to know, as sentences."""
+        """Notes, as sentences."""
         notes = list(self._notes.texts)
         begin = self.begin()
         if begin.by == WATCHES:

@@ -1,7 +1,7 @@
-"""The objects at a time of a recording as a scenario, as `kueuelib.testing.scenarios` reads them.
+"""The objects at a time of a recording, as a scenario for `kueuelib.testing.scenarios`.
 
-Scenarios have whole amounts, so CPUs become thousandths of one. Times become places in their order.
-What comes of it is part of the scenario, so that it is a regression test as it stands.
+Scenarios have whole amounts, so CPUs become thousandths. Times become ranks. The decisions are part
+of the scenario, so it can be used as a regression test.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ CYCLES = 5
 """How many cycles a scenario has."""
 _QUEUED = (Where.PENDING, Where.INADMISSIBLE, Where.CLUSTER_QUEUE_INACTIVE)
 _NOW = 900_000
-"""The time of the recording on the clock of scenarios, whose first cycle is later."""
+"""The time of the recording on the clock of the scenario; the first cycle is later."""
 
 
 def scenario_of(world: World, at: float) -> tuple[Obj, list[str]]:
-    """A scenario, and what could not be said in one, as sentences.
+    """A scenario, and notes on what it cannot express.
 
     Args:
         world: the objects.
@@ -189,7 +189,9 @@ class _Writer:
     # --- workloads
 
     def _places(self) -> dict[ObjectKey, int]:
-        """The place of every Workload in the order of the queues, which the creation decides."""
+        """The place of every Workload in the order of the queues, which follows from its
+        creation.
+        """
         timestamp = self._world.settings.queue_timestamp
         by_age = sorted(
             self._world.workloads.values(),

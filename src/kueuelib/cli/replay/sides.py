@@ -14,9 +14,9 @@ from kueuelib.api.meta import Obj, format_micro_time
 from kueuelib.recording.rerun import Difference, Rerun
 
 WIDTH = 160
-"""Columns where the output is not a terminal."""
+"""Columns if the output is not a terminal."""
 MOST_LINES = 40
-"""Lines that both sides have in common are left out beyond so many."""
+"""The most lines shown that both sides have in common."""
 
 
 def show_summary(rerun: Rerun, notes: Sequence[str], file: IO[str]) -> None:
@@ -58,7 +58,7 @@ def show_difference(difference: Difference, rerun: Rerun, file: IO[str]) -> None
 
 
 def _rows(left: list[str], right: list[str]) -> Iterator[tuple[str, str]]:
-    """Both sides line by line: what differs first, then what both have."""
+    """Both sides line by line: first the differences, then the common lines."""
     mine, others = set(left), set(right)
     only_left = [line for line in left if line not in others]
     only_right = [line for line in right if line not in mine]

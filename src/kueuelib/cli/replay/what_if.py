@@ -1,7 +1,9 @@
-"""From a time of a recording on, the same jobs under other rules: as input of `simulate`.
+"""Continues from a time of a recording with the same jobs under other rules, as input of
+`simulate`.
 
-How long a job ran is known when it ended in the recording. Others run as long as the middle one of
-the same queue that asked for the same, or as long as they have at least, or as they may at most.
+The run time of a job is known if it ended in the recording. For other jobs, the median of similar
+jobs in the same queue is used, or the time that they have run at least, or that they may run at
+most.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from kueuelib.simulator.readers.manifests import ARRIVAL_SECONDS, RUN_SECONDS
 from kueuelib.simulator.snapshot import objects_of
 
 SNAPSHOT, ARRIVALS, CONFIGURATION = "recorded.json", "recorded-later.json", "configuration.json"
-"""What is written to the folder of the results: what was there, what came later, the settings."""
+"""The files in the folder of the results: the objects at the time, later arrivals, the settings."""
 
 
 def simulate(
@@ -38,13 +40,13 @@ def simulate(
     policies: Sequence[Path],
     output: Path,
 ) -> int:
-    """Continues from a time with simulations, once as it was and once with every policy.
+    """Continues from a time with simulations, once without and once with each policy.
 
     Args:
         world: the objects at that time.
-        lives: what became of the Workloads later.
+        lives: what happened to the Workloads later.
         at: the time, in seconds since the epoch.
-        configuration: that of the manager, as it was recorded.
+        configuration: the manager's, as recorded.
         policies: files of objects that replace recorded ones.
         output: the folder for the results.
 
@@ -52,7 +54,7 @@ def simulate(
         The exit code of `simulate`.
 
     Raises:
-        ConfigError: nothing is left to simulate, or what was given cannot work.
+        ConfigError: nothing is left to simulate, or an argument or a file is not valid.
     """
     guess = _Guess(lives, at)
     snapshot = [
@@ -106,7 +108,7 @@ def simulate(
 
 
 class _Guess:
-    """How long jobs run, and how often that had to be guessed."""
+    """Run times of jobs, and how often one had to be guessed."""
 
     def __init__(self, lives: Lives, at: float) -> None:
         self.guessed = 0
@@ -130,7 +132,9 @@ def _withdrawn(past: Past) -> bool:
 
 
 def _fresh(workload: Workload) -> Workload:
-    """As it came: without its status, and without the job that a recording does not hold."""
+    """The Workload as it was created: without its status, and without its job, which is not
+    recorded.
+    """
     meta = workload.metadata
     labels = {name: value for name, value in meta.labels.items() if name != names.JOB_UID_LABEL}
     meta = attrs.evolve(meta, labels=labels)

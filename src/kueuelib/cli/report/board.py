@@ -1,4 +1,4 @@
-"""What a live page shows: one state after the other. Pure: `now` is an argument."""
+"""The states of a live page, one after the other. Pure: `now` is an argument."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kueuelib.cli.report.workloads import Verified
 from kueuelib.scheduler.explain.answer import Explanation
 
 FRESH = 60.0
-"""Seconds for which a change counts that was tried, while its Workload waits as before."""
+"""Seconds for which a verified change stays valid while its Workload waits as before."""
 NOTHING = Shown({}, {}, {})
 
 
@@ -27,10 +27,10 @@ class State:
 
     Attributes:
         version: its name, unique among all servers.
-        facts: what can be asked.
-        overview: what is shown.
-        verified: the changes that were looked for.
-        shown: the parts, to be compared with those of another state.
+        facts: the facts of the cluster.
+        overview: the content of the page.
+        verified: the changes that were found.
+        shown: the parts, for comparison with another state.
     """
 
     version: str
@@ -41,11 +41,13 @@ class State:
 
     @property
     def view(self) -> View:
-        """What the page is made of."""
+        """The content of the page."""
         return View(self.overview, self.verified, on_demand=self.overview.decided)
 
     def since(self, before: State | None) -> Change:
-        """What leads from another state to this one; from nothing when it is not known."""
+        """The change from another state to this one; from an empty page if that one is not
+        known.
+        """
         return change(NOTHING if before is None else before.shown, self.shown)
 
 
@@ -55,7 +57,8 @@ def state_of(version: str, facts: Facts, before: State | None = None) -> State:
     Args:
         version: of the state.
         facts: of the cluster.
-        before: the state before; its changes count for Workloads that wait as they did then.
+        before: the previous state; its changes stay valid for Workloads that still wait as they
+            did.
     """
     overview = overview_of(facts)
     verified = {} if before is None else _kept(before, before.verified, overview)
@@ -65,12 +68,12 @@ def state_of(version: str, facts: Facts, before: State | None = None) -> State:
 def with_change(
     version: str, state: State, asked: State, key: ObjectKey, verified: Verified
 ) -> State:
-    """The same state with a change that was searched for.
+    """The same state with the result of a search.
 
     Args:
         version: of the result.
         state: the newest one.
-        asked: the one whose facts were searched; the change counts if the Workload waits the same.
+        asked: the state that was searched; the change is used if the Workload waits as it did then.
         key: the Workload.
         verified: the change.
     """
@@ -88,7 +91,7 @@ def _state(
 def _kept(
     before: State, verified: Mapping[ObjectKey, Verified], overview: Overview
 ) -> dict[ObjectKey, Verified]:
-    """The changes that still count, because their Workloads wait as they did."""
+    """The changes that are still valid, because their Workloads wait as they did."""
     rows = {row.key: row for row in before.overview.waiting if row.key in verified}
     return {
         row.key: verified[row.key]
@@ -104,11 +107,11 @@ def _signature(row: Waiting) -> tuple[object, ...]:
 
 
 def next_to_explain(state: State, most: int) -> ObjectKey | None:
-    """The Workload for which a change is to be looked for next.
+    """The next Workload for which to search for a change.
 
     Args:
         state: of the page.
-        most: for how many of them changes are looked for, the first of each queue first.
+        most: for how many of them to search, the first of each queue first.
     """
     if not state.overview.decided:
         return None

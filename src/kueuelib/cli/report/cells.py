@@ -16,10 +16,10 @@ NONE = tag("span", "-", class_="soft")
 
 
 def age(at: float | None, now: float | None) -> Markup:
-    """How long ago something was; the script of the page fills it in where `now` is None.
+    """How long ago something was; if `now` is None, the script of the page fills it in.
 
     Args:
-        at: in seconds since the epoch; None where that is not known.
+        at: in seconds since the epoch; None if that is not known.
         now: the same.
     """
     if at is None:
@@ -42,7 +42,7 @@ def names(keys: Sequence[ObjectKey]) -> str:
 
 
 def unfolded(short: str, whole: str) -> Node:
-    """A short text that opens to a long one; the short one alone when there is no more to say."""
+    """A short text that opens to a long one, or only the short one if they are the same."""
     if not whole or whole == short:
         return short
     return tag("details", tag("summary", short), tag("p", whole))
@@ -54,5 +54,5 @@ def lines(texts: Iterable[Node]) -> Markup:
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """A number with the right word."""
+    """A number with its noun, in singular or plural."""
     return f"{count:,} {one if count == 1 else many}"

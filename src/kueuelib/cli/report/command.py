@@ -35,14 +35,14 @@ def run(
     Args:
         kubeconfig: the cluster; found by kubectl's rules when None.
         config: the manager's configuration file; its defaults when None.
-        namespace: where to read what may not be read in the whole cluster; empty for nowhere.
-        changes: for how many Workloads the smallest change is looked for.
+        namespace: where to read kinds that may not be read in the whole cluster; empty for nowhere.
+        changes: for how many Workloads to search for the smallest change.
         server_timeout: seconds to wait for a server that does not answer.
         serve: serve it.
         port: on loopback; 0 for any free one.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
         KueuelibError: there is nothing to show, or the server failed.
     """
     if port and not serve:
@@ -71,7 +71,7 @@ def text_of(facts: Facts, changes: int) -> str:
 
     Args:
         facts: of the cluster.
-        changes: for how many Workloads the smallest change is looked for.
+        changes: for how many Workloads to search for the smallest change.
     """
     overview = overview_of(facts, changes)
     verified = {

@@ -18,7 +18,7 @@ _HEAD = ("Pod set", "Resource", "Flavor", "Verdict", "Asks for", "Used", "Quota"
 
 
 def explanation(answer: Explanation) -> Markup:
-    """Why a Workload waits, the numbers, and every change that was tried with success.
+    """Why a Workload waits, the numbers, and every change that would help.
 
     Args:
         answer: of a Workload without quota.

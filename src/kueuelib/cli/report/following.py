@@ -1,4 +1,4 @@
-"""Keeps a live page up to date: follows a cluster, and works out the page in a thread."""
+"""Keeps a live page up to date: follows a cluster, and computes the page in a thread."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.settings import Settings
 
 SOON = 0.1
-"""Seconds after which a change is noticed; more changes meanwhile are one state."""
+"""Seconds after which changes are shown; all changes meanwhile become one state."""
 PAUSE = 1.0
 """Seconds between two searches, at least."""
 EASE = 2.0
-"""How many times the processor time of its last turn it rests: a third of a core is enough."""
+"""It rests for this multiple of its last processor time, to use at most a third of a core."""
 LONGEST = 30.0
-"""Seconds after which it is worked out again although nothing changed but the time."""
+"""Seconds after which the page is computed again although only the time has changed."""
 SYNC_TIMEOUT = 120.0
 LONG_COLLECTION = 0.03
-"""Seconds of a garbage collection after which what it has looked at is not looked at again."""
+"""After a garbage collection of so many seconds, the present objects are exempt from further ones.
+"""
 T = TypeVar("T")
 
 
@@ -44,15 +45,15 @@ class Following:
 
     Args:
         client: follows the cluster.
-        read: what the caller may see.
-        namespace: where what may not be listed in the whole cluster was listed.
-        settings: what the manager's configuration says about decisions.
-        changes: for how many Workloads changes are looked for unasked.
+        read: what the caller may read.
+        namespace: where kinds were listed that may not be listed in the whole cluster.
+        settings: the manager's settings for decisions.
+        changes: for how many Workloads to search for changes without a request.
         clock: time.
 
     Attributes:
-        readers: how many pages are open; without any nothing is worked out.
-        changed: set when there is another state; then there is a new event for the one after it.
+        readers: how many pages are open; without any, nothing is computed.
+        changed: set when there is another state, and then replaced by a new event.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Following:
 
     @property
     def trouble(self) -> str:
-        """Why the state may be older than it looks; empty when it is not."""
+        """Why the state may be out of date; empty if it is not."""
         failing = [(one.resource.plural, one.failing) for one in self._informers if one.failing]
         return "; ".join(f"{plural} are not up to date: {why}" for plural, why in failing)
 
@@ -114,7 +115,7 @@ class Following:
             await anyio.sleep_forever()
 
     async def _in_turns(self, turn: Callable[[], Awaitable[float]], least: float) -> None:
-        """Repeats something that returns its processor time, while anybody reads the page."""
+        """Repeats a step, which returns its processor time, while the page has readers."""
         pause = least
         while True:
             await self._clock.sleep(pause)
@@ -127,7 +128,7 @@ class Following:
         return 0.0
 
     async def _look(self) -> float:
-        """Works out the page again."""
+        """Computes the page again."""
         async with self._one:
             self._stale = False
             lists, now = self._lists(), self._clock.now()
@@ -193,10 +194,10 @@ class Following:
 
 
 def _tidy() -> None:
-    """Removes the garbage of some work at once, and passes by what stays from now on.
+    """Collects the garbage of a step at once, and exempts what remains from later collections.
 
-    A collection of everything stops all threads, the longer the more there is to look at: the facts
-    of thousands of Workloads take longer than a page should have to wait.
+    A full collection stops all threads, and takes the longer the more objects there are: with
+    thousands of Workloads, longer than a page should have to wait.
     """
     began = time.perf_counter()
     gc.collect()
@@ -205,9 +206,9 @@ def _tidy() -> None:
 
 
 async def _in_thread(work: Callable[[], T]) -> tuple[T, float]:
-    """What some work gives, and the seconds of processor time that it took.
+    """The result of some work, and its processor time in seconds.
 
-    The thread is a daemon: a search may take seconds, and the end of the program does not wait.
+    The thread is a daemon: a search may take seconds, and the program ends without waiting for it.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[tuple[T, float]] = loop.create_future()

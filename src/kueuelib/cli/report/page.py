@@ -1,4 +1,4 @@
-"""The page: what all of it looks like, from the facts."""
+"""The page: its whole appearance, from the facts."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ POLICY: Final = (
     f"default-src 'none'; script-src {_hashed(SCRIPT)}; style-src {_hashed(STYLE)}; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
-"""Nothing from elsewhere, and no other script or style than those of the page."""
+"""Nothing external, and no script or style other than those of the page."""
 
 
 @attrs.frozen
 class View:
-    """What a page is made of.
+    """The content of a page.
 
     Attributes:
         facts: of the cluster.
         verified: the changes that were looked for.
-        on_demand: whether the page can ask for whole answers.
+        on_demand: whether the page can request whole answers.
     """
 
     facts: Overview
@@ -64,7 +64,7 @@ class View:
         """The outermost parts, by the id of the element that holds them.
 
         Args:
-            now: seconds since the epoch; None where the script of the page fills in ages.
+            now: seconds since the epoch; None if the script of the page fills in ages.
         """
         facts = self.facts
         waiting = workloads.waiting(facts.waiting, self.verified, now, on_demand=self.on_demand)
@@ -82,7 +82,7 @@ class View:
         }
 
     def shown(self) -> Shown:
-        """What the page shows, to be compared with what it shows later."""
+        """The parts of the page, for comparison with a later state."""
         return shown(self.containers(None))
 
 
@@ -117,12 +117,12 @@ def _notes(facts: Overview) -> Iterator[Part]:
 
 
 def page(view: View, now: float, live: str = "") -> str:
-    """The page as HTML, well-formed XML but for its script; it refers to nothing outside of itself.
+    """The page as HTML, well-formed XML but for its script; it refers to nothing outside itself.
 
     Args:
         view: what it shows.
         now: seconds since the epoch.
-        live: where the page hears of changes, and from which state on; empty for a file.
+        live: where the page gets changes, and since which state; empty for a file.
     """
     holes = view.containers(now)
     inner = {name: Markup("".join(part.text() for part in parts)) for name, parts in holes.items()}

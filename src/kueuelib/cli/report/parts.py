@@ -1,8 +1,9 @@
 """A page as a tree of parts that can change one by one.
 
-Every part is one element with an id of its own. At most one element in it, with an id too, holds
-other parts: rows of a table, tables of a section. So a change of one row is one short message. The
-first element in a part may have a mark: a text that changes often, and alone.
+Every part is one element with an id of its own. At most one element in it, also with an id,
+contains other parts: rows of a table, tables of a section. So a change of one row is one short
+message. The first element in a part may have a mark: a text that changes often, independently of
+the rest.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ class Part:
 
     Attributes:
         id: of the element.
-        head: its markup up to where other parts are.
+        head: its markup before the other parts.
         tail: the rest of its markup.
-        container: the id of the element that holds the other parts; empty where there are none.
+        container: the id of the element that contains the other parts; empty if there are none.
         parts: these parts, in their order.
         mark: the text between head and tail; the head ends in the first element of the part.
     """
@@ -49,11 +50,11 @@ class Part:
 
 @attrs.frozen
 class Shown:
-    """What a page shows, by ids.
+    """The parts of a page, by id.
 
     Attributes:
-        html: the markup of every part, without those that it holds.
-        order: the parts that every container holds; an outer container comes before inner ones.
+        html: the markup of every part, without the parts inside it.
+        order: the parts in every container; an outer container comes before inner ones.
         marks: the marks of the parts that have one.
     """
 
@@ -86,12 +87,12 @@ def shown(containers: Mapping[str, Iterable[Part]]) -> Shown:
 
 @attrs.frozen
 class Change:
-    """What leads from one state of a page to the next.
+    """The difference between one state of a page and the next.
 
     Attributes:
         html: the parts that are new or different.
-        order: the containers whose parts are others, or in another order.
-        marks: those of the parts that are new or different, or have another one.
+        order: the containers whose parts, or their order, differ.
+        marks: of parts that are new or different, or whose mark has changed.
     """
 
     html: Mapping[str, str]
@@ -118,7 +119,7 @@ def change(before: Shown, after: Shown) -> Change:
 
 
 def identifier(kind: str, *names: str) -> str:
-    """The id of an element for an object, whatever its name is made of.
+    """The id of an element for an object, safe for any characters in its name.
 
     Args:
         kind: what distinguishes it from elements for the same object.
@@ -142,11 +143,11 @@ def table(
     Args:
         name: the id of the section.
         title: for people.
-        caption: what the table has, for those who hear it.
+        caption: the content of the table, for screen readers.
         columns: their names, each with its class.
         rows: of the table.
         kind: the class of the section.
-        text: what to say under the title.
+        text: the text below the title.
     """
     body, label = f"{name}/rows", f"{name}/title"
     cells = (

@@ -88,7 +88,7 @@ def _name(place: Place, *, again: bool) -> Iterator[Node]:
 
 
 def _cells(use: Use) -> Iterator[Markup]:
-    """Roles are explicit, because a narrow page lays rows out as grids, with these labels."""
+    """The cells of a row. Roles are explicit, because a narrow page lays rows out as grids."""
     pair, (flavor, resource, _, *labels) = use.pair, (label for label, _ in _HEAD[1:])
     yield tag("td", pair.flavor, class_="text", role="cell", data_label=flavor)
     yield tag("td", pair.resource, class_="text", role="cell", data_label=resource)
@@ -100,9 +100,9 @@ def _cells(use: Use) -> Iterator[Markup]:
 
 
 def bar(use: Use) -> Markup:
-    """A picture of the row it is in, whose numbers say the same: nothing is read out for it.
+    """A picture of the numbers in the same row, hidden from screen readers.
 
-    The quota ends at a line, what is borrowed is beyond it. Below is what waits.
+    The quota ends at a line, and borrowed quota is beyond it. Waiting requests are below.
     """
     whole = max(use.nominal, use.own + use.lent) + use.borrowed
     marks = [tag("rect", x=0, y=0, width=WIDE, height=_THICK, class_="empty")]
@@ -131,7 +131,7 @@ def _part(at: float, part: float, kind: str) -> list[Markup]:
 
 
 def legend() -> Markup:
-    """What the parts of a bar are."""
+    """The legend of the bars."""
     items = []
     for kind, text in KINDS:
         sample = tag("rect", x=0, y=0, width=22, height=11, class_=kind)
@@ -141,7 +141,7 @@ def legend() -> Markup:
 
 
 def patterns() -> Markup:
-    """What distinguishes the parts of bars without colours."""
+    """Patterns that distinguish the parts of bars without colours."""
     stripes = tag("path", d="M0 6L6 0M-1 1L1 -1M5 7L7 5", class_="stripe")
     dot = tag("circle", cx=2.5, cy=2.5, r=1.1, class_="dot")
     tiles = (("stripes", "of-borrowed", stripes, 6.0), ("dots", "of-lent", dot, 5.0))

@@ -19,12 +19,12 @@ _SHOWN = ("ClusterQueue", "Workload")
 
 @attrs.frozen
 class Read:
-    """What the caller may see.
+    """What the caller may read.
 
     Attributes:
-        near: what was listed.
+        near: the listed objects.
         unseen: the kinds that may not be listed in the whole cluster.
-        resources: all kinds that were asked for.
+        resources: all requested kinds.
     """
 
     near: Lists
@@ -33,14 +33,15 @@ class Read:
 
 
 async def read(client: Client, namespace: str) -> Read:
-    """Lists what decisions depend on.
+    """Lists the kinds that decisions depend on.
 
     Args:
         client: whose cluster.
-        namespace: where to list what may not be listed in the whole cluster; empty for nowhere.
+        namespace: where to list kinds that may not be listed in the whole cluster; empty for
+            nowhere.
 
     Raises:
-        ConfigError: the cluster does not serve the queueing API, or neither of these kinds.
+        ConfigError: the cluster does not serve the queueing API, or none of these kinds.
         ObjectNotFound: there is no such namespace.
         KueuelibError: there is nothing to show, or the server did not answer.
     """

@@ -22,11 +22,11 @@ MOST_READERS: Final = 16
 MOST_REQUESTS: Final = 64
 """Requests that are answered at the same time, those of open pages included."""
 MOST_ANSWERS: Final = 4
-"""Whole answers that are worked out or waited for at the same time."""
+"""Whole answers that are computed or awaited at the same time."""
 PAUSE: Final = 0.5
 """Seconds between two changes of one page, at least."""
 HEARTBEAT: Final = 15.0
-"""Seconds of silence after which a line says that the server is still there."""
+"""Seconds of silence after which a line shows that the server is still running."""
 _HEADERS: Final = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "Cache-Control": "no-store",
@@ -50,7 +50,7 @@ class Site:
 
     Attributes:
         port: of the server; requests that name another host are refused.
-        answers: how many whole answers are worked out or waited for.
+        answers: how many whole answers are computed or awaited.
     """
 
     def __init__(self, following: Following, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -61,7 +61,7 @@ class Site:
         self._closing = anyio.Event()
 
     def application(self) -> web.Application:
-        """What to serve."""
+        """The web application."""
         application = web.Application(middlewares=[self._guarded])
         application.router.add_get("/", self._page, allow_head=False)
         application.router.add_get("/events", self._events, allow_head=False)
@@ -74,7 +74,7 @@ class Site:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuses what does not come from a page of this server, and what is too much."""
+        """Refuses requests that do not come from a page of this server, and too many requests."""
         refusal = self._refusal(request)
         if refusal is None and self._requests >= MOST_REQUESTS:
             refusal = web.Response(status=503, text="too many requests at the same time\n")
@@ -161,7 +161,7 @@ class Site:
                 await self._rest(response, changed)
 
     async def _rest(self, response: web.StreamResponse, changed: anyio.Event) -> None:
-        """Waits for another state, or for the time of a heartbeat."""
+        """Waits for another state, or until a heartbeat is due."""
         with anyio.move_on_after(HEARTBEAT):
             async with anyio.create_task_group() as group:
 
@@ -189,6 +189,6 @@ def _change(state: State, before: State | None) -> bytes:
 
 
 def _event(name: str, data: object, version: str = "") -> bytes:
-    """One event; JSON has no line breaks."""
+    """One server-sent event; its JSON has no line breaks."""
     identity = f"id: {version}\n" if version else ""
     return f"{identity}event: {name}\ndata: ".encode() + orjson.dumps(data) + b"\n\n"

@@ -1,4 +1,4 @@
-"""The Workloads of the page: those that wait, those that run, and those that had to leave."""
+"""The Workloads of the page: waiting, running and evicted ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Verified:
 
     Attributes:
         change: what to do; None when nothing helps.
-        at: when it was tried, in seconds since the epoch.
+        at: when it was verified, in seconds since the epoch.
     """
 
     change: Found | None
@@ -79,9 +79,9 @@ def waiting(
 
     Args:
         rows: by ClusterQueue.
-        verified: the changes that were looked for.
-        now: seconds since the epoch; None where the script fills in ages.
-        on_demand: whether a button asks for the whole answer.
+        verified: the changes that were found.
+        now: seconds since the epoch; None if the script fills in ages.
+        on_demand: whether a button requests the whole answer.
     """
     queues: dict[str, list[Part]] = {}
     for row in rows:
@@ -129,7 +129,7 @@ def _waiting_row(
     now: float | None,
     on_demand: bool,
 ) -> Part:
-    """A row without its place: the next state of a page has most rows in common with this one."""
+    """A row without its place in the queue, so that most rows stay equal in the next state."""
     name = identifier("waits", key.namespace, key.name)
     cells = (
         _cell(),
@@ -150,7 +150,7 @@ def _verdict(row: Waiting) -> str:
 
 
 def _said(row: Waiting, known: Verified | None, unknown: str) -> Node:
-    """What is known about a change that admits a Workload."""
+    """The cell about a change that admits a Workload."""
     if row.verdict == FITS:
         return tag("span", "none is needed", class_="soft")
     if known is None:
@@ -161,7 +161,7 @@ def _said(row: Waiting, known: Verified | None, unknown: str) -> Node:
 def _beside(
     key: ObjectKey, name: str, verified_at: float | None, now: float | None, on_demand: bool
 ) -> Iterator[Node]:
-    """When a change was verified, and the button that asks for more."""
+    """When a change was verified, and the button for more."""
     if verified_at is not None:
         yield tag("div", "verified ", age(verified_at, now), " ago", class_="soft")
     if on_demand:
@@ -179,18 +179,20 @@ def _workload(key: ObjectKey, owner: str) -> Markup:
 
 
 def _cell(*children: Node, class_: str | None = None) -> Markup:
-    """Roles are explicit, because rows are laid out as grids: not all browsers keep them then."""
+    """A cell with an explicit role, because not all browsers keep roles in rows laid out as
+    grids.
+    """
     return tag("td", *children, class_=class_, role="cell")
 
 
 def _row(name: str, cells: Iterable[Markup], find: str) -> Part:
-    """A row; the mark of it would be in the first cell."""
+    """A row; its mark would be in the first cell."""
     head, end, tail = tag("tr", *cells, id=name, data_find=find, role="row").partition("</t")
     return Part(name, head, f"{end}{tail}")
 
 
 def _find(key: ObjectKey, *more: str) -> str:
-    """What the filter of the page looks through."""
+    """The text that the filter of the page searches."""
     return " ".join((str(key), *more)).lower()
 
 

@@ -1,4 +1,4 @@
-"""Objects as the API server and the webhooks would see them: the same schemas, the same rules."""
+"""Checks objects as the API server and the webhooks would: the same schemas, the same rules."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 def check(objects: Iterable[Obj], file: str) -> None:
-    """Refuses what a cluster would refuse. What an object says of its status is not looked at.
+    """Refuses objects that a cluster would refuse. Their status is not checked.
 
     Args:
-        objects: raw objects; kinds that a simulation does not read are passed over.
+        objects: raw objects; kinds that a simulation does not read are skipped.
         file: where they are from.
 
     Raises:
-        ConfigError: an object has an unknown field or breaks a rule; the first object.
+        ConfigError: an object has an unknown field or breaks a rule; the message names the first
+            one.
     """
     for obj in objects:
         resource = KINDS.get(obj["kind"])
@@ -45,7 +46,7 @@ def check(objects: Iterable[Obj], file: str) -> None:
 
 
 def _wrong(given: Obj) -> tuple[str, str]:
-    """What is wrong with a queueing object, and what to do; empty when nothing is."""
+    """What is wrong with a queueing object, and the fix; empty if it is valid."""
     convert(given, V1BETA2)
     obj = copy_json({key: value for key, value in given.items() if key != "status"})
     kind, version = obj["kind"], obj["apiVersion"].rpartition("/")[2]
@@ -61,7 +62,7 @@ def _wrong(given: Obj) -> tuple[str, str]:
 
 
 def _mistyped(given: Obj) -> tuple[str, str]:
-    """The same for a kind that Kubernetes brings."""
+    """The same for a built-in kind of Kubernetes."""
     resource = KINDS[given["kind"]]
     schema = TypedSchema.of(resource.group, resource.kind)
     obj = copy_json({key: value for key, value in given.items() if key != "status"})
@@ -83,7 +84,7 @@ def _schema(kind: str, version: str) -> StructuralSchema:
 
 
 def _meant(openapi: Obj, path: str) -> str:
-    """The field next to an unknown one that looks like it."""
+    """A known field whose name is similar to an unknown one."""
     *parents, name = _INDEX.sub(".[]", path).split(".")
     node: Any = openapi
     for part in parents:

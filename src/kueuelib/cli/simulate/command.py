@@ -37,25 +37,25 @@ from kueuelib.simulator.work import Job
 FORMAT = 1
 """The version of `result.json`."""
 GC_THRESHOLDS = (50_000, 20, 100)
-"""What a simulation makes is freed by its last reference: looking for cycles rarely is enough."""
+"""Objects of a simulation form few cycles, so a rare search for them is enough."""
 
 
 @attrs.frozen
 class SimulateOptions:
-    """What was asked for on the command line.
+    """The options of the command.
 
     Attributes:
         traces: the files of jobs.
-        format: of all of them; None: what their names say.
+        format: of all of them; None: by their names.
         cluster: a file of objects; None: those of the trace, else a default cluster.
-        kubeconfig: of the cluster whose objects to take instead; None: no cluster.
+        kubeconfig: of a live cluster whose objects to use instead; None: no cluster.
         server_timeout: seconds to wait for it.
-        policies: files that are laid over the cluster, each for a run of its own.
+        policies: files that are laid over the cluster, each for its own run.
         config: the manager's configuration; None: its defaults.
         output: the folder for the results.
-        queue_by: what decides about the queue of a job; None: what the trace says.
+        queue_by: what decides the queue of a job; None: the trace.
         strict: whether a bad line is an error.
-        scale: how many times the work of a synthetic load.
+        scale: a factor for the work of a synthetic load.
         checks: `NAME=SECONDS` per AdmissionCheck.
         stop_seconds: from an eviction until the quota is free.
         ready_seconds: from admission until pods are ready.
@@ -85,10 +85,10 @@ def run(options: SimulateOptions) -> int:
     """Simulates, writes the files and prints the tables.
 
     Returns:
-        0, or 130 when it was interrupted; the results so far are written then, too.
+        0, or 130 if it was interrupted; the results so far are then written, too.
 
     Raises:
-        ConfigError: what was given cannot work.
+        ConfigError: an argument or a file is not valid.
     """
     gc.set_threshold(*GC_THRESHOLDS)
     faults, source = Faults(strict=options.strict), Source()
@@ -128,7 +128,7 @@ def run(options: SimulateOptions) -> int:
 
 
 def _around(options: SimulateOptions) -> tuple[Given | None, list[str]]:
-    """The objects around the jobs, if there are any, and what is missing among them."""
+    """The objects around the jobs, if any, and what is missing."""
     if options.kubeconfig is not None:
         if options.cluster is not None:
             problem = "says where queues are from, and so does --cluster"
@@ -201,7 +201,7 @@ def _play(
 
 
 def _on_interrupt(stop: Callable[[], None]) -> None:
-    """The first Ctrl-C ends the simulation with what is known; the second one everything."""
+    """The first Ctrl-C ends the simulation with its results so far, the second one the program."""
 
     def interrupted(number: int, frame: object) -> None:
         del number, frame
@@ -225,7 +225,7 @@ def _about(options: SimulateOptions, trace: Trace, faults: Faults) -> Obj:
 
 
 def _given(options: SimulateOptions) -> list[Path]:
-    """The files that were named on the command line."""
+    """The files on the command line."""
     single = (options.cluster, options.config)
     return [*options.traces, *options.policies, *(path for path in single if path is not None)]
 
@@ -256,7 +256,7 @@ def _checks(given: Sequence[str]) -> dict[str, float]:
 def _check_names(
     timing: Timing, questions: Sequence[Question], chosen: Sequence[Policy], source: Source
 ) -> None:
-    """Refuses options about what is not there."""
+    """Refuses options that name missing objects."""
     checks = {name for policy in chosen for name in policy.cluster.checks}
     for name in timing.check_seconds:
         if name not in checks:
@@ -269,7 +269,7 @@ def _check_names(
 
 
 def _notes(options: SimulateOptions, chosen: Sequence[Policy]) -> list[str]:
-    """What a policy does that is perhaps not meant."""
+    """Effects of a policy that are perhaps not intended."""
     overlaid = zip(options.policies, chosen[1:], strict=True)
     return [f"{path} adds {what}" for path, policy in overlaid for what in policy.adds]
 

@@ -1,4 +1,4 @@
-"""What an earlier simulation left in a folder."""
+"""Removes the files of an earlier simulation from a folder."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ TABLES = ("jobs.csv", "queues.csv")
 def remove_earlier(folder: Path, given: Iterable[Path]) -> None:
     """Removes the runs of an earlier simulation: those that its own `result.json` names.
 
-    In each of them the files of a run go, and the folder if nothing else is in it.
+    In each of them, the files of a run are removed, and then the folder if it is empty.
 
     Args:
         folder: for the results; it need not exist.
         given: files that the user gave; none of them is removed.
 
     Raises:
-        ConfigError: its `result.json` is none of ours, one of the given files would be removed
-            (then nothing is), or something cannot be removed.
+        ConfigError: its `result.json` is not ours, one of the given files would be removed (then
+            nothing is), or a file cannot be removed.
     """
     path = folder / RESULT
     try:
@@ -48,7 +48,7 @@ def remove_earlier(folder: Path, given: Iterable[Path]) -> None:
 
 
 def _folders(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    """The runs that are folders in this folder, and not links to others."""
+    """The runs that are folders in this folder, not links to others."""
     for name in names:
         run = folder / name
         if run.is_dir() and not run.is_symlink() and run.resolve().parent == folder.resolve():
@@ -56,12 +56,14 @@ def _folders(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def _files(run: Path) -> tuple[str, ...]:
-    """What a simulation writes there: derived queues are those of the run without a policy."""
+    """The files that a simulation writes there; derived queues belong to the run without a
+    policy.
+    """
     return (*TABLES, CLUSTER) if run.name == BASELINE else TABLES
 
 
 def _refuse(given: Iterable[Path], files: Iterable[Path]) -> None:
-    """Refuses to remove what was given, itself or through a link."""
+    """Refuses to remove a given file, directly or through a link."""
     removed = {_place(file) for file in files}
     for path in given:
         if _place(path) in removed or path.resolve() in removed:
@@ -70,7 +72,9 @@ def _refuse(given: Iterable[Path], files: Iterable[Path]) -> None:
 
 
 def _place(path: Path) -> Path:
-    """Where the file itself is, which may be a link: that is what is removed."""
+    """The place of the file itself; of a link, that of the link, because that is what is
+    removed.
+    """
     return path.parent.resolve() / path.name
 
 

@@ -23,7 +23,7 @@ def read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], list[str]]
         server_timeout: seconds to wait for a server that does not answer.
 
     Returns:
-        raw objects, and what may not be read and is left out, for people.
+        raw objects, and notes on kinds that may not be read and are left out.
 
     Raises:
         ConfigError: the cluster cannot be reached, or serves no queueing API.

@@ -1,4 +1,4 @@
-"""Small pictures of runs in the terminal: a line of blocks per amount, as high as the mean."""
+"""Small plots of runs in the terminal: a line of blocks per amount, as high as the mean."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kueuelib.simulator.report.tables import means
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLAIN = " .:-=+*#@"
-"""The same for terminals that know ASCII only."""
+"""The same for terminals with ASCII only."""
 WIDEST = 72
 MOST_PAIRS = 8
 """Flavors and resources that are shown."""
 
 
 def line(values: Sequence[float | None], high: float, blocks: str = BLOCKS) -> str:
-    """Values from 0 on as characters; only 0 and what has no value are empty.
+    """Values from 0 on as characters; only 0 and missing values are blank.
 
     Args:
         values: one per character.
@@ -38,7 +38,9 @@ def line(values: Sequence[float | None], high: float, blocks: str = BLOCKS) -> s
 
 
 def plots(console: Console, runs: Sequence[Run]) -> None:
-    """Prints use by flavor and resource, and how many jobs wait, over the time of all runs."""
+    """Prints usage by flavor and resource, and the number of waiting jobs, over the time of all
+    runs.
+    """
     span = max(run.borders[-1] for run in runs)
     if not span:
         return

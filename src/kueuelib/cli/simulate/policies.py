@@ -1,4 +1,4 @@
-"""The runs that were asked for: the cluster as it is, and with each policy laid over it."""
+"""The requested runs: the cluster as it is, and with each policy laid over it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kueuelib.simulator.trace import Trace
 
 @attrs.frozen(eq=False)
 class Given:
-    """Objects that were given.
+    """Objects from the command line.
 
     Attributes:
         source: where they are from, for people.
@@ -47,7 +47,7 @@ def policies(
         cluster: objects around the jobs; None: those of the trace, else a default cluster.
         overlays: files of policies.
         config: the manager's configuration; None: its defaults.
-        source: what the trace says about its cluster.
+        source: the cluster that the trace describes.
         trace: the jobs.
 
     Raises:
@@ -87,7 +87,7 @@ def policies(
 
 
 def _taken(given: Given, configuration: Configuration) -> tuple[list[Obj], Configuration]:
-    """The objects, and the Configuration among them, else the one that is given."""
+    """The objects, and the Configuration among them, or else the given one."""
     for obj in given.objects:
         if obj["kind"] == CONFIGURATION:
             configuration = parse_configuration(obj, given.source)

@@ -1,4 +1,4 @@
-"""How far a simulation is, on standard error where that is a terminal."""
+"""Shows the progress of a simulation on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Progress(Listener):
             sys.stderr.write("\r\x1b[K")
 
     def arrived(self, live: Live, now: float) -> None:
-        """Counts it."""
+        """Counts a job."""
         del live, now
         self._arrived += 1
 
     def ended(self, live: Live, end: str, now: float) -> None:
-        """Counts it."""
+        """Counts a job."""
         del live, end, now
         self._ended += 1
 

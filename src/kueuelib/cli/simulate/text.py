@@ -20,7 +20,7 @@ from kueuelib.simulator.report.comparison import WAITS, comparison
 from kueuelib.simulator.report.run import Run
 
 WIDTH = 120
-"""Columns where the output is not a terminal."""
+"""Columns if the output is not a terminal."""
 MOST_QUEUES = 40
 
 
@@ -28,7 +28,7 @@ def show(result: Obj, pictures: Sequence[Run], folder: Path, *, derived: bool) -
     """Prints the figures of all runs to standard output.
 
     Args:
-        result: what is in `result.json`.
+        result: the content of `result.json`.
         pictures: the same runs with their histories.
         folder: where the files are.
         derived: whether the queues were derived from the trace, and written.
@@ -139,7 +139,7 @@ def _comparison(runs: Obj) -> Table:
 
 
 def show_answers(run: str, answers: Sequence[tuple[Question, Explanation | None]]) -> None:
-    """Prints what was asked about single jobs."""
+    """Prints the answers about single jobs."""
     console = Console()
     for question, explanation in answers:
         where = f", {run}" if run else ""

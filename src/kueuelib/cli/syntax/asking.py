@@ -1,4 +1,4 @@
-"""What reads a cluster and says what it found."""
+"""Commands that read a cluster and print what they found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What puts kueuelib into a cluster, takes it out, or prints what goes there."""
+"""Commands that install kueuelib in a cluster, remove it, or print its objects."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FILE = click.Path(path_type=Path)
 
 
 class Number(click.FloatRange):
-    """A number in a range; "nan" and "inf" are none."""
+    """A number in a range; "nan" and "inf" are refused."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -35,12 +35,12 @@ def setting(
 
 
 def port(help: str) -> Callable[[F], F]:
-    """Where a server listens."""
+    """The port of a server."""
     return setting("--port", click.IntRange(0, 65535), 0, help)
 
 
 def kubeconfig(command: F) -> F:
-    """Which cluster."""
+    """The kubeconfig of the cluster."""
     return click.option(
         "--kubeconfig",
         type=FILE,
@@ -54,13 +54,13 @@ def _server_timeout(seconds: float) -> Callable[[F], F]:
 
 
 server_timeout = _server_timeout(60.0)
-"""How long to wait for it, for what starts together with its server."""
+"""How long to wait for the API server, for programs that start together with it."""
 answer_timeout = _server_timeout(10.0)
-"""The same for what a person asks."""
+"""The same for interactive commands."""
 
 
 def logging(command: F) -> F:
-    """What is logged, and how."""
+    """The options for logs."""
     level = setting(
         "--log-level",
         click.Choice(["debug", "info", "warning", "error"]),
@@ -77,7 +77,7 @@ def logging(command: F) -> F:
 
 
 def recorded(command: F) -> F:
-    """What a recording looks like."""
+    """The options for recordings."""
     size = setting(
         "--record-size",
         Number(min=0, min_open=True),

@@ -1,4 +1,4 @@
-"""What runs until it is stopped: servers, managers, and the demo."""
+"""Commands that run until they are stopped: servers, managers, and the demo."""
 
 from __future__ import annotations
 

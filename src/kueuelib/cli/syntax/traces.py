@@ -1,4 +1,4 @@
-"""What decides on jobs of the past: recordings and traces."""
+"""Commands that decide on past jobs: recordings and traces."""
 
 from __future__ import annotations
 

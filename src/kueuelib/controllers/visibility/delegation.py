@@ -1,7 +1,7 @@
-"""Who asks, and may they: decided by the API server, as for every aggregated API.
+"""Authenticates and authorizes callers by the API server, as every aggregated API does.
 
-The API server hands on whose request it is in headers, and proves with a client certificate that it
-is the API server. A client that connects directly sends a bearer token.
+The API server passes the user of a request in headers, and proves its identity with a client
+certificate. A client that connects directly sends a bearer token.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.logs import get_logger
 
 TRUST = ObjectKey("kube-system", "extension-apiserver-authentication")
-"""The ConfigMap in which the API server says how to know it."""
+"""The ConfigMap that says how to recognize the API server."""
 
 
 @attrs.frozen
 class Wish:
-    """What the caller wants to read.
+    """The object that the caller wants to read.
 
     Attributes:
         version: of the visibility API.
         resource: the plural.
-        subresource: what of it.
+        subresource: of the object.
         name: the object.
         namespace: empty for cluster-scoped kinds.
         group: the API group.
@@ -46,7 +46,7 @@ class Wish:
     group: str
 
     def refusal(self, caller: Caller, reason: str) -> Forbidden:
-        """The error that Kubernetes gives."""
+        """The error in Kubernetes' words."""
         where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
         return Forbidden(
             f'{self.resource}.{self.group} "{self.name}" is forbidden: User "{caller.user}" cannot '
@@ -58,11 +58,11 @@ class Wish:
 
 @attrs.frozen
 class FrontProxy:
-    """How the API server is known.
+    """How to recognize the API server.
 
     Attributes:
-        authority: who signs its client certificate, PEM; empty when nobody is trusted.
-        names: which common names are trusted; any when empty.
+        authority: the signer of its client certificate, PEM; empty if none is trusted.
+        names: the trusted common names; any when empty.
         users: the headers with the user's name.
         groups: the headers with groups.
         uids: the headers with the user's UID.
@@ -78,7 +78,7 @@ class FrontProxy:
 
 
 def front_proxy(config_map: Obj) -> FrontProxy:
-    """What the ConfigMap says; what cannot be read trusts nobody."""
+    """The content of the ConfigMap; an unreadable one trusts no certificate."""
     data = config_map.get("data") or {}
 
     def listed(key: str) -> tuple[str, ...]:
@@ -104,13 +104,13 @@ def proxied(
     headers: Mapping[str, str],
     all_of: Any,
 ) -> Caller | None:
-    """Whose request the API server hands on; None when it is not the API server that asks.
+    """The user of a request that the API server forwards; None if the caller is not the API server.
 
     Args:
-        proxy: how the API server is known.
+        proxy: how to recognize the API server.
         certificate: the verified certificate of the peer, as `ssl` decodes it; None for none.
         headers: of the request, without regard to case.
-        all_of: gives all values of a header.
+        all_of: returns all values of a header.
     """
     if not certificate or not proxy.authority:
         return None
@@ -138,11 +138,11 @@ def _common_name(certificate: Mapping[str, Any]) -> str:
 
 
 class Delegation:
-    """Asks the API server who somebody is and what they may do.
+    """Asks the API server who a caller is and what they may do.
 
     Args:
         client: asks, with the manager's rights.
-        tls: the context of the server, which learns whose client certificates are verified.
+        tls: the context of the server, into which the trusted authority is loaded.
     """
 
     def __init__(self, client: Client, tls: ssl.SSLContext) -> None:
@@ -153,7 +153,9 @@ class Delegation:
         self._log = get_logger("visibility")
 
     async def learn(self) -> None:
-        """Reads how the API server is known; without rights to it only tokens are accepted."""
+        """Reads how to recognize the API server; without the right to do so, only tokens are
+        accepted.
+        """
         try:
             found = front_proxy(await self._client.get(CONFIG_MAPS, TRUST))
             if found == self.proxy or not found.authority:
@@ -169,11 +171,11 @@ class Delegation:
         self.proxy = found
 
     async def by_token(self, token: str) -> Caller:
-        """Whose token it is; see `caller_by_token`."""
+        """The owner of a token; see `caller_by_token`."""
         return await caller_by_token(self._client, token)
 
     async def authorize(self, caller: Caller, wish: Wish) -> None:
-        """Whether somebody may read something.
+        """Checks that a caller may read an object.
 
         Raises:
             Forbidden: they may not.

@@ -21,7 +21,7 @@ _VIEWERS = (
     ("cq", "clusterqueues", _GROUPS),
     ("lq", "localqueues", {**_GROUPS, f"rbac.{KUEUE}/batch-user": "true"}),
 )
-"""What waits in a kind of queue: the roles to see it, with the labels by which others get it."""
+"""The roles to list waiting Workloads of a kind of queue, with the labels for aggregation."""
 
 
 def api_service_names() -> list[str]:
@@ -30,9 +30,9 @@ def api_service_names() -> list[str]:
 
 
 def visibility_manifests(namespace: str, port: int) -> list[Obj]:
-    """Everything, in the order in which it has to be created; the APIServices come last.
+    """All objects, in the order of their creation; the APIServices come last.
 
-    The manager may ask who somebody is, and enter its authority into the APIServices.
+    The manager may review tokens, and write its authority into the APIServices.
 
     Args:
         namespace: of the manager.
@@ -66,7 +66,7 @@ def visibility_manifests(namespace: str, port: int) -> list[Obj]:
 
 
 def _viewer(short: str, plural: str, labels: dict[str, str]) -> Obj:
-    """The role of people who may read what waits in their queues of one kind."""
+    """A role for people to list the waiting Workloads of one kind of queue."""
     rule = {
         "apiGroups": [GROUP],
         "resources": [f"{plural}/{SUBRESOURCE}"],

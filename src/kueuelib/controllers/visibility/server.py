@@ -39,13 +39,13 @@ from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 
 PERIOD = 60.0
-"""Seconds between two looks at how the API server is known."""
+"""Seconds between two reads of how to recognize the API server."""
 DRAIN = 5.0
 HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class Waiting(Protocol):
-    """What is known of queues; the engine."""
+    """Knows the queues; the engine."""
 
     def pending(self, name: str) -> Sequence[WorkloadInfo]:
         """The Workloads that wait in a ClusterQueue, in its order."""
@@ -61,14 +61,14 @@ class Waiting(Protocol):
 
 
 class VisibilityServer:
-    """Answers who may read which queue, with what waits there.
+    """Lists the Workloads that wait in a queue, for callers who may read it.
 
     Args:
         host: the address to bind; all when empty.
         port: 0 for any free one; see `port`.
-        tls: the context, whose certificate somebody may replace while we serve.
-        client: asks the API server who somebody is.
-        waiting: what is known of queues.
+        tls: the context; its certificate may be replaced while the server runs.
+        client: asks the API server about callers.
+        waiting: knows the queues.
         subject: what to name in errors, for example the configuration's key.
         clock: time.
     """
@@ -106,7 +106,7 @@ class VisibilityServer:
                 await self._delegation.learn()
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
-        """Every mistake is a Status."""
+        """Answers a request; every error becomes a Status."""
         try:
             if request.path in HEALTH:
                 return web.Response(text="ok")
@@ -163,7 +163,7 @@ class VisibilityServer:
 
 
 def _document(parts: list[str]) -> Obj | None:
-    """Discovery and OpenAPI, which an API server merges into its own; None for anything else."""
+    """Discovery and OpenAPI, which the API server merges into its own; None for other paths."""
     match parts:
         case ["version"]:
             return {"gitVersion": f"v{__version__}"}
@@ -182,7 +182,7 @@ def _document(parts: list[str]) -> Obj | None:
 
 
 def _wish(parts: list[str]) -> Wish | None:
-    """The queue that a path means; None when it means none."""
+    """The queue of a path; None if the path does not name one."""
     match parts:
         case ["apis", group, version, plural, name, sub]:
             namespace = ""

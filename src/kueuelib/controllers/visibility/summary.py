@@ -26,10 +26,10 @@ MOST = 100_000
 
 @attrs.frozen
 class Page:
-    """Which part of a queue was asked for.
+    """The requested part of a queue.
 
     Attributes:
-        offset: how many Workloads are left out, those ahead first.
+        offset: how many Workloads to skip from the front.
         limit: how many are listed at most.
     """
 
@@ -80,7 +80,7 @@ def summary(
 
 
 def _items(waiting: Iterable[WorkloadInfo], local_queue: ObjectKey | None) -> Iterator[Obj]:
-    """Those of the queue in question, with their positions from 0."""
+    """The Workloads of the queue, with their positions from 0."""
     counts: dict[ObjectKey, int] = {}
     for place, info in enumerate(waiting):
         queue = ObjectKey(info.key.namespace, info.workload.spec.queue_name)

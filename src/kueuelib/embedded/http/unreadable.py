@@ -75,7 +75,9 @@ def unrecognized(body: bytes, kind: str, why: str) -> str:
 
 
 def mended(body: bytes) -> bytes:
-    """A body as Go reads it: U+FFFD where half of a pair is alone, or bytes are no text."""
+    """A body as Go reads it: half of a surrogate pair, and bytes that are not text, become
+    U+FFFD.
+    """
     text = body.decode(errors="replace")
     return _ESCAPES.sub(lambda match: "\\ufffd" if match[1] else match[0], text).encode()
 

@@ -16,7 +16,7 @@ _SECONDS: Final = ("second", 0, 59)
 
 
 def problem(text: str, fraction: str = "") -> str:
-    """Why a text is no time; empty if it is one.
+    """Why a text is not a time; empty if it is one.
 
     Args:
         text: of a time.
@@ -47,7 +47,7 @@ def problem(text: str, fraction: str = "") -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as Go tells one that it cannot read as a time."""
+    """A text in Go's message that it is not a time."""
     shown = text.translate({34: '\\"', 92: "\\\\"}).encode()
     letters = (chr(each) if 32 <= each < 128 else f"\\x{each:02x}" for each in shown)
     return f'"{"".join(letters)}"'
