@@ -227,7 +227,7 @@ class Hindrance:
 class LocalQueueFacts:
     """What of a LocalQueue decides whether its workloads wait in a ClusterQueue.
 
-    Nothing else of it does: the engine places them anew when these facts are not what they were,
+    Nothing else of it does: the engine places them again when these facts are not what they were,
     and the engine, conditions and `explain` all ask `hindrances`.
 
     Attributes:
