@@ -1,14 +1,14 @@
-"""Kinds of jobs that can be queued: what a kind of your own is written with.
+"""Kinds of jobs that can be queued, and the parts for writing a kind of your own.
 
 The names below are imported when they are used first. Behind them are rooms, in the order of
 their imports:
 
-- `contract`: what a kind is, `GenericJob`, and what it can do beyond that
+- `contract`: what a kind is, `GenericJob`, and optional capabilities
 - `batch`, `declared`: kinds that are programmed, and kinds that are declared by paths
-- `lookups`, `reconcile`: what is known about a job, and what is done about it
-- `kinds`: kinds that a CRD defines come and go while the manager runs
-- `webhooks`, `pods`: what is asked about every object, and the kind that is special: plain pods
-- `catalog`: which kinds there are
+- `lookups`, `reconcile`: the facts about a job, and the plan for it
+- `kinds`: kinds of CRDs, which may come and go while the manager runs
+- `webhooks`, `pods`: the webhooks of all kinds, and the special kind: plain pods
+- `catalog`: the known kinds
 - `client`, `setup`: for programs that submit jobs, and for the manager that queues them
 """
 

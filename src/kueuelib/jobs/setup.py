@@ -1,4 +1,4 @@
-"""Wires the enabled integrations: one controller each, and the rules of their webhooks."""
+"""Sets up the enabled integrations: one controller each, and the rules of their webhooks."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ from kueuelib.runtime.telemetry import Telemetry
 
 @attrs.frozen
 class Jobs:
-    """What the application has to run.
+    """The parts that the application has to run.
 
     Attributes:
         controllers: for the leader.
         followers: one for each kind that a CRD defines; they run on every replica.
-        webhooks: one per enabled kind, also when the API server does not serve it yet.
-        informers: what is read of kinds that may be missing.
+        webhooks: one per enabled kind, even if the API server does not serve it yet.
+        informers: of kinds that may be missing.
     """
 
     controllers: tuple[Controller | KindController, ...]
@@ -86,8 +86,8 @@ def setup(
     """Build controllers and webhooks; nothing runs yet.
 
     Args:
-        client: writes, and is asked which kinds are served.
-        cache: where informers come from.
+        client: writes, and finds out which kinds are served.
+        cache: makes informers.
         recorder: reports events.
         settings: the configuration.
         version: of `kueue.x-k8s.io` that the API server serves and the cache holds.
@@ -210,7 +210,9 @@ def setup(
 def _interested(
     integration: Integration, jobs: Store[Obj]
 ) -> Callable[[Delta[Obj]], Iterable[ObjectKey]]:
-    """Which jobs a change of a Workload concerns: owners, their children, and who asks for it."""
+    """The jobs that a change of a Workload affects: owners, their children, and jobs that name
+    it.
+    """
 
     def keys(delta: Delta[Obj]) -> Iterable[ObjectKey]:
         job_keys: list[ObjectKey] = []

@@ -35,20 +35,20 @@ CONTROLLER_LABELS = frozenset(
 class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     """A `batch/v1` Job.
 
-    Stopping takes up to three writes, for the API server lets the template of a Job change only
-    while it is suspended and has no start time: suspend, forget the start time, restore. The
-    first write leaves the annotation `kueue.x-k8s.io/stopping`, the last one takes it away, so
-    that a stop which was cut short is completed.
+    Stopping takes up to three writes: suspend, remove the start time, restore. The API server
+    allows changes of a Job's template only while the Job is suspended and has no start time. The
+    first write adds the annotation `kueue.x-k8s.io/stopping` and the last one removes it, so that
+    an interrupted stop is completed.
     """
 
     resource: ClassVar[Resource] = JOBS
 
     def is_suspended(self) -> bool:
-        """Whether `spec.suspend` is set and nothing is left to do of the last stop."""
+        """Whether `spec.suspend` is set and the last stop is complete."""
         return self._suspend_set and not self.is_stopping()
 
     def is_stopping(self) -> bool:
-        """Whether the Job is suspended, but an earlier stop or start time is left over."""
+        """Whether the Job is suspended, but an earlier stop is incomplete."""
         if not self._suspend_set:
             return False
         return is_stop_begun(self.object) or bool(self.start_time)
@@ -58,7 +58,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         self._spec["suspend"] = True
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
-        """Unsuspend; with a minimal parallelism, run as many pods as were admitted."""
+        """Unsuspend; with a minimum parallelism, run as many pods as were admitted."""
         podset_info.check_count("Job", infos, 1)
         (info,) = infos
         podset_info.merge(self._template, info)
@@ -67,7 +67,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
             self._set_parallelism(info.count)
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
-        """Put the template back, keeping the labels of the Job controller."""
+        """Restore the template, but keep the labels of the Job controller."""
         if not infos:
             return False
         before = copy.deepcopy(self._spec)
@@ -93,7 +93,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         return self._spec != before
 
     def finished(self) -> JobEnd | None:
-        """The conditions Complete and Failed show it."""
+        """The end, as the conditions Complete and Failed show it."""
         for condition in self._status.get("conditions") or ():
             if condition.get("status") != "True":
                 continue
@@ -104,7 +104,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         return None
 
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """One, with the smaller of parallelism and completions."""
+        """One pod set, with the smaller of parallelism and completions."""
         template = dict(self._template)
         if template.get("spec"):
             template["spec"] = dict(template["spec"])  # a start replaces fields, and nothing deeper
@@ -123,12 +123,12 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         return bool(self._status.get("active")) or bool(self._status.get("terminating"))
 
     def pods_ready(self) -> bool:
-        """Whether as many pods are ready or have succeeded as run at a time."""
+        """Whether as many pods are ready or have succeeded as should run at a time."""
         ready = (self._status.get("ready") or 0) + (self._status.get("succeeded") or 0)
         return bool(ready >= self._pods_count)
 
     def reclaimable_pods(self) -> Mapping[str, int]:
-        """How many fewer pods will run than at first, once few completions are left."""
+        """How many pods fewer than at first will run, once few completions are left."""
         succeeded = self._status.get("succeeded") or 0
         completions = self._spec.get("completions")
         remaining = (self._parallelism if completions is None else completions) - succeeded
@@ -140,7 +140,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> Stop:
-        """The writes that are left of: suspend, forget the start time, restore.
+        """The remaining writes of: suspend, remove the start time, restore.
 
         The template is restored once the Job controller counts no active pods: Kubernetes (from
         1.36 on) keeps the template of a suspended Job as it is until then.
@@ -181,7 +181,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
 
     @property
     def start_time(self) -> str:
-        """When the Job controller began to count, as text; empty while it has not."""
+        """When the Job controller started the Job, as text; empty before that."""
         return str(self._status.get("startTime") or "")
 
     @property
@@ -211,7 +211,7 @@ def pods_count(spec: Mapping[str, Any]) -> int:
 
 
 def min_parallelism(obj: Mapping[str, Any]) -> int | None:
-    """What the annotation allows a Job to run with; None without it or if it is not a number."""
+    """The fewest pods of a Job, by its annotation; None without one or if it is not a number."""
     text = annotations_of(obj).get(MIN_PARALLELISM)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What a queued `batch/v1` Job may look like (spec/jobs 3, spec/api 3.6)."""
+"""Validates queued `batch/v1` Jobs (spec/jobs 3, spec/api 3.6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kueuelib.jobs.batch.job import pods_count
 from kueuelib.jobs.contract.field_rules import annotation_path, forbidden, invalid
 
 JUDGED: Final = ("spec.parallelism", "spec.completions")
-"""Fields that the rules look at and that may change, besides labels and annotations."""
+"""The mutable fields that the rules read, besides labels and annotations."""
 _COUNTS = ("parallelism", "completions")
 
 
@@ -42,7 +42,7 @@ def _min_parallelism(new: Obj, old: Obj | None) -> list[FieldError]:
 
 
 def _bound_applies(new: Obj, old: Obj | None) -> bool:
-    """A Job that runs may have been admitted with as few pods as it allows."""
+    """Whether the minimum applies: a running Job may have been admitted with fewer pods."""
     if old is None:
         return True
     if not _suspended(new):

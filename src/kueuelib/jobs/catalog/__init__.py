@@ -1,1 +1,1 @@
-"""Which kinds of jobs there are: those that come with kueuelib, and those of installed packages."""
+"""The known kinds of jobs: those that come with kueuelib, and those of installed packages."""

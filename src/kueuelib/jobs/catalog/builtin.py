@@ -38,6 +38,6 @@ None of them needs its CRD to be installed.
 
 
 def builtin_registry() -> Registry:
-    """A registry of what comes with kueuelib."""
+    """A registry of the bundled integrations."""
     integrations = (BATCH_JOB, POD, DEPLOYMENT, STATEFULSET, LEADERWORKERSET, *DECLARED)
     return functools.reduce(Registry.register, integrations, Registry())

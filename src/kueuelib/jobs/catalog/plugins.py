@@ -1,4 +1,4 @@
-"""Integrations that do not come with kueuelib: of installed packages, modules and files.
+"""Integrations that are not bundled: those of installed packages, modules and files.
 
 A package offers an integration to the bundled manager as an entry point of the group
 `kueuelib.jobs`; the name of the entry point is the name of the integration, so that only packages
@@ -72,7 +72,8 @@ def load_installed(name: str) -> Integration:
 
 
 def registry_for(frameworks: Iterable[str]) -> Registry:
-    """What comes with kueuelib, and what of installed packages the configuration names.
+    """A registry of the bundled integrations, and of those in packages that the configuration
+    names.
 
     Raises:
         ConfigError: a name is not known, or its package cannot be loaded.
@@ -99,8 +100,8 @@ def load(reference: str) -> Integration:
             module is looked for in the current folder too.
 
     Raises:
-        ConfigError: there is no such module, it cannot be imported, what it holds is not exactly
-            one integration, or one of a kind that comes with kueuelib.
+        ConfigError: there is no such module, it cannot be imported, it does not hold exactly one
+            integration, or the kind is bundled.
     """
     integration = _load(reference)
     for known in builtin_registry().integrations:
@@ -129,7 +130,7 @@ def _load(reference: str) -> Integration:
 def integration_in(module: ModuleType, reference: str) -> Integration:
     """The only integration of a module.
 
-    What is an `Integration` goes first; without one, the only class of jobs that the module itself
+    An `Integration` is preferred; without one, the only class of jobs that the module itself
     defines.
 
     Raises:

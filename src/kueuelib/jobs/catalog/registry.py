@@ -1,4 +1,4 @@
-"""The kinds of jobs that can be queued, and which of them are (spec/jobs 1.3)."""
+"""The kinds of jobs that can be queued, and which of them are enabled (spec/jobs 1.3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Registry:
     integrations: tuple[Integration, ...] = ()
 
     def register(self, integration: Integration) -> Registry:
-        """A registry that knows one more.
+        """A registry with one more integration.
 
         Raises:
             ConfigError: the name or the kind is taken.
@@ -42,7 +42,8 @@ class Registry:
         return tuple(sorted(known.name for known in self.integrations))
 
     def enabled(self, frameworks: Iterable[str]) -> tuple[Integration, ...]:
-        """The integrations that the configuration names, and what they imply, as registered.
+        """The integrations that the configuration names, and those they imply, in registration
+        order.
 
         Raises:
             ConfigError: a name is not known.

@@ -1,1 +1,1 @@
-"""What a program does with jobs: submit them, watch them, and wait for their end."""
+"""For programs that submit jobs, watch them, and wait for their end."""

@@ -1,4 +1,4 @@
-"""Twins of `submit`, `watch` and `wait` that block; the face is `kueuelib.sync`.
+"""Blocking versions of `submit`, `watch` and `wait`; `kueuelib.sync` exports them.
 
 Each call has an event loop of its own, in another thread.
 """
@@ -21,7 +21,7 @@ from kueuelib.jobs.contract.integration import Integration
 
 T = TypeVar("T")
 _GRACE: Final = 0.1
-"""Seconds until the loop ends: TLS connections that were cut off close in the background."""
+"""Seconds until the loop ends, because aborted TLS connections close in the background."""
 
 
 def submit(
@@ -51,7 +51,7 @@ def watch(
     integration: Integration | None = None,
     kubeconfig: str | None = None,
 ) -> Generator[Progress, None, None]:
-    """Yield how far a job is, now and after each change, until its end.
+    """Yield the progress of a job, now and after each change, until its end.
 
     Arguments and errors are those of `kueuelib.watch`. Closing the iterator ends the watch.
     """
@@ -101,7 +101,7 @@ def _run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _gracefully(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of the work, once its connections had time to close."""
+    """The result of the work, after its connections have had time to close."""
     try:
         return await work()
     finally:

@@ -1,4 +1,4 @@
-"""Submitting a job, watching it and waiting for it, against any cluster with either manager.
+"""Submits a job, watches it and waits for it, in any cluster with either manager.
 
     handle = await kueuelib.submit(job, queue="team")
     async for progress in kueuelib.watch(handle):
@@ -41,7 +41,7 @@ from kueuelib.workload.served import queueing_version
 
 
 class JobGone(KueuelibError):
-    """The job was deleted before it reached the state that was waited for."""
+    """The job was deleted before it reached the awaited state."""
 
 
 @attrs.frozen
@@ -73,12 +73,12 @@ async def submit(
     """Creates a job in a queue.
 
     Args:
-        job: a raw object or a `GenericJob`; it is left alone.
+        job: a raw object or a `GenericJob`; it is not changed.
         queue: the LocalQueue, in the job's namespace.
-        namespace: where, when the job does not say; `default` without either.
+        namespace: used if the job does not name one; `default` without either.
         priority_class: a WorkloadPriorityClass; empty for none.
-        client: speaks to the API server; one is made when there is none.
-        kubeconfig: for that one.
+        client: for the API server; without one, a client is made.
+        kubeconfig: for the client that is made.
 
     Raises:
         ConfigError: there is no usable kubeconfig, the server does not serve the kind, or the job
@@ -100,21 +100,21 @@ async def watch(
     client: Client | None = None,
     kubeconfig: str | None = None,
 ) -> AsyncGenerator[Progress, None]:
-    """Yields how far a job has come, now and whenever that changes, until its end.
+    """Yields the progress of a job, now and after each change, until its end.
 
     Args:
-        job: what `submit` gave, a raw object or a `GenericJob`; one without a namespace is in
-            `default`, one without a UID the one of that name.
+        job: the result of `submit`, a raw object or a `GenericJob`. Without a namespace it is in
+            `default`; without a UID, the job of that name is meant.
         integration: of a kind that does not come with kueuelib; without it, such a job counts as
             running once it is admitted and not suspended.
-        client: speaks to the API server; one is made when there is none.
-        kubeconfig: for that one.
+        client: for the API server; without one, a client is made.
+        kubeconfig: for the client that is made.
 
     Raises:
         JobGone: the job was deleted.
         NotFound: there is no job of that name.
-        ConfigError: there is no usable kubeconfig, the server does not serve the kinds, or it is
-            ambiguous which job is meant.
+        ConfigError: there is no usable kubeconfig, the server does not serve the kinds, or the job
+            is ambiguous.
     """
     async with _client(client, kubeconfig) as used:
         handle = job if isinstance(job, JobHandle) else await _handle(used, job)
@@ -138,19 +138,20 @@ async def wait(
     client: Client | None = None,
     kubeconfig: str | None = None,
 ) -> Progress:
-    """Waits until a job reaches a state, or its end; look at the state of what it gives.
+    """Waits until a job reaches a state, or its end; the result shows which.
 
     Args:
-        job: what `submit` gave, a raw object or a `GenericJob`; one without a namespace is in
-            `default`, one without a UID the one of that name.
-        until: the state; a job that runs counts as admitted too.
+        job: the result of `submit`, a raw object or a `GenericJob`. Without a namespace it is in
+            `default`; without a UID, the job of that name is meant.
+        until: the state; a running job also counts as admitted.
         timeout: seconds; None: as long as it takes.
         integration: as for `watch`.
         client: as for `watch`.
         kubeconfig: as for `watch`.
 
     Raises:
-        TimeoutError: it did not come in time; the message says how far the job was, and why.
+        TimeoutError: the state was not reached in time; the message names the last state and its
+            reason.
         JobGone: the job was deleted.
         ConfigError: as `watch`.
     """
@@ -179,7 +180,7 @@ async def wait(
 
 
 class _Watcher:
-    """The job and its Workloads, as two small watches show them."""
+    """The job and its Workloads, as seen by two small watches."""
 
     def __init__(self, client: Client, handle: JobHandle, integration: Integration | None) -> None:
         self._client = client
@@ -190,7 +191,7 @@ class _Watcher:
         self._changed = asyncio.Event()
 
     async def moments(self, version: str) -> AsyncGenerator[Progress, None]:
-        """The present state, and again after every change; some may be equal."""
+        """The present state, and again after every change; consecutive ones may be equal."""
         key = self._handle.key
         group = self._group
         jobs = Informer(
@@ -259,7 +260,7 @@ class _Watcher:
 
 
 SYNC_TIMEOUT = 30.0
-"""Seconds that the first answers may take."""
+"""Seconds within which the first answers must come."""
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""What callers give as a job, checked before anything is sent: each mistake names its field."""
+"""Checks a job that a caller passes before anything is sent; each error names its field."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MAPS = ("labels", "annotations")
 def queued(
     job: Mapping[str, Any] | GenericJob, queue: str, namespace: str, priority_class: str
 ) -> Obj:
-    """A copy of a job as it is created in a queue.
+    """A copy of a job in the form in which it is created in a queue.
 
     Args:
         job: a raw object or a `GenericJob`.
         queue: the LocalQueue.
-        namespace: where, when the job does not say.
+        namespace: used if the job does not name one.
         priority_class: a WorkloadPriorityClass; empty for none.
 
     Raises:
@@ -54,7 +54,7 @@ def queued(
 
 
 def existing(job: Mapping[str, Any] | GenericJob) -> Obj:
-    """A copy of a job that is there already.
+    """A copy of an existing job.
 
     Raises:
         ConfigError: it is ambiguous.

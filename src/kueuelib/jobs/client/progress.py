@@ -1,7 +1,7 @@
-"""How far a job has come, read from its Workload and itself, with any manager.
+"""The progress of a job, read from itself and its Workload, with any manager.
 
-Only conditions are read that today's Kueue writes too, so it makes no difference which manager
-runs; of Kueue v0.6 what there is.
+Only conditions that today's Kueue also writes are read, so any manager will do; with Kueue v0.6,
+those that it has.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kueuelib.workload import states
 from kueuelib.workload.short_reasons import shorten
 
 JOB_FINISHED = "JobFinished"
-"""What Kueue v0.6 writes however the job ended."""
+"""The reason that Kueue v0.6 writes for every end."""
 
 
 class State(enum.StrEnum):
-    """How far a job has come; `Finished` and `Failed` are ends."""
+    """The state of a job; `Finished` and `Failed` are ends."""
 
     QUEUED = "Queued"
     ADMITTED = "Admitted"
@@ -45,18 +45,18 @@ class State(enum.StrEnum):
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing comes after it."""
+        """Whether it is an end."""
         return self in (State.FINISHED, State.FAILED)
 
 
 @attrs.frozen
 class Why:
-    """A reason, and what is behind it.
+    """A reason, with its causes.
 
     Attributes:
         reason: one word in CamelCase, for programs.
         message: a sentence for people; may be empty.
-        causes: reasons one step down.
+        causes: the reasons behind it.
     """
 
     reason: str
@@ -83,10 +83,10 @@ class Progress:
     """One moment in the life of a job.
 
     Attributes:
-        state: how far it has come.
+        state: the state of the job.
         why: the reason.
-        cluster_queue: whose quota it holds, empty while it holds none.
-        workload: the name of its Workload, empty while there is none.
+        cluster_queue: the ClusterQueue whose quota it holds; empty if it holds none.
+        workload: the name of its Workload; empty if there is none.
     """
 
     state: State
@@ -104,7 +104,7 @@ def progress_of(
         job: the job as its integration sees it; None when its kind is not known here.
         obj: the raw job, None when it is gone.
         workload: its raw Workload in either version, None while there is none.
-        lacks: why there can be no Workload yet, when that is known.
+        lacks: why there can be no Workload yet, if that is known.
     """
     if workload is None:
         return _without_workload(job, lacks)

@@ -1,3 +1,3 @@
-"""What a kind of jobs is: the class that its author writes, what it can do beyond that, and what is
-done about it, as values. Kinds are written against this room alone.
+"""The contract of a kind of jobs: the class that its author writes, optional capabilities, and the
+commands of plans. Kinds depend on this package only.
 """

@@ -1,8 +1,8 @@
-"""What a kind of job can do beyond `GenericJob`: inherit from what applies (spec/jobs 1.2).
+"""Optional capabilities of a kind of job, as base classes beside `GenericJob` (spec/jobs 1.2).
 
-The classes are nominal: a method that only happens to have the same name means nothing. Methods
-that act return commands and act on nothing themselves; called again after a crash, they return what
-is still to be done, and nothing when all is done.
+The classes are nominal: a method that happens to have the same name means nothing. Methods return
+commands instead of acting themselves. Called again after a crash, they return the remaining
+commands.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class StopReason(enum.StrEnum):
 
 @attrs.frozen
 class Stop:
-    """What is left to do to stop a job.
+    """The remaining steps to stop a job.
 
     Attributes:
         commands: in order; empty when the job is stopped and restored.
-        stops_now: whether the first command is what stops it (and not the end of an earlier stop).
+        stops_now: whether the first command stops it (and does not only complete an earlier stop).
     """
 
     commands: tuple[Command, ...] = ()
@@ -43,12 +43,12 @@ class Stop:
 
 @attrs.frozen
 class Matching:
-    """Which of the Workloads of a job of many objects stands for it.
+    """The Workload of a job that consists of many objects.
 
     Attributes:
-        chosen: the one, or None.
-        surplus: those that have to go.
-        commands: what the job wants done on the way.
+        chosen: the Workload that stands for the job, or None.
+        surplus: Workloads to delete.
+        commands: further commands of the job.
     """
 
     chosen: Obj | None = None
@@ -57,7 +57,7 @@ class Matching:
 
 
 class JobWithReclaimablePods(abc.ABC):
-    """Some pods may be over while others still run."""
+    """Some pods may have finished while others still run."""
 
     @abc.abstractmethod
     def reclaimable_pods(self) -> Mapping[str, int]:
@@ -71,10 +71,10 @@ class JobWithCustomStop(abc.ABC):
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> Stop:
-        """What is left to do to stop the job.
+        """The remaining steps to stop the job.
 
         Args:
-            infos: how to restore the templates; empty when that is not known.
+            infos: how to restore the templates; empty if that is not known.
             reason: why, for programs.
             message: why, for people.
             now: seconds since the epoch.
@@ -82,19 +82,19 @@ class JobWithCustomStop(abc.ABC):
 
     @abc.abstractmethod
     def is_stopping(self) -> bool:
-        """Whether an earlier stop was begun and not completed."""
+        """Whether an earlier stop was begun but not completed."""
 
 
 class JobWithFinalize(abc.ABC):
-    """The job puts finalizers on its objects, which must go at the end."""
+    """The job puts finalizers on its objects, which must be removed at the end."""
 
     @abc.abstractmethod
     def finalize(self) -> tuple[Command, ...]:
-        """What takes the finalizers away; nothing when there are none."""
+        """The commands that remove the finalizers, if there are any."""
 
 
 class JobWithSkip(abc.ABC):
-    """Some objects of the kind are none of our business whatever their labels say."""
+    """Some objects of the kind are ignored, whatever their labels say."""
 
     @abc.abstractmethod
     def skip(self) -> bool:
@@ -102,7 +102,7 @@ class JobWithSkip(abc.ABC):
 
 
 class JobWithPriorityClass(abc.ABC):
-    """The priority class is found elsewhere than in the pod templates."""
+    """The priority class is not (only) in the pod templates."""
 
     @abc.abstractmethod
     def priority_class(self) -> str:
@@ -110,49 +110,51 @@ class JobWithPriorityClass(abc.ABC):
 
 
 class JobWithEquivalence(abc.ABC):
-    """The kind, not its pod sets alone, decides whether a Workload stands for the job."""
+    """The kind itself decides whether a Workload matches the job, beyond the pod sets."""
 
     @abc.abstractmethod
     def is_equivalent(self, workload: Mapping[str, Any]) -> bool:
-        """Whether a raw Workload still stands for the job."""
+        """Whether a raw Workload still matches the job."""
 
 
 class JobWithReplacements(abc.ABC):
-    """A stopped job lacks pods until somebody replaces them."""
+    """A stopped job lacks pods until they are replaced."""
 
     @abc.abstractmethod
     def after_release(self, workload: Obj, now: float) -> Obj:
-        """The raw Workload as it has to be once its quota is free.
+        """The raw Workload as it should be once its quota is free.
 
         Args:
-            workload: as `states.release` left it.
+            workload: the result of `states.release`.
             now: seconds since the epoch.
         """
 
 
 class ComposableJob(abc.ABC):
-    """One job that is made of many API objects."""
+    """A job that consists of many API objects."""
 
     @abc.abstractmethod
     def match_workloads(
         self, workloads: Sequence[Obj], flavors: Mapping[str, Mapping[str, object]]
     ) -> Matching:
-        """Which Workload stands for the job."""
+        """The Workload that stands for the job."""
 
     @abc.abstractmethod
     def compose_workload(self) -> Obj | tuple[Command, ...]:
-        """The Workload without its priority, or what to do when it cannot be made (yet)."""
+        """The Workload without its priority, or what to do if it cannot be made (yet)."""
 
     @abc.abstractmethod
     def run_members(self, infos: Sequence[PodSetInfo], message: str) -> tuple[Command, ...]:
-        """What lets every member run, with the events about it."""
+        """The commands that let every member run, with the events about it."""
 
     @abc.abstractmethod
     def stop_members(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> tuple[Command, ...]:
-        """What stops every member, with the events about it; nothing when all have stopped."""
+        """The commands that stop every member, with the events about it; none if all have
+        stopped.
+        """
 
     @abc.abstractmethod
     def remove_members(self) -> tuple[Command, ...]:
-        """What deletes every member for good, once the job is no longer wanted."""
+        """The commands that delete every member for good, once the job is no longer wanted."""

@@ -1,9 +1,9 @@
-"""What a plan wants done, as values; `kueuelib.jobs.reconcile.executor` does it, in order.
+"""The commands of a plan, as values; `kueuelib.jobs.reconcile.executor` executes them in order.
 
 Objects of the group `kueue.x-k8s.io` are given in the internal version (`v1beta2`); the executor
 speaks the version that the API server serves. A command that fails ends the plan, so a later one
-may rely on an earlier one. Every plan starts from what is stored, so whatever was left undone is
-planned again.
+may rely on an earlier one. Every plan starts from what is stored, so commands that were not
+executed are planned again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.patch import diff_merge_patch
 
 MISSED = "missed"
-"""What is counted when a job came in past the webhook; its labels are the kind and what became of
-it."""
+"""Counts jobs that bypassed the webhook; the labels are the kind and the result."""
 
 NORMAL = "Normal"
 WARNING = "Warning"
@@ -33,7 +32,7 @@ class Create:
 
 @attrs.frozen
 class Recheck:
-    """Read an object from the server; if it is gone or being deleted, the rest is not done."""
+    """Read an object from the server; if it is gone or being deleted, the rest is skipped."""
 
     resource: Resource
     obj: Obj
@@ -46,9 +45,9 @@ class Change:
     Attributes:
         resource: the kind.
         old: the object as it is.
-        new: the object as it has to be; only what differs is sent.
+        new: the desired object; only the difference is sent.
         subresource: for example `status`.
-        versioned: refuse when the object was changed meanwhile by somebody else.
+        versioned: fail if another client has changed the object meanwhile.
     """
 
     resource: Resource
@@ -73,7 +72,7 @@ class PatchStatus:
         style: `apply` (server-side) or `merge`.
         status: the fields of the status.
         field_manager: on whose behalf.
-        versioned: refuse when the object was changed meanwhile by somebody else.
+        versioned: fail if another client has changed the object meanwhile.
         force: take fields over from other managers; `apply` only.
     """
 
@@ -88,7 +87,7 @@ class PatchStatus:
 
 @attrs.frozen
 class Delete:
-    """Delete exactly this object; that it is gone already is fine."""
+    """Delete exactly this object; it may be gone already."""
 
     resource: Resource
     obj: Obj
@@ -96,7 +95,7 @@ class Delete:
 
 @attrs.frozen
 class DropFinalizer:
-    """Take our finalizer off exactly this object; that it is gone already is fine."""
+    """Remove our finalizer from exactly this object; it may be gone already."""
 
     resource: Resource
     obj: Obj
@@ -115,10 +114,10 @@ class Emit:
 
 @attrs.frozen
 class Count:
-    """Count something that the commands before it did.
+    """Count an effect of the commands before it.
 
     Attributes:
-        what: the name of a counter that the integration has.
+        what: the name of a counter of the integration.
         labels: the values of its labels.
         seconds: a time that is reported with it; None for none.
     """
@@ -130,7 +129,7 @@ class Count:
 
 @attrs.frozen
 class Wait:
-    """Nothing can be done now: look again later, also when no event comes.
+    """Nothing can be done now: look again later, even without an event.
 
     Attributes:
         why: a sentence for the log.

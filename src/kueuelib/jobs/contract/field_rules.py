@@ -1,4 +1,4 @@
-"""The field errors that rules about jobs report, in the words of Kubernetes."""
+"""The field errors of rules for jobs, in the words of Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a kind of job has to report and to do so that it can be queued (KEP-369, spec/jobs 1.1).
+"""The methods that a kind of job needs in order to be queued (KEP-369, spec/jobs 1.1).
 
-A `GenericJob` wraps one object as raw JSON. Whatever a method changes, it changes in memory only:
-the framework works on a copy, compares it with the original and sends the difference as one merge
-patch, so that fields nobody here knows survive.
+A `GenericJob` wraps one object as raw JSON. Methods change it in memory only: the framework works
+on a copy, compares it with the original and sends the difference as one merge patch, so that
+unknown fields survive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kueuelib.api.names import (
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 
 DEFAULT_POD_SET = "main"
-"""The name of the pod set of jobs that have one."""
+"""The name of the only pod set of a job."""
 
 
 @attrs.frozen
@@ -34,7 +34,7 @@ class PodSet:
     Attributes:
         name: a DNS label, unique within the job.
         count: how many pods run at the same time at most.
-        template: the raw `PodTemplateSpec`, a copy that is free to be kept.
+        template: the raw `PodTemplateSpec`, a copy that may be kept.
         min_count: the job can also run with as few pods as this; None when it cannot.
     """
 
@@ -73,9 +73,9 @@ class JobEnd:
 class GenericJob(abc.ABC):
     """One job of a kind that can be queued.
 
-    A subclass names its `resource` and implements the abstract methods; what it can do beyond that
-    it says with the classes of `kueuelib.jobs.contract.capabilities`. All methods are pure: they
-    read and change `self.object` and nothing else.
+    A subclass names its `resource` and implements the abstract methods; for optional capabilities
+    it also inherits from classes of `kueuelib.jobs.contract.capabilities`. All methods are pure:
+    they read and change `self.object` and nothing else.
 
     Args:
         obj: the object as the API server sent it; treat it as read-only unless it is a `copy`.
@@ -84,14 +84,15 @@ class GenericJob(abc.ABC):
     resource: ClassVar[Resource]
     """The kind, at the version that is read and written."""
     other_versions: ClassVar[tuple[str, ...]] = ()
-    """Versions with the same fields, read when that of `resource` is not served; the first that is
-    served counts."""
+    """Versions with the same fields, used if that of `resource` is not served; the first served
+    one counts.
+    """
 
     def __init__(self, obj: Obj) -> None:
         self.object = obj
 
     def copy(self) -> Self:
-        """The same job with an object of its own, which may be changed."""
+        """The same job with its own copy of the object, which may be changed."""
         return type(self)(copy.deepcopy(self.object))
 
     # ---- what the framework knows of every object
@@ -130,7 +131,9 @@ class GenericJob(abc.ABC):
 
     @property
     def prebuilt_workload(self) -> str | None:
-        """The Workload that the job wants to use instead of one made for it; None for none."""
+        """The name of an existing Workload that the job uses instead of one made for it, or
+        None.
+        """
         return labels_of(self.object).get(PREBUILT_LABEL)
 
     @property
@@ -140,7 +143,7 @@ class GenericJob(abc.ABC):
 
     @property
     def maximum_execution_seconds(self) -> int | None:
-        """How long the job may be admitted, by its label or annotation; None: any time."""
+        """How long the job may be admitted, by its label or annotation; None: without a limit."""
         text = labels_of(self.object).get(MAX_EXECUTION_LABEL) or annotations_of(self.object).get(
             MAX_EXECUTION_LABEL, ""
         )
@@ -150,7 +153,7 @@ class GenericJob(abc.ABC):
 
     @abc.abstractmethod
     def is_suspended(self) -> bool:
-        """Whether the spec lets no pod run, and the last stop is complete."""
+        """Whether the spec suspends the job, and the last stop is complete."""
 
     @abc.abstractmethod
     def suspend(self) -> None:
@@ -161,8 +164,8 @@ class GenericJob(abc.ABC):
         """Let pods run, with what admission adds to each template.
 
         Args:
-            infos: one per pod set, in the order of `pod_sets`; `count` differs from the pod set's
-                when fewer pods were admitted.
+            infos: one per pod set, in the order of `pod_sets`; `count` is smaller than the pod
+                set's if fewer pods were admitted.
 
         Raises:
             InvalidPodSetInfo: there are not as many infos as pod sets.
@@ -171,10 +174,10 @@ class GenericJob(abc.ABC):
 
     @abc.abstractmethod
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
-        """Put templates and counts back as they were before the start.
+        """Restore templates and counts as they were before the start.
 
         Args:
-            infos: what the Workload remembers of each pod set; empty: nothing is known.
+            infos: the state of each pod set that the Workload remembers; empty if nothing is known.
 
         Returns:
             Whether anything changed.
@@ -186,7 +189,7 @@ class GenericJob(abc.ABC):
 
     @abc.abstractmethod
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """The pods it wants, always in the same order, without labels that a controller adds.
+        """The pod sets of the job, always in the same order, without labels that a controller adds.
 
         Raises:
             InvalidJob: the object has none that could be queued; an event on it says why.
@@ -194,7 +197,7 @@ class GenericJob(abc.ABC):
 
     @abc.abstractmethod
     def is_active(self) -> bool:
-        """Whether any pod still uses what was reserved for it."""
+        """Whether any pod still uses its reserved quota."""
 
     @abc.abstractmethod
     def pods_ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""What kueuelib knows about one kind of jobs, beside the class of its jobs (spec/jobs 1.3)."""
+"""Describes one kind of jobs to kueuelib, beside the class of its jobs (spec/jobs 1.3)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
 
 
 REFERRED = "referred"
-"""Where the object that a job refers to is put beside its spec; it is never written."""
+"""The key beside the spec for the object that a job refers to; it is never written."""
 
 
 @attrs.frozen
 class Reference:
-    """An object that a job refers to, and without which nobody knows what it wants.
+    """An object that a job refers to, and which defines a part of its pods.
 
     Attributes:
         resource: its kind.
@@ -45,7 +45,7 @@ class WebhookEntry:
     """One entry of a webhook configuration.
 
     Attributes:
-        mutating: whether it belongs into the mutating or the validating configuration.
+        mutating: whether it belongs to the mutating or the validating configuration.
         path: where the webhook server answers it.
         entry: the raw entry without its `clientConfig`.
     """
@@ -63,18 +63,18 @@ class Integration:
         name: as in the configuration, for example `batch/job`.
         job_type: the class of its jobs.
         validate: rules beyond those of every kind.
-        judged: the fields that `validate` looks at besides labels, annotations and owners, for
-            example `spec.parallelism`; None: it may look at any.
-        allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
+        judged: the fields that `validate` reads besides labels, annotations and owners, for example
+            `spec.parallelism`; None: any field.
+        allows_prebuilt: whether its jobs may use an existing Workload.
         watched: the label selector of the objects that are watched; empty for all.
-        transform: what of them is stored.
-        makes_pods: whether its objects make pods of their own, which are left alone then.
-        watches: whether its objects are watched and changed; one that is not has webhooks only.
-        refers: names the object that says the rest of what a raw job wants; it is read before the
-            job is looked at, and comes with it as `REFERRED`; None when there is none.
+        transform: reduces an object to what is stored.
+        makes_pods: whether its objects create pods, which are then left alone.
+        watches: whether its objects are watched and changed; otherwise there are only webhooks.
+        refers: returns the reference to an object that completes a raw job; it is read before the
+            job is reconciled, and added as `REFERRED`. None if there is none.
         implies: the names of integrations that are enabled with it.
-        entries: the entries of the webhook configurations, where those of every kind do not do.
-        rules: permissions beyond those of every kind.
+        entries: the entries of the webhook configurations, if the usual ones do not suffice.
+        rules: permissions beyond the usual ones.
         shape: the schema that its objects must have before the webhooks read them; only types and
             required fields count.
     """
@@ -130,7 +130,7 @@ class Integration:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The versions that it reads, its favourite first."""
+        """The versions that it reads, the preferred one first."""
         return (self.resource.version, *self.job_type.other_versions)
 
     def at(self, version: str) -> Integration:
@@ -143,11 +143,11 @@ class Integration:
 
     @property
     def component(self) -> str:
-        """Who reports events about its jobs (spec/api 2.9)."""
+        """The component that reports events about its jobs (spec/api 2.9)."""
         return f"{self.name}-kueue-controller"
 
     def is_owner(self, ref: Mapping[str, Any]) -> bool:
-        """Whether an owner reference points to an object of this kind, in whatever version."""
+        """Whether an owner reference points to an object of this kind, in any version."""
         group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
         group_kind = (group if slash else "", ref.get("kind"))
         return group_kind == self.resource.group_kind

@@ -20,7 +20,7 @@ ANY = "*"
 def steps_of(path: str) -> tuple[str, ...]:
     """The field names of a path; a leading dot is allowed, as in other tools.
 
-    A path is taken apart once, which `declare` does with all of a kind.
+    Each path is parsed only once; `declare` parses all paths of a kind.
 
     Raises:
         ValueError: a name is empty.
@@ -32,7 +32,7 @@ def steps_of(path: str) -> tuple[str, ...]:
 
 
 def check_path(argument: str, path: Any, *, many: bool = False) -> None:
-    """A declared path has to be one, and to lead to one place unless `many` are of use.
+    """Check a declared path: its form, and that it leads to one place unless `many` are allowed.
 
     Raises:
         ValueError: it is not; the argument is named.
@@ -50,17 +50,17 @@ def check_path(argument: str, path: Any, *, many: bool = False) -> None:
 
 
 def values(obj: Any, path: str) -> tuple[Any, ...]:
-    """Everything that a path leads to, without what is absent or null."""
+    """All values at a path, without absent and null ones."""
     return tuple(_walk(obj, steps_of(path)))
 
 
 def value(obj: Any, path: str) -> Any:
-    """The first thing that a path leads to, None when there is nothing."""
+    """The first value at a path; None if there is none."""
     return next(_walk(obj, steps_of(path)), None)
 
 
 def put(obj: Obj, path: str, new: Any) -> None:
-    """Writes a field in place; mappings on the way are made.
+    """Writes a field in place; missing mappings on the way are created.
 
     Raises:
         ValueError: the path has a `*`.
@@ -80,7 +80,7 @@ def put(obj: Obj, path: str, new: Any) -> None:
 
 
 def drop(obj: Obj, path: str) -> None:
-    """Takes a field away in place; nothing happens when it is not there."""
+    """Removes a field in place, if it exists."""
     *way, last = steps_of(path)
     parent = value(obj, ".".join(way)) if way else obj
     if isinstance(parent, dict):

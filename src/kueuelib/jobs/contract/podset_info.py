@@ -1,4 +1,4 @@
-"""What admission adds to the pods of a job, and how it is taken away again (spec/jobs 2).
+"""What admission adds to the pods of a job, and how that is removed again (spec/jobs 2).
 
 Templates are raw `PodTemplateSpec`s; tolerations are raw too.
 """
@@ -18,12 +18,12 @@ _MAPS = ("annotations", "labels", "nodeSelector")
 
 
 class FlavorNotFound(KueuelibError):
-    """A flavor of an admission is not known (yet): worth another try."""
+    """A flavor of an admission is not known (yet); a retry may succeed."""
 
 
 @attrs.frozen
 class PodSetInfo:
-    """What is added to, or put back into, the pods of one pod set.
+    """What is added to the pods of one pod set, or restored in them.
 
     Attributes:
         name: of the pod set.
@@ -32,7 +32,8 @@ class PodSetInfo:
         labels: of the template.
         node_selector: of the pods.
         tolerations: of the pods, raw.
-        sources: who wants a value, by field and key, as `nodeSelector[zone]`; for people.
+        sources: the origin of each value, by field and key such as `nodeSelector[zone]`, for
+            people.
     """
 
     name: str
@@ -49,12 +50,12 @@ def from_assignment(
 ) -> PodSetInfo:
     """What one entry of `status.admission.podSetAssignments` means for the pods.
 
-    The flavors are looked at once each, in the order of the names of their resources; of two that
-    set the same node label the first one wins.
+    Each flavor counts once, in the order of the names of their resources. If two set the same node
+    label, the first one wins.
 
     Args:
         assignment: the raw entry.
-        default_count: the count when the entry has none.
+        default_count: the count if the entry has none.
         flavors: the raw ResourceFlavors by name.
 
     Raises:
@@ -84,7 +85,7 @@ def from_assignment(
 
 
 def from_update(update: Mapping[str, Any], check: str = "") -> PodSetInfo:
-    """What one entry of a check's `podSetUpdates` adds; its count means nothing."""
+    """What one entry of a check's `podSetUpdates` adds; its count is not used."""
     sources: dict[str, str] = {}
     for field in _MAPS:
         sources |= _sources(f'check "{check}"', field, update.get(field) or {})
@@ -197,15 +198,15 @@ def merge_all(kind: str, templates: Sequence[Obj], infos: Sequence[PodSetInfo]) 
 
 
 def restore_all(templates: Iterable[Obj], infos: Iterable[PodSetInfo]) -> bool:
-    """Put each template back as the info of its pod set remembers it; whether anything changed.
+    """Restore each template from the info of its pod set; returns whether anything changed.
 
-    Without infos nothing is known, and nothing changes.
+    Without infos, nothing changes.
     """
     return sum(restore(*pair) for pair in zip(templates, infos, strict=False)) > 0
 
 
 def restore(template: Obj, info: PodSetInfo) -> bool:
-    """Put the four parts of a template back as an info remembers them, in place.
+    """Restore the four parts of a template from an info, in place.
 
     Returns:
         Whether anything changed; absent and empty are the same.
@@ -224,7 +225,7 @@ def restore(template: Obj, info: PodSetInfo) -> bool:
 
 
 def check_count(kind: str, infos: Sequence[PodSetInfo], wanted: int) -> None:
-    """Complain when there are not as many infos as pod sets.
+    """Raise an error unless there are as many infos as pod sets.
 
     Raises:
         InvalidPodSetInfo: the numbers differ.

@@ -1,4 +1,4 @@
-"""What the manager's configuration says about jobs."""
+"""The manager's settings for jobs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def system_excluded(*namespaces: str) -> Mapping[str, Any]:
 
 @attrs.frozen
 class PodSettings:
-    """What the configuration says about plain pods (`integrations.podOptions`).
+    """The manager's settings for plain pods (`integrations.podOptions`).
 
     Attributes:
         namespace_selector: the raw selector of the namespaces whose pods are queued.
         pod_selector: the raw selector of the pods that are queued.
-        shape_policy: `Enforce` or `Warn`: what becomes of pods that ask for more than was declared
-            for their role.
+        shape_policy: `Enforce` or `Warn`: what happens to pods that ask for more than their role
+            declares.
     """
 
     namespace_selector: Mapping[str, Any] = attrs.field(factory=system_excluded)
@@ -38,23 +38,23 @@ class PodSettings:
 
 @attrs.frozen
 class JobSettings:
-    """What the manager's configuration says about jobs.
+    """The manager's settings for jobs.
 
     Attributes:
         frameworks: the names of the enabled integrations.
         manage_jobs_without_queue_name: whether every job of an enabled kind is queued.
         namespace_selector: the raw selector of the namespaces where jobs without a queue name are
-            managed, when they are at all.
+            managed, if they are managed at all.
         partial_admission: whether jobs may run with fewer pods than they ask for.
         wait_for_pods_ready: whether Workloads report if their pods are ready.
         pods_ready_recovery: whether PodsReady turns False again when a pod of a running job fails;
             without it, it stays True while the Workload is admitted.
         workers: how many objects are reconciled at a time, by `Kind.group`.
         external_kinds: group and kind of jobs that another process queues; their children are left
-            alone as those of our own jobs are (`integrations.externalFrameworks`).
+            alone, like those of our own jobs (`integrations.externalFrameworks`).
         taken_over: labels and annotations that a Workload takes over from its job.
-        delete_deactivated_after: seconds after which a job is deleted whose Workload was
-            deactivated by us; None: never (`objectRetentionPolicies`).
+        delete_deactivated_after: seconds after which a job is deleted if we deactivated its
+            Workload; None: never (`objectRetentionPolicies`).
         pods: which plain pods are queued.
     """
 
@@ -74,7 +74,7 @@ class JobSettings:
         """Whether a job of an enabled kind is queued.
 
         Args:
-            queue_name: what the job names, empty for nothing.
+            queue_name: the queue that the job names; empty if it names none.
             namespace_labels: the labels of its namespace.
         """
         if queue_name:

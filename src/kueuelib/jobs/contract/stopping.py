@@ -1,6 +1,6 @@
 """Stops a job in more than one write: the first suspends and marks it, the last restores it.
 
-After a crash, the mark shows that the later writes are still missing.
+After a crash, the mark shows that the last write is missing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ STOPPING_ANNOTATION = f"{KUEUE}/stopping"
 
 
 def is_stop_begun(obj: Mapping[str, Any]) -> bool:
-    """Whether the mark of a stop is on a raw object."""
+    """Whether a raw object has the mark of a stop."""
     return annotations_of(obj).get(STOPPING_ANNOTATION) == "true"
 
 
 def begin_stop(job: GenericJob) -> Change:
-    """Suspend and mark a job, which is changed; the write for it."""
+    """Suspend and mark a job in place; returns the write for it."""
     before = copy.deepcopy(job.object)
     job.suspend()
     annotations = {**annotations_of(job.object), STOPPING_ANNOTATION: "true"}
@@ -33,7 +33,7 @@ def begin_stop(job: GenericJob) -> Change:
 
 
 def end_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> tuple[Change, ...]:
-    """Restore a job and take the mark away; the write for it, if anything changes."""
+    """Restore a job in place and remove the mark; returns the write for it, if anything changes."""
     before, begun = copy.deepcopy(job.object), is_stop_begun(job.object)
     if begun:
         del job.object["metadata"]["annotations"][STOPPING_ANNOTATION]

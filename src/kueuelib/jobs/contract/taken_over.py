@@ -1,4 +1,4 @@
-"""What a Workload takes over from its job when it is created."""
+"""The labels and annotations that a new Workload takes over from its job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kueuelib.api.names import PARAMETER_PREFIX
 
 @attrs.frozen
 class Difference:
-    """Pods of one group that disagree about what is to be taken over.
+    """A disagreement between pods of one group about a label or annotation to be taken over.
 
     Attributes:
         pod: the raw pod that differs from one before it.
@@ -28,7 +28,7 @@ class Difference:
 class TakenOver:
     """The keys of labels and annotations that a Workload takes over.
 
-    Parameters of ProvisioningRequests are taken over in any case.
+    Parameters of ProvisioningRequests are always taken over.
     """
 
     labels: tuple[str, ...] = ()
@@ -50,7 +50,9 @@ class TakenOver:
         )
 
     def difference(self, pods: Sequence[Obj]) -> Difference | None:
-        """Where pods of a group disagree, None if nowhere; pods without a value do not count."""
+        """The first disagreement between pods of a group, or None; pods without a value do not
+        count.
+        """
         labels, annotations = self.labels_of(pods), self.annotations_of(pods)
         for pod in pods:
             for key, value in _chosen(labels_of(pod), self.labels).items():

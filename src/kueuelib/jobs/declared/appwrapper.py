@@ -1,7 +1,8 @@
-"""AppWrapper (workload.codeflare.dev): one job out of whole objects, which its controller creates.
+"""AppWrapper (workload.codeflare.dev): one job that contains whole objects, which its controller
+creates.
 
-Its pod templates are somewhere inside of the objects that it wraps. What admission adds is not
-written there but into a field beside them, from which its controller takes it.
+Its pod templates are inside the wrapped objects. What admission adds is written into a field beside
+them, from which its controller takes it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _KNOWN: Mapping[tuple[str, str], tuple[Pods, ...]] = {
         if issubclass(integration.job_type, DeclaredJob)
     },
 }
-"""Where the wrapped objects have pods, of those kinds that an AppWrapper knows by itself."""
+"""Where wrapped objects of the kinds that an AppWrapper knows have their pods."""
 
 
 @attrs.frozen
@@ -74,7 +75,7 @@ class _Wrapped(Slot):
         return template
 
     def merge(self, info: PodSetInfo) -> None:
-        """Write what admission says beside the wrapped object.
+        """Write what admission adds beside the wrapped object.
 
         Raises:
             InvalidPodSetUpdate: it contradicts the template.
@@ -91,13 +92,13 @@ class _Wrapped(Slot):
         infos[self.index] = {key: part for key, part in parts.items() if part}
 
     def restore(self, info: PodSetInfo) -> None:
-        """Forget what was added."""
+        """Remove the additions."""
         del info
         self.component.pop("podSetInfos", None)
 
 
 def _has_failed(obj: Obj) -> bool:
-    """Whether it failed and nothing of it is left."""
+    """Whether it failed and nothing of it remains."""
     left = shows(obj, Condition("ResourcesDeployed"), 0)
     return bool(value(obj, "status.phase") == "Failed") and not left
 
@@ -116,7 +117,7 @@ class AppWrapper(DeclaredJob):
     )
 
     def slots(self) -> tuple[Slot, ...]:
-        """One per pod set of a component, numbered through all of them."""
+        """One per pod set of a component, numbered across all components."""
         slots: list[Slot] = []
         for position, component in elements(value(self.object, "spec.components")):
             for index, slot in enumerate(_slots(f"spec.components[{position}]", component)):
@@ -129,7 +130,7 @@ class AppWrapper(DeclaredJob):
 
 
 def _slots(where: str, component: Obj) -> Iterator[Slot]:
-    """The pod sets that a component declares, else those of the kind that it wraps."""
+    """The pod sets that a component declares, or else those of the wrapped kind."""
     declared = component.get("podSets")
     if declared:
         for index, entry in enumerate(declared):

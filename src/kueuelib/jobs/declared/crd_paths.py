@@ -1,7 +1,7 @@
-"""Whether the paths of a declared kind lead to fields that its CRD has.
+"""Checks whether the paths of a declared kind lead to fields of its CRD.
 
-An API server drops fields that the schema of a CRD does not have. A job whose `suspend` is such a
-field can never be suspended: it runs without quota, and nothing fails.
+An API server drops fields that the schema of a CRD does not have. If `suspend` is such a field, a
+job can never be suspended: it runs without quota, and no error shows it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.declared.signs import Condition, Differs, Enough, Equals, Every, Sign
 
 _SERVERS = ("apiVersion", "kind", "metadata")
-"""Fields of every object, whatever its schema says."""
+"""Fields that every object has, whatever its schema."""
 
 
 @attrs.frozen
 class LostPath:
-    """A declared path that leads to no field of the CRD.
+    """A declared path that does not lead to a field of the CRD.
 
     Attributes:
         argument: of the declaration, for example `suspend`.
-        path: as declared, from the object on.
+        path: as declared, starting at the object.
         fix: what to write.
     """
 
@@ -47,7 +47,7 @@ def lost_paths(integration: Integration, crd: Mapping[str, Any]) -> tuple[LostPa
 
     Args:
         integration: the kind.
-        crd: the raw definition; a version that it does not have is not judged.
+        crd: the raw definition; a version that it does not have is not checked.
     """
     job_type = integration.job_type
     versions = (crd.get("spec") or {}).get("versions") or ()
@@ -143,7 +143,7 @@ def _paths_of_factors(factors: Sequence[Factor]) -> Iterator[str]:
 
 
 def _paths_of_sign(sign: Sign | Sequence[Sign]) -> Iterator[str]:
-    """The paths that a sign reads; a function says none."""
+    """The paths that a sign reads; those of a function are unknown."""
     if isinstance(sign, str):
         yield sign
     elif isinstance(sign, Condition | Equals | Differs):

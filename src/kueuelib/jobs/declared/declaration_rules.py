@@ -1,6 +1,6 @@
-"""What a declaration of a kind of jobs may say; all of it is checked before anything runs.
+"""The rules for declarations of kinds of jobs; all are checked before anything runs.
 
-A mistake that shows up in a webhook or a reconciler is met by somebody who did not make it. Here
+A mistake that only shows up in a webhook or a reconciler is seen by a user who did not make it. So
 every broken rule is a `ValueError` that names the argument.
 """
 
@@ -20,10 +20,10 @@ _VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 
 
 def check_resource(resource: Any) -> None:
-    """The kind can be that of jobs.
+    """Check the resource of a kind of jobs.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: it cannot be a kind of jobs.
     """
     if not isinstance(resource, Resource):
         raise ValueError(  # noqa: TRY004 - one kind of error for whatever is wrong
@@ -47,10 +47,10 @@ def check_resource(resource: Any) -> None:
 
 
 def check_versions(resource: Resource, versions: Any) -> None:
-    """Further versions of a kind can be.
+    """Check the further versions of a kind.
 
     Raises:
-        ValueError: one of them cannot, or is there twice.
+        ValueError: one of them is not valid, or occurs twice.
     """
     if not isinstance(versions, list | tuple):
         raise ValueError(f"other_versions={versions!r} is not a tuple of versions")  # noqa: TRY004
@@ -64,7 +64,7 @@ def check_versions(resource: Resource, versions: Any) -> None:
 
 
 def check_shapes(pods: Any) -> None:
-    """There are pods, each shape with a name of its own.
+    """Check that there are pods, and that the names of shapes differ.
 
     Raises:
         ValueError: there are none, or two have one name.
@@ -86,10 +86,10 @@ def check_shapes(pods: Any) -> None:
 
 
 def check_suspend(path: Any) -> None:
-    """The field that suspends is one that a user may set.
+    """Check that users may set the field that suspends.
 
     Raises:
-        ValueError: it is not.
+        ValueError: they may not.
     """
     check_path("suspend", path)
     first, *rest = steps_of(path)
@@ -98,10 +98,10 @@ def check_suspend(path: Any) -> None:
 
 
 def check_rest(name: Any, validate: Any) -> None:
-    """The other arguments of a declaration.
+    """Check the other arguments of a declaration.
 
     Raises:
-        ValueError: one of them cannot be.
+        ValueError: one of them is not valid.
     """
     if not isinstance(name, str) or name != "".join(name.split()) or "," in name:
         raise ValueError(f"name={name!r} is not a name such as example.com/training")

@@ -13,7 +13,7 @@
         message="status.message",
     )
 
-What cannot be said in this way is said by a subclass of `GenericJob`.
+For kinds that cannot be declared like this, write a subclass of `GenericJob`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _NEVER_ENOUGH = 2**31
 
 @attrs.frozen
 class Declaration:
-    """All that there is to know about a kind of jobs; see `declare`."""
+    """The whole declaration of a kind of jobs; see `declare`."""
 
     resource: Resource
     pods: tuple[Pods, ...]
@@ -102,7 +102,7 @@ class Declaration:
 
 
 class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
-    """A job whose kind was declared; its classes are made by `declare`."""
+    """A job of a declared kind; `declare` makes its classes."""
 
     declaration: ClassVar[Declaration]
 
@@ -132,7 +132,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         return self.object != before
 
     def finished(self) -> JobEnd | None:
-        """The signs of success and failure decide."""
+        """The end, by the signs of success and failure."""
         count = self._count()
         for succeeded, sign in (
             (True, self.declaration.succeeded),
@@ -166,19 +166,19 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         )
 
     def is_active(self) -> bool:
-        """Its sign decides."""
+        """Whether the object shows the sign."""
         return shows(self.object, self.declaration.active, self._count())
 
     def pods_ready(self) -> bool:
-        """Its sign decides."""
+        """Whether the object shows the sign."""
         return shows(self.object, self.declaration.ready, self._count())
 
     def skip(self) -> bool:
-        """Its sign decides."""
+        """Whether the object shows the sign."""
         return shows(self.object, self.declaration.skip, 0)
 
     def priority_class(self) -> str:
-        """What its own field says, else the first of its templates that names one."""
+        """The class in its own field, or else in the first template that names one."""
         path = self.declaration.priority_class
         name = value(self.object, path) if path else None
         return str(name) if name else first_of_templates(self.pod_sets())
@@ -190,14 +190,14 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         return str(message or default)
 
     def _count(self) -> int:
-        """How many pods there are; when that is unknown, no number is ever enough."""
+        """The number of pods; if it is unknown, no number of ready pods is enough."""
         try:
             return sum(slot.count for slot in self.slots())
         except InvalidJob:
             return _NEVER_ENOUGH
 
     def slots(self) -> tuple[Slot, ...]:
-        """Where its pod templates are, one for each pod set.
+        """The places of its pod templates, one for each pod set.
 
         Raises:
             InvalidJob: a name is missing, or cannot be that of a pod set.
@@ -238,28 +238,28 @@ def declare(
     allows_prebuilt: bool = False,
     other_versions: Sequence[str] = (),
 ) -> Integration:
-    """The integration of a kind that says by its fields all that there is to know.
+    """The integration of a kind whose fields contain everything that is needed.
 
     Args:
         resource: the kind, at the version that is read and written.
         pods: where the pod templates are, always in the same order.
-        active: shown while any pod still uses what was reserved for it.
+        active: shown while any pod still uses its reserved quota.
         ready: shown when as many pods as expected are ready or have succeeded.
         succeeded: shown once the job did what it was made for.
         failed: shown once it failed for good.
-        suspend: the path of the boolean that lets no pod run.
+        suspend: the path of the boolean that suspends the job.
         message: the path of a sentence about the end; without it, the message of the condition
             that shows the end, or a general one.
-        priority_class: the path of the name of a PriorityClass; where nothing is there, the first
-            pod template that names one counts.
+        priority_class: the path of the name of a PriorityClass; if there is none, the first pod
+            template that names one counts.
         skip: shown by objects of the kind that are left alone whatever their labels say.
         name: of the integration in configurations; by default group and kind in lower case.
         validate: rules for objects of the kind beyond those for all.
-        allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
-        other_versions: versions with the same fields, read when that of `resource` is not served.
+        allows_prebuilt: whether its jobs may use an existing Workload.
+        other_versions: versions with the same fields, used if that of `resource` is not served.
 
     Raises:
-        ValueError: something here cannot be, or contradicts the rest; the argument is named.
+        ValueError: an argument is not valid or contradicts another one; the message names it.
     """
     check_resource(resource)
     signs = {

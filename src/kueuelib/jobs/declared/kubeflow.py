@@ -1,4 +1,4 @@
-"""The training jobs of Kubeflow (kubeflow.org/v1): they differ in one field and its keys."""
+"""The training jobs of Kubeflow (kubeflow.org/v1), which differ only in one field and its keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def replicated(
         version: of the group.
         specs: the field of the spec with one replica spec for each role.
         order: the roles that come first.
-        allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
+        allows_prebuilt: whether its jobs may use an existing Workload.
     """
     return declare(
         Resource(GROUP, version, f"{kind.lower()}s", kind, namespaced=True),

@@ -1,4 +1,4 @@
-"""MPIJob (kubeflow.org/v2beta1): of the form of the training jobs, the launcher first."""
+"""MPIJob (kubeflow.org/v2beta1): like the training jobs, with the launcher first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many pods a declared kind of jobs makes, and how many of them are done."""
+"""Counts the pods of a declared kind of jobs, and those that are done."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kueuelib.jobs.contract.paths import value
 
 @attrs.frozen
 class AtMost:
-    """A number that another one limits.
+    """A number that is limited by another one.
 
     Attributes:
-        path: of the number; what is absent counts as 1.
-        limit: the path of the limit; what is absent limits nothing.
+        path: of the number; an absent one counts as 1.
+        limit: the path of the limit; an absent one does not limit.
     """
 
     path: str
@@ -26,15 +26,15 @@ class AtMost:
 
 
 Factor = str | AtMost
-"""A number of a shape of pods: its path, or a number with a limit."""
+"""A factor in the number of pods: its path, or a number with a limit."""
 
 
 @attrs.frozen
 class Done:
-    """How many pods of a shape have succeeded, when another part of the object says so.
+    """The number of succeeded pods of a shape, if it is in another part of the object.
 
     Attributes:
-        each: the path, from the object on, of a list whose elements are about one pod set each.
+        each: the path, starting at the object, of a list with one element per pod set.
         count: the path within the element of the number of units that have succeeded.
         name: the path within the element of the name of the pod set.
         pods: how many pods a unit has, within the element that has the template.
@@ -47,7 +47,7 @@ class Done:
 
 
 def product_of(place: Obj, factors: Sequence[Factor]) -> int:
-    """All of the numbers multiplied; 1 when there are none.
+    """The product of all numbers; 1 if there are none.
 
     Raises:
         InvalidJob: one of them is not a whole number.
@@ -63,10 +63,10 @@ def product_of(place: Obj, factors: Sequence[Factor]) -> int:
 
 
 def number_at(place: Obj, path: str) -> int | None:
-    """A number from 0 on, None when it is absent.
+    """A number of at least 0; None if it is absent.
 
     Raises:
-        InvalidJob: something else is there.
+        InvalidJob: the value is not such a number.
     """
     number = value(place, path)
     if number is None:

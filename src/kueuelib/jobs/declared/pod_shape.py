@@ -1,4 +1,4 @@
-"""Where a declared kind of jobs keeps pods of one shape."""
+"""The place of the pods of one shape in a declared kind of jobs."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from kueuelib.jobs.declared.signs import Sign, check_sign
 
 @attrs.frozen
 class Pods:
-    """Where a kind keeps pods of one shape, or, with `each`, of several shapes.
+    """The place of the pods of one shape in a kind or, with `each`, of several shapes.
 
     Attributes:
         name: of the pod set, a DNS label; with `each`, a path within the element, or empty for the
             element's key in lower case.
-        template: the path of the pod template; what has no template there has no pods.
+        template: the path of the pod template; without a template there are no pods.
         count: how many pods: a number, the path of one, or several paths (or limited numbers)
-            that are multiplied. What is absent counts as 1.
+            that are multiplied. An absent number counts as 1.
         min_count: the path of the fewest pods that the job can run with; then `count` must be one
-            path, and is changed when fewer pods are admitted.
+            path; its value is changed if fewer pods are admitted.
         succeeded: how many of the pods are done and no longer need quota: a path, or `Done`.
-        each: the path of a list or mapping whose elements have a shape of pods each; the other
-            paths are then within the element.
+        each: the path of a list or mapping with one shape of pods per element; the other paths are
+            then relative to the element.
         order: the keys of the mapping at `each` that come first; others follow by name.
-        when: a sign that the object has to show to have these pods.
-        default: makes, from the object, the template that its controller uses when there is none;
-            a start writes it down.
-        adds: makes, from the object, the containers that its controller adds to these pods; they
-            need quota, and are not written.
+        when: a sign that the object has these pods.
+        default: returns, for the object, the template that its controller uses if there is none; it
+            is written at a start.
+        adds: returns, for the object, the containers that its controller adds to these pods; they
+            need quota, but are not written.
 
     Raises:
-        ValueError: one of these cannot be, or two contradict each other; it is named.
+        ValueError: one of these is not valid, or two contradict each other; the message names it.
     """
 
     name: str = DEFAULT_POD_SET

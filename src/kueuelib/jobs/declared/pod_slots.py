@@ -1,4 +1,4 @@
-"""Where a declared kind of jobs keeps its pod templates, and how many pods each of them makes."""
+"""Finds the pod templates of a declared kind of jobs, and the number of pods of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Slot:
         name: of the pod set.
         root: the raw object.
         place: the part of it that has the template.
-        pods: what is declared.
+        pods: the declaration.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Slot:
 
     @property
     def template(self) -> Obj:
-        """The template, or the one that is used when there is none."""
+        """The template, or the default one."""
         template = value(self.place, self.pods.template)
         if template is None and self.pods.default is not None:
             template = self.pods.default(self.root)
@@ -49,7 +49,7 @@ class Slot:
 
     @property
     def added(self) -> Sequence[Obj]:
-        """The containers that the pods have besides those of the template."""
+        """The containers that the controller adds to those of the template."""
         return () if self.pods.adds is None else self.pods.adds(self.root)
 
     @property
@@ -62,7 +62,7 @@ class Slot:
 
     @property
     def min_count(self) -> int | None:
-        """With how few pods the job can run; None when it needs all."""
+        """The fewest pods that the job can run with; None if it needs all."""
         return number_at(self.place, self.pods.min_count) if self.pods.min_count else None
 
     @property
@@ -80,13 +80,13 @@ class Slot:
         return 0
 
     def set_count(self, count: int) -> None:
-        """Let fewer pods run, or as many as before."""
+        """Set the number of pods."""
         if self.min_count is not None and count != self.count:
             assert isinstance(self.pods.count, str)
             put(self.place, self.pods.count, count)
 
     def merge(self, info: PodSetInfo) -> None:
-        """Add what admission says.
+        """Add what admission adds.
 
         Raises:
             InvalidPodSetUpdate: it contradicts the template.
@@ -96,7 +96,7 @@ class Slot:
         put(self.place, self.pods.template, template)
 
     def restore(self, info: PodSetInfo) -> None:
-        """Put the template back as an info remembers it."""
+        """Restore the template from an info."""
         template = self.template
         podset_info.restore(template, info)
         if self.pods.default is not None and template == self.pods.default(self.root):
@@ -106,7 +106,7 @@ class Slot:
 
 
 def slots_of(obj: Obj, pods: Pods) -> Iterator[Slot]:
-    """The pod sets that an object has by one declaration.
+    """The pod sets of an object for one declaration.
 
     Raises:
         InvalidJob: a name is missing, or cannot be that of a pod set.
@@ -125,10 +125,10 @@ def slots_of(obj: Obj, pods: Pods) -> Iterator[Slot]:
 
 
 def lowered(name: Any, path: str) -> str:
-    """The name of a pod set that its object gives it, in lower case.
+    """The name of a pod set in the object, in lower case.
 
     Raises:
-        InvalidJob: there is none, or it cannot be that of a pod set; `path` is named.
+        InvalidJob: it is missing, or not valid for a pod set; the message names `path`.
     """
     if name is None:
         raise InvalidJob(path, "a name is missing")

@@ -18,7 +18,7 @@ _SUBMITTER_RESOURCES = {
     "requests": {"cpu": "500m", "memory": "200Mi"},
     "limits": {"cpu": "1", "memory": "1Gi"},
 }
-"""What KubeRay gives the container that submits the job."""
+"""The resources that KubeRay gives the container that submits the job."""
 
 
 def _cluster(spec: str) -> list[Pods]:
@@ -42,7 +42,7 @@ def _sidecar(obj: Obj) -> Sequence[Obj]:
 
 
 def _submitter(obj: Obj) -> Obj:
-    """The template of the pod that hands the job in, as KubeRay makes it."""
+    """The template of the pod that submits the job, as KubeRay makes it."""
     containers = value(obj, "spec.rayClusterSpec.headGroupSpec.template.spec.containers")
     if not isinstance(containers, list) or not containers:
         path = "spec.rayClusterSpec.headGroupSpec.template.spec.containers"
@@ -53,7 +53,7 @@ def _submitter(obj: Obj) -> Obj:
 
 
 def _validate_job(new: Obj, _old: Obj | None) -> Sequence[FieldError]:
-    """A queued job deletes its cluster at the end, which would keep using quota."""
+    """A queued job must delete its cluster at its end, or the cluster would keep using quota."""
     if value(new, "spec.clusterSelector"):
         if value(new, "spec.rayClusterSpec") is None:
             return ()
@@ -71,7 +71,7 @@ def _validate_cluster(new: Obj, _old: Obj | None) -> Sequence[FieldError]:
 
 
 def _autoscaling(obj: Obj, spec: str) -> Sequence[FieldError]:
-    """Workers that a cluster adds by itself would run without quota."""
+    """Refuses the autoscaler: the workers that it adds would run without quota."""
     path = f"{spec}.enableInTreeAutoscaling"
     if value(obj, path) is not True:
         return ()

@@ -1,4 +1,4 @@
-"""Signs by which a declared kind of jobs shows how it is doing."""
+"""Signs in the status of a declared kind of jobs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kueuelib.jobs.contract.paths import check_path, value, values
 
 @attrs.frozen
 class Condition:
-    """A condition of the object has a status, and one of some reasons if there are any.
+    """A condition of the object with a status and, optionally, one of several reasons.
 
     Attributes:
         type: for example `Complete`.
         status: `True`, `False` or `Unknown`.
-        reasons: of which the condition has one; empty: whatever its reason.
+        reasons: the condition must have one of them; empty: any reason.
         path: where the conditions are.
     """
 
@@ -37,7 +37,7 @@ class Condition:
 
 @attrs.frozen
 class Equals:
-    """A field has one of some values, at any place that the path leads to."""
+    """A field has one of several values, at any place that the path leads to."""
 
     path: str
     wanted: tuple[Any, ...]
@@ -49,7 +49,7 @@ class Equals:
 
 @attrs.frozen
 class Differs:
-    """A field has a value, other than empty, that is none of some values."""
+    """A field has a non-empty value other than those listed."""
 
     path: str
     others: tuple[Any, ...]
@@ -61,12 +61,12 @@ class Differs:
 
 @attrs.frozen
 class Enough:
-    """The numbers in some fields are together as many as the job has pods, or other units.
+    """The sum of some fields is at least the number of the job's pods, or other units.
 
     Attributes:
         paths: of the numbers.
-        units: the path of how many units each part of the job has, when pods are not what is
-            counted; a part that does not say it has one.
+        units: the path of the number of units in each part of the job, if units other than pods are
+            counted; an absent number counts as 1.
     """
 
     paths: tuple[str, ...]
@@ -83,7 +83,7 @@ class Enough:
 
 @attrs.frozen
 class Every:
-    """All of some signs together."""
+    """Several signs, all of which must be shown."""
 
     signs: tuple[Sign, ...]
 
@@ -93,7 +93,7 @@ class Every:
 
 
 Sign = str | Condition | Equals | Differs | Enough | Every | Callable[[Obj], bool]
-"""A path to something true or greater than zero, a value of the classes above, or a function."""
+"""A path to a value that is true or greater than zero, one of the classes above, or a function."""
 
 
 def equals(path: str, *wanted: Any) -> Equals:
@@ -117,7 +117,7 @@ def every(*signs: Sign) -> Every:
 
 
 def never(_obj: Obj) -> bool:
-    """The sign of what does not happen to jobs of a kind."""
+    """A sign that is never shown."""
     return False
 
 
@@ -126,7 +126,7 @@ def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
 
     Args:
         obj: the raw object.
-        sign: what to look for.
+        sign: the sign, or several.
         count: how many pods the job has.
     """
     if isinstance(sign, str):
@@ -149,10 +149,10 @@ def message_of(obj: Obj, sign: Sign | Sequence[Sign]) -> str:
 
 
 def check_sign(argument: str, sign: Any) -> None:
-    """A declared sign has to be one that an object can show.
+    """Check that an object can show a declared sign.
 
     Raises:
-        ValueError: it is not; the argument is named.
+        ValueError: it cannot; the message names the argument.
     """
     if isinstance(sign, list | tuple):
         if not sign:

@@ -1,8 +1,8 @@
-"""TrainJob (trainer.kubeflow.org): its pods are those of the runtime that it names.
+"""TrainJob (trainer.kubeflow.org): its pods are defined by a runtime that it names.
 
-The runtime is read beside the job and comes with it as `REFERRED`. What admission adds is written
-into a runtime patch of ours, which the trainer's controller merges into the runtime. It accepts
-changes of patches only while no pod is active, so that stopping takes two writes.
+The runtime is read with the job and added to it as `REFERRED`. What admission adds is written into
+a runtime patch of ours, which the trainer's controller merges into the runtime. It accepts changes
+of patches only while no pod is active, so that stopping takes two writes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kueuelib.jobs.declared.pod_slots import Slot, lowered
 
 GROUP = "trainer.kubeflow.org"
 MANAGER = "kueue.x-k8s.io/manager"
-"""Who writes the runtime patch."""
+"""The manager of our runtime patch."""
 
 _KIND = Resource(GROUP, "v1alpha1", "trainjobs", "TrainJob", namespaced=True)
 _RUNTIMES = Resource(GROUP, "v1alpha1", "trainingruntimes", "TrainingRuntime", namespaced=True)
@@ -45,7 +45,7 @@ _CLUSTER_RUNTIMES = Resource(
 _STEP = f"{GROUP}/trainjob-ancestor-step"
 _TRAINER = "trainer"
 _SINGLE = (_TRAINER, "dataset-initializer", "model-initializer")
-"""Steps that are one Job, whatever their replicas."""
+"""Steps that are always one Job, whatever their replicas."""
 _NODE = "node"
 _JOBS = f"{REFERRED}.spec.template.spec.replicatedJobs"
 _PATCHED = "trainingRuntimeSpec.template.spec.replicatedJobs"
@@ -58,7 +58,7 @@ class _Job(Slot):
 
     @property
     def template(self) -> Obj:
-        """A copy of the runtime's template as the TrainJob and its patches change it."""
+        """A copy of the runtime's template with the changes of the TrainJob and its patches."""
         template = copy.deepcopy(super().template)
         trainer = value(self.root, "spec.trainer") or {}
         for container in template["spec"].get("containers") or ():
@@ -101,7 +101,7 @@ class _Job(Slot):
         return 0
 
     def merge(self, info: PodSetInfo) -> None:
-        """Write what admission says into the runtime patch.
+        """Write what admission adds into the runtime patch.
 
         Raises:
             InvalidPodSetUpdate: it contradicts the template.
@@ -119,7 +119,7 @@ class _Job(Slot):
         )
 
     def restore(self, info: PodSetInfo) -> None:
-        """Forget what was added."""
+        """Remove the additions."""
         del info
         _drop_own_patch(self.root)
 
@@ -186,17 +186,17 @@ class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
         super().run_with_podsets_info(infos)
 
     def is_suspended(self) -> bool:
-        """Whether it is suspended and nothing is left to do of the last stop."""
+        """Whether it is suspended and the last stop is complete."""
         return super().is_suspended() and not is_stop_begun(self.object)
 
     def is_stopping(self) -> bool:
-        """Whether it is suspended and its patch is still to be taken back."""
+        """Whether it is suspended but its patch has not been removed yet."""
         return super().is_suspended() and is_stop_begun(self.object)
 
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> Stop:
-        """The writes that are left of: suspend, and once no pod is active, take the patch back."""
+        """The remaining writes of: suspend, and once no pod is active, remove the patch."""
         del reason, message, now
         commands: list[Command] = []
         state = self.copy()
@@ -209,7 +209,7 @@ class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
 
 
 def runtime_of(obj: Obj) -> Reference | None:
-    """The runtime that a TrainJob names; None when it is of a kind that nobody here knows."""
+    """The runtime that a TrainJob names; None if its kind is not known here."""
     ref = value(obj, "spec.runtimeRef") or {}
     name, group = ref.get("name"), ref.get("apiGroup", GROUP)
     kind = ref.get("kind", _CLUSTER_RUNTIMES.kind)
@@ -228,7 +228,7 @@ def _add_resources(container: Obj, more: Mapping[str, Any]) -> None:
 
 
 def _add_patch(template: Obj, patch: Mapping[str, Any]) -> None:
-    """What of a patch is about where pods run; it cannot change what they ask for."""
+    """Add the parts of a patch about where pods run; a patch cannot change what they ask for."""
     for section, field in (
         ("metadata", "labels"),
         ("metadata", "annotations"),
@@ -244,7 +244,7 @@ def _add_patch(template: Obj, patch: Mapping[str, Any]) -> None:
 
 
 def _own_patch(obj: Obj) -> Obj:
-    """Our patch in a TrainJob; it is made when there is none."""
+    """Our patch in a TrainJob; it is created if missing."""
     patches = obj["spec"]["runtimePatches"] = list(obj["spec"].get("runtimePatches") or ())
     for patch in patches:
         if patch.get("manager") == MANAGER:

@@ -1,5 +1,5 @@
-"""Kinds of jobs that a CRD defines: they come, change versions and go while the manager runs.
+"""Kinds of jobs that a CRD defines; they may appear, change versions and disappear at any time.
 
-`presence` says whether a kind is there, `follower` reads its objects for as long as it is, and
-`turns` reconciles them where this process is the leader.
+`presence` decides whether a kind is served, `follower` reads its objects while it is, and `turns`
+reconciles them if this process is the leader.
 """

@@ -1,4 +1,4 @@
-"""What becomes of Workloads whose kind of jobs is gone."""
+"""Releases Workloads whose kind of jobs is gone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kueuelib.runtime.controller import DONE, Result
 class AbandonedWorkloads:
     """Deletes the Workloads of jobs whose kind no longer has objects, and frees their quota.
 
-    The garbage collector cannot be relied on for that: it gives up owners only of kinds that the
-    API server knows.
+    The garbage collector cannot be relied on for that: it only handles owners of kinds that the API
+    server knows.
 
     Args:
         integration: the kind.
-        stores: where the Workloads are.
-        executor: does what is planned.
+        stores: hold the Workloads.
+        executor: executes the plan.
     """
 
     def __init__(self, integration: Integration, stores: JobStores, executor: Executor) -> None:

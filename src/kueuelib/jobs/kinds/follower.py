@@ -1,8 +1,8 @@
 """Reads the objects of a kind of jobs for as long as the API server serves it.
 
-The kind is looked for when its CRD changes and every few seconds besides: an API server may serve
-a kind a moment after its CRD is stored, kinds may come without a CRD, and not everybody may read
-CRDs. Only what is certain is concluded: a kind is gone when its CRD is.
+It looks for the kind when its CRD changes, and every few seconds: an API server may serve a kind a
+moment after its CRD is stored, a kind may have no CRD, and the right to read CRDs may be missing. A
+kind counts as gone only if its CRD is gone.
 """
 
 from __future__ import annotations
@@ -55,23 +55,24 @@ from kueuelib.runtime.logs import get_logger
 FIRST_PAUSE = 0.25
 """Seconds between two looks at a kind after something changed; doubles each time."""
 LAST_PAUSE = 10.0
-"""Seconds between two looks at a kind of which nothing is heard."""
+"""Seconds between two looks at a kind without news."""
 PATIENCE = 10.0
-"""Seconds for which others wait, at the start, until the objects of a kind are listed; also those
-for which a kind may be away that nobody declares gone."""
+"""Seconds that others wait, at the start, until the objects of a kind are listed; also the
+seconds that a kind may be missing without counting as gone.
+"""
 GRACE = 3.0
 """Seconds for which reading may fail before that is reported."""
 
 
 @attrs.define
 class _Reading:
-    """An informer at work.
+    """A running informer.
 
     Attributes:
         informer: of the kind, at one version.
         task: runs it.
-        definition: the UID of the CRD that it began with; empty when that was not known.
-        failing: the first of the errors that reading meets now, and since when.
+        definition: the UID of the CRD at its start; empty if that was not known.
+        failing: the first of its present errors, and since when.
     """
 
     informer: Informer
@@ -80,11 +81,13 @@ class _Reading:
     failing: tuple[Exception, float] | None = None
 
     def is_of(self, resource: Resource, definition: str) -> bool:
-        """Whether it reads this version of this very kind, not of one of the same name."""
+        """Whether it reads this version of exactly this kind, not of another one with the same
+        name.
+        """
         return self.informer.resource == resource and definition in ("", self.definition)
 
     def failure(self, now: float) -> Exception | None:
-        """What reading has failed with for longer than the grace; one of each sort is enough."""
+        """The error with which reading has failed for longer than the grace period."""
         error = self.informer.failing
         if error is None:
             self.failing = None
@@ -102,10 +105,10 @@ class KindFollower:
 
     Args:
         integration: the kind.
-        client: asks for it.
+        client: asks whether it is served.
         cache: makes informers.
-        stores: where the objects of each kind are, by the integration's name; the kind has an
-            entry there exactly while its objects are known.
+        stores: the objects of each kind, by the integration's name; the kind has an entry exactly
+            while its objects are known.
         metrics: receives the state.
         clock: the time.
     """
@@ -162,7 +165,8 @@ class KindFollower:
     async def run(self, ready: Callable[[], None]) -> None:
         """Follow the kind until cancelled.
 
-        `ready` is called when its objects are known, when there are none, or when that takes long.
+        `ready` is called when its objects are known, when there are none, or when this takes too
+        long.
         """
         self._metrics.now(self.kind, self.standing.state)
         deadline = self._clock.monotonic() + PATIENCE
@@ -188,7 +192,7 @@ class KindFollower:
                         await self._woken.wait()
 
     async def _look(self, tasks: asyncio.TaskGroup) -> None:
-        """See how things stand now, and do what follows."""
+        """Determine the present standing, and act on it."""
         try:
             presence = await look(self._client, self.integration)
         except (ApiError, TransportError, ConfigError) as error:
@@ -220,7 +224,9 @@ class KindFollower:
                     self._stand(Standing(KindState.MISSING, why))
 
     def _unsuspendable(self) -> str:
-        """Why no job of the kind could be suspended; other fields that the CRD lacks are logged."""
+        """Why no job of the kind could be suspended; other fields missing from the CRD are
+        logged.
+        """
         lost = next((crd[LOST] for crd in self._definition.store.items()), ())
         if lost != self._lost:
             self._lost = lost
@@ -229,7 +235,7 @@ class KindFollower:
         return next((str(each) for each in lost if each.argument == "suspend"), "")
 
     async def _read(self, tasks: asyncio.TaskGroup, version: str) -> None:
-        """Have an informer that reads this version."""
+        """Make sure that an informer reads this version."""
         resource = self.integration.resource.at(version)
         if self._reading is not None:
             self._reading.definition = self._reading.definition or self.definition_uid
@@ -247,7 +253,7 @@ class KindFollower:
         self._reading = _Reading(informer, task, self.definition_uid)
 
     async def _stop_reading(self, *, gone: bool = False) -> None:
-        """End the informer; when the kind is gone its objects are, too."""
+        """Stop the informer; if the kind is gone, so are its objects."""
         if self._reading is None:
             return
         reading, self._reading = self._reading, None
@@ -257,7 +263,7 @@ class KindFollower:
             reading.informer.store.replace(())
 
     def _of_reading(self, now: float) -> Standing:
-        """How things stand with the informer."""
+        """The standing according to the informer."""
         assert self._reading is not None
         informer = self._reading.informer
         error = self._reading.failure(now)

@@ -1,4 +1,4 @@
-"""Whether the API server serves a kind of jobs in a version that its integration reads."""
+"""Decides whether the API server serves a kind of jobs in a version that its integration reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kueuelib.runtime.client import Client
 
 @attrs.frozen
 class Served:
-    """It is there.
+    """The kind is served.
 
     Attributes:
         version: the first of the integration's versions that is served.
@@ -29,15 +29,15 @@ class Served:
 
 @attrs.frozen
 class Gone:
-    """There is no such kind, so there are no objects of it."""
+    """The kind does not exist, so there are no objects."""
 
 
 @attrs.frozen
 class Unfit:
-    """There is such a kind, and it is not what the integration reads.
+    """The kind exists, but not as the integration expects it.
 
     Attributes:
-        why: half a sentence for people.
+        why: a clause for people.
     """
 
     why: str
@@ -45,10 +45,10 @@ class Unfit:
 
 @attrs.frozen
 class Unclear:
-    """It is not served at this moment; whether objects of it exist is unknown.
+    """The kind is not served at this moment; its objects may exist.
 
     Attributes:
-        why: half a sentence for people.
+        why: a clause for people.
     """
 
     why: str
@@ -58,13 +58,14 @@ Presence = Served | Gone | Unfit | Unclear
 
 
 LOST = "lostPaths"
-"""Where `trimmed` puts what `lost_paths` finds."""
+"""The key under which `trimmed` stores the result of `lost_paths`."""
 
 
 def is_lasting(integration: Integration) -> bool:
-    """Whether every API server serves the kind for as long as it runs, as it does `batch/v1`.
+    """Whether every API server always serves the kind, like `batch/v1`.
 
-    The groups of all CRDs have a dot. An integration that wires itself is taken for lasting, too.
+    The groups of all CRDs have a dot. An integration with its own controllers also counts as
+    lasting.
     """
     return "." not in integration.resource.group or isinstance(integration, SelfWired)
 
@@ -75,7 +76,7 @@ def definition_name(resource: Resource) -> str:
 
 
 async def look(client: Client, integration: Integration) -> Presence:
-    """Ask the API server, with one call as long as nothing is amiss.
+    """Ask the API server; one call is enough as long as all is well.
 
     Raises:
         ApiError: the server cannot answer.
@@ -110,7 +111,7 @@ async def look(client: Client, integration: Integration) -> Presence:
 def judged(
     integration: Integration, offered: Mapping[str, Resource], crd: Mapping[str, Any] | None
 ) -> Presence:
-    """What follows from what the API server says.
+    """The presence of a kind, judged from the answers of the API server.
 
     Args:
         integration: the kind.
@@ -158,7 +159,7 @@ def _fits(resource: Resource, served: Resource | None) -> bool:
 
 
 def trimmed(integration: Integration, crd: Obj) -> Obj:
-    """What of a CRD is kept to notice its changes, and the declared paths that it lacks."""
+    """The parts of a CRD that are kept to detect changes, and the declared paths that it lacks."""
     return {
         LOST: lost_paths(integration, crd),
         "apiVersion": crd.get("apiVersion"),

@@ -20,7 +20,7 @@ from kueuelib.runtime.telemetry import Telemetry
 
 
 class KindState(enum.StrEnum):
-    """How things stand with a kind of jobs."""
+    """The state of a kind of jobs."""
 
     STARTING = "starting"
     """Its objects are being listed."""
@@ -29,23 +29,23 @@ class KindState(enum.StrEnum):
     MISSING = "missing"
     """It is not installed."""
     UNFIT = "unfit"
-    """It is installed in another form or version than the integration reads."""
+    """It is installed, but in another form or version than the integration reads."""
     UNREADABLE = "unreadable"
-    """The API server does not let us list or watch its objects, or fails to."""
+    """Its objects cannot be listed or watched."""
 
 
 HELD_BACK = frozenset({KindState.UNFIT, KindState.UNREADABLE})
-"""States in which there may be jobs that we suspend and cannot start."""
+"""States in which jobs may be suspended that cannot be started."""
 
 
 @attrs.frozen(eq=False)
 class Turn:
-    """A time during which the objects of a kind are known, from one informer.
+    """A period in which the objects of a kind are known, from one informer.
 
     Attributes:
         integration: at the version that is served.
         store: the objects.
-        informer: whose store it is; None when the kind is gone, and with it all objects.
+        informer: the owner of the store; None if the kind is gone, with all its objects.
     """
 
     integration: Integration
@@ -55,12 +55,12 @@ class Turn:
 
 @attrs.frozen
 class Standing:
-    """How things stand with a kind.
+    """The state of a kind, with its reason.
 
     Attributes:
-        state: in one word.
-        why: half a sentence for people; empty when all is well.
-        turn: what can be reconciled; None: nothing.
+        state: the state.
+        why: a clause for people; empty if all is well.
+        turn: the objects to reconcile, or None.
     """
 
     state: KindState
@@ -78,7 +78,7 @@ class KindMetrics:
     """Reports the standing of each kind to a scrape.
 
     Args:
-        telemetry: where that is reported; None: nowhere.
+        telemetry: where to report; None: nowhere.
     """
 
     def __init__(self, telemetry: Telemetry | None = None) -> None:
@@ -95,10 +95,10 @@ class KindMetrics:
         )
 
     def now(self, kind: str, state: KindState) -> None:
-        """A kind is in this state."""
+        """Report the state of a kind."""
         for each in KindState:
             self._state.labels(kind, each).set(1 if each is state else 0)
 
     def held_back(self, kind: str) -> None:
-        """A job was suspended that nobody will start for now."""
+        """Count a job that was suspended and cannot be started for now."""
         self._held_back.labels(kind).inc()

@@ -1,4 +1,4 @@
-"""Reconciles the jobs of a kind that comes and goes; a controller lives for one turn of it."""
+"""Reconciles the jobs of a kind that comes and goes, with one controller per turn."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ REMIND = 1800.0
 
 
 class KindController:
-    """The elected half of a `KindFollower`: a controller for every turn, and events on the CRD.
+    """The part of a `KindFollower` that only the leader runs: a controller per turn, and events on
+    the CRD.
 
     A new turn begins only once the controller of the last one has ended.
 
     Args:
-        follower: knows how things stand.
+        follower: knows the standing of the kind.
         make: makes the controller of a turn.
         recorder: reports events.
     """
@@ -78,7 +79,7 @@ class KindController:
                 continue
 
     def _tell(self, standing: Standing) -> None:
-        """Report on the CRD what keeps jobs from being managed, and when that has passed."""
+        """Report on the CRD why jobs are not managed, and when they are again."""
         if standing.state in HELD_BACK:
             text = f"Jobs of this kind that name a queue stay as they are: {standing.why}"
             self._event(WARNING, NOT_MANAGED, text)

@@ -1,1 +1,1 @@
-"""What the reconcilers of jobs read: caches, and objects that no informer holds."""
+"""The data that reconcilers of jobs read: caches, and objects outside all informers."""

@@ -1,8 +1,8 @@
-"""Owners of kinds that no informer holds: read one by one, and remembered for a while.
+"""Owners of kinds without an informer: read one by one, and remembered for a while.
 
 Between a pod and the job that is queued on its behalf there may be objects of any kind, for example
 a ReplicaSet, and the job itself may be of a kind that another process manages. Only their metadata
-matter. An owner that may not be read ends the way up, as one that is gone does.
+matter. An owner that may not be read ends the search, like one that is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 REMEMBERED = 30.0
 """Seconds that an owner is remembered; its queue name may change."""
 LIMIT = 10_000
-"""Owners that are remembered at most."""
+"""The most owners that are remembered."""
 
 
 class ForeignOwners:
@@ -35,11 +35,11 @@ class ForeignOwners:
         self._resources: dict[tuple[str, str], Resource] = {}
 
     def get(self, ref: Mapping[str, Any]) -> Obj | None:
-        """The owner that a reference names, as it was read last; None when it is not known."""
+        """The owner that a reference names, as last read; None if it is not known."""
         return self._known.get(ref["uid"])
 
     async def learn(self, ref: Mapping[str, Any], namespace: str) -> Obj | None:
-        """Read the owner that a reference names, unless that was done a moment ago.
+        """Read the owner that a reference names, unless it was read a moment ago.
 
         Raises:
             Unavailable: the API server does not answer.

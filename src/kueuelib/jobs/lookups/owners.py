@@ -1,5 +1,5 @@
-"""Which ancestor is queued on behalf of a job that another object created (spec/jobs 1.5, 8.13,
-8.14).
+"""Finds the ancestor that is queued on behalf of a job created by another object (spec/jobs 1.5,
+8.13, 8.14).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kueuelib.jobs.lookups.stores import JobStores, owner_uids
 from kueuelib.workload import states
 
 DEPTH = 16
-"""Owners further up than this are not looked for."""
+"""The most owners that are followed upwards."""
 
 
 class Foreign(Protocol):
-    """Owners of kinds that no store holds; see `kueuelib.jobs.lookups.foreign`."""
+    """Owners of kinds without a store; see `kueuelib.jobs.lookups.foreign`."""
 
     def get(self, ref: Mapping[str, Any]) -> Obj | None:
-        """What is known of the owner that a reference names."""
+        """The owner that a reference names, as far as it is known."""
         ...
 
     async def learn(self, ref: Mapping[str, Any], namespace: str) -> Obj | None:
-        """Read it, unless that was done a moment ago."""
+        """Read it, unless it was read a moment ago."""
         ...
 
 
@@ -39,7 +39,7 @@ class Ancestor:
     Attributes:
         name: for people.
         admitted: whether its Workload is admitted, so that the child may run.
-        doubt: why what the child says about it is not believed; empty when it is.
+        doubt: why the child's claim about it is not trusted; empty if it is.
     """
 
     name: str
@@ -71,18 +71,18 @@ class _Owner:
 class Owners:
     """Follows controller references upwards, by UID, through objects of any kind.
 
-    The highest object that is queued counts: one of an enabled kind, or of a kind that another
-    process manages. Owners of kinds that no store holds are known only after `learn`: kinds that
-    are not enabled, and those whose objects are not known at the moment. A job may also name its
-    parent's Workload in the annotation `kueue.x-k8s.io/parent-workload`; that is believed only when
-    the two share an owner, and a Workload that is not there admits nothing: such a job is not a
-    child to the webhook, and an event says why it waits.
+    The highest queued object counts: one of an enabled kind, or of a kind that another process
+    manages. Owners of kinds without a store are known only after `learn`: kinds that are not
+    enabled, and those whose objects are not known at the moment. A job may also name its parent's
+    Workload in the annotation `kueue.x-k8s.io/parent-workload`. That is trusted only if the two
+    share an owner. A missing Workload admits nothing: the webhook does not treat such a job as a
+    child, and an event says why it waits.
 
     Args:
         integrations: the enabled kinds.
         stores: the caches.
         settings: the configuration.
-        foreign: knows owners of other kinds; None: the way up ends at them.
+        foreign: knows owners of other kinds; None: the search ends at them.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Owners:
         self._foreign = foreign
 
     async def learn(self, obj: Mapping[str, Any], namespace: str) -> None:
-        """Read the owners of an object that no store holds, at whatever distance.
+        """Read those owners of an object that have no store, at any distance.
 
         Args:
             obj: the raw object.
@@ -116,7 +116,7 @@ class Owners:
                 current = self._stored(integration, ref, namespace)
 
     def ancestor_of(self, obj: Mapping[str, Any], namespace: str) -> Ancestor | None:
-        """Which ancestor is queued on behalf of a raw object; None if it stands for itself.
+        """The ancestor that is queued on behalf of a raw object; None if it stands for itself.
 
         Args:
             obj: the object; one that is being created may lack a namespace.
@@ -140,7 +140,7 @@ class Owners:
         return self._declared(obj, namespace)
 
     def is_child(self, obj: Mapping[str, Any], namespace: str) -> bool:
-        """Whether somebody is queued on behalf of a raw object, and that is believed."""
+        """Whether an ancestor is queued on behalf of a raw object, without doubt."""
         ancestor = self.ancestor_of(obj, namespace)
         return ancestor is not None and not ancestor.doubt
 

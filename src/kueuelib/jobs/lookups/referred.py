@@ -11,11 +11,11 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 REMEMBERED = 10.0
 """Seconds that an object is remembered; a job that waits sees a change after that."""
 LIMIT = 1_000
-"""Objects that are remembered at most."""
+"""The most objects that are remembered."""
 
 
 class Referred:
-    """Completes jobs with what they refer to.
+    """Completes jobs with the objects that they refer to.
 
     Args:
         client: reads.

@@ -1,4 +1,4 @@
-"""Objects that no informer holds: read one by one, and remembered for a while."""
+"""Objects outside all informers: read one by one, and remembered for a while."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.logs import get_logger
 
 PATIENCE = 3.0
-"""Seconds that an answer may take."""
+"""The time limit of an answer, in seconds."""
 _PASSING = frozenset({401, 408, 429})
-"""Refusals that say nothing about the object."""
+"""Temporary refusals, which say nothing about the object."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Remembered(Generic[K]):
-    """What was read last; what is gone or may not be read counts as absent.
+    """The objects as last read; one that is gone or may not be read counts as absent.
 
     Args:
         seconds: how long it is remembered.
-        limit: objects that are remembered at most; the oldest are forgotten first.
+        limit: the most objects that are remembered; the oldest are forgotten first.
         clock: the time.
     """
 
@@ -36,22 +36,22 @@ class Remembered(Generic[K]):
         self._log = get_logger("jobs")
 
     def get(self, key: K) -> Obj | None:
-        """The object as it was read last, however long ago; None when it is not known."""
+        """The object as last read, however long ago; None if it is not known."""
         entry = self._known.get(key)
         return None if entry is None else entry[1]
 
     async def learn(
         self, key: K, name: str, read: Callable[[], Awaitable[Obj | None]]
     ) -> Obj | None:
-        """The object; it is read unless that was done a moment ago.
+        """The object; it is read unless it was read a moment ago.
 
         Args:
-            key: what it is remembered by.
+            key: identifies the object.
             name: of the object, for people.
             read: reads it.
 
         Raises:
-            Unavailable: the API server does not answer; what nobody knows now is not guessed.
+            Unavailable: the API server does not answer, so the object is not known.
         """
         now = self._clock.monotonic()
         known = self._known.get(key)

@@ -1,4 +1,4 @@
-"""What the reconcilers of jobs read: views of the informers' stores, in the internal version."""
+"""Views of the informers' stores for the reconcilers of jobs, in the internal version."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ class JobStores:
     """The stores that the reconcilers of jobs read.
 
     Attributes:
-        jobs: by the name of the integration; of a kind that comes and goes only while its objects
-            are known.
+        jobs: by the name of the integration; a kind that comes and goes has an entry only while its
+            objects are known.
         workloads: all Workloads, indexed by `OWNER_UID` and `OWNER_NAME`.
         flavors: ResourceFlavors.
         workload_classes: WorkloadPriorityClasses.
         pod_classes: PriorityClasses.
-        namespaces: Namespaces; None when their labels decide nothing.
+        namespaces: Namespaces; None if their labels do not matter.
     """
 
     jobs: Mapping[str, Store[Obj]]
@@ -110,7 +110,7 @@ class JobStores:
 
 
 def internal(workload: Obj) -> Obj:
-    """A Workload in the version that all plans are made in."""
+    """A Workload in the version of all plans."""
     if workload.get("apiVersion") == WORKLOADS.api_version:
         return workload
     return convert(workload, V1BETA2)

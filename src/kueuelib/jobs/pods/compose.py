@@ -1,4 +1,4 @@
-"""Whether the pods of a group make a Workload, and which (spec/jobs 4.6, 4.11)."""
+"""Composes the Workload of a group from its pods, or says why it cannot (spec/jobs 4.6, 4.11)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ MOST_SHAPES = 8
 
 @attrs.frozen
 class Problem:
-    """Why the pods make no Workload.
+    """Why the pods do not make a Workload.
 
     Attributes:
         pod: the raw pod that the event is about.
         message: a sentence for people.
-        waits: whether more pods may complete it, so that a complaint can wait.
+        waits: whether further pods may solve it, so that the report can wait.
     """
 
     pod: Obj
@@ -50,13 +50,13 @@ class Problem:
 
 @attrs.frozen
 class Composition:
-    """What the pods of a group make.
+    """The Workload that the pods of a group make.
 
     Attributes:
         pod_sets: of the Workload; empty when there is a problem.
         annotations: of the Workload.
         members: the pods that it is made from.
-        rejected: pods that must go.
+        rejected: pods to delete.
         problem: why there is no Workload; None when there is one.
     """
 
@@ -70,12 +70,12 @@ class Composition:
 def compose(
     pods: Sequence[Obj], owners: Container[str] = (), parent: Parent | None = None
 ) -> Composition:
-    """What the pods of one group make; those that failed or are going do not count.
+    """The Workload of a group's pods; failed pods and those being deleted do not count.
 
     Args:
         pods: the raw pods.
-        owners: the UIDs of those that a Workload of the group counts already.
-        parent: says how many pods the group has, or which; otherwise their annotations say so.
+        owners: the UIDs of pods that a Workload of the group counts already.
+        parent: defines the pods of the group; without one, their annotations do.
     """
     members = tuple(each for each in members_of(pods, role_by_shape, owners) if each.fills)
     if not members:
@@ -151,7 +151,7 @@ def _annotations_by(parent: Parent) -> dict[str, str]:
 
 
 def _pattern(members: Sequence[Member]) -> Obj:
-    """The pod whose spec is the template: one that still waits has it whole."""
+    """The pod whose spec is the template: a waiting one, which still has its whole spec."""
     return next((each.pod for each in members if each.stage is Stage.GATED), members[0].pod)
 
 
@@ -203,7 +203,7 @@ def declared_annotations(declared: GroupDeclaration, role: str) -> dict[str, str
 
     Args:
         declared: the declaration.
-        role: of the declaring pod; it alone is there from the start when no template is empty.
+        role: of the declaring pod; it alone exists from the start if no template is empty.
     """
     return {
         IS_GROUP_WORKLOAD: "true",

@@ -1,6 +1,7 @@
-"""What a driver declares about its group: the pod sets in an annotation (KEP-976 story 3, 4.11).
+"""The declaration of a driver about its group: the pod sets in an annotation (KEP-976 story 3,
+4.11).
 
-The text is YAML 1.2 or JSON from a user, of plain values only; nothing in it ever becomes a pod.
+The text is YAML 1.2 or JSON from a user, with plain values only; nothing in it ever becomes a pod.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kueuelib.jobs.pods.template_fields import CONTAINER_FIELDS, POD_SPEC_FIELDS
 
 MOST_SETS = 8
 LONGEST = 131_072
-"""Bytes of the longest text that is read."""
+"""The most bytes of a declaration."""
 DEEPEST = 32
 DIGEST_DIGITS = 16
 PATH = annotation_path(GROUP_SETS)
@@ -81,7 +82,7 @@ class GroupDeclaration:
 
     @property
     def total(self) -> int:
-        """How many pods there are altogether."""
+        """The total number of pods."""
         return sum(entry.count for entry in self.sets)
 
     @property
@@ -248,7 +249,7 @@ def _depth(value: Any) -> int:
 
 
 def _like_json(value: Any, *, quantities: bool = False) -> Any:
-    """The value with texts for keys, and for amounts such as 0.5."""
+    """The value with keys, and amounts such as 0.5, as text."""
     if isinstance(value, dict):
         return {
             key: _like_json(each, quantities=quantities or key in _AMOUNTS)

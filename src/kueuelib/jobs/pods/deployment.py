@@ -1,7 +1,7 @@
 """The integration `deployment`: the pods of a Deployment are queued one by one, as plain pods.
 
-A Deployment has no Workload of its own. The webhook copies its labels that are about queueing into
-its pod template; everything else is up to the integration `pod`.
+A Deployment has no Workload of its own. The webhook copies its queueing labels into its pod
+template; the integration `pod` does everything else.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
 
 
 class Deployment(GenericJob):
-    """Names the kind; none of its objects is ever treated as a job."""
+    """Names the kind; its objects are never treated as jobs."""
 
     resource: ClassVar[Resource] = DEPLOYMENTS
 
 
 def with_labels(obj: Obj) -> Obj:
-    """The Deployment with its labels about queueing in its pod template; the same without one."""
+    """The Deployment with its queueing labels in its pod template; unchanged if it has none."""
     labels = labels_of(obj)
     if not labels.get(QUEUE_LABEL):
         return obj
@@ -39,12 +39,14 @@ def with_labels(obj: Obj) -> Obj:
 
 
 def validate_deployment(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
-    """Every broken rule; a queue or priority class that changes replaces the pods."""
+    """Every broken rule; a change of queue or priority class replaces the pods."""
     return queueing_errors(new, old)
 
 
 def queueing_errors(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
-    """What is wrong with queue and priority class of a parent that runs while pods are ready."""
+    """Errors in queue and priority class of a parent; while pods are ready, they must not
+    change.
+    """
     labels, before = labels_of(new), {} if old is None else labels_of(old)
     queue, path = labels.get(QUEUE_LABEL, ""), label_path(QUEUE_LABEL)
     errors = []

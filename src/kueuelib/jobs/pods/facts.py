@@ -1,4 +1,4 @@
-"""All that is known about one group at one moment."""
+"""The facts about one group at one moment."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _OWNERS = frozenset(
 
 @attrs.frozen
 class GroupFacts:
-    """All that is known about one group at one moment.
+    """The facts about one group at one moment.
 
     Attributes:
         namespace: of the group.
         name: of the group, and of its Workload.
         pods: the raw pods, all of them.
-        workload: the raw Workload of that name, whosever it is.
+        workload: the raw Workload of that name, whoever owns it.
         now: seconds since the epoch.
         classes: the priority classes by name.
         requests: compares what pods ask for with what was declared.
         policy: `Enforce`: pods that ask for more than was declared are deleted; `Warn`: they get
             an event.
         taken_over: labels and annotations that the Workload takes over.
-        parent: the object that replaces pods that are gone; None when users replace them.
+        parent: the object that replaces missing pods; None if users do.
     """
 
     namespace: str
@@ -54,7 +54,7 @@ class GroupFacts:
 
     @property
     def serving(self) -> bool:
-        """Whether pods that are over are made again, and say nothing about the group."""
+        """Whether finished pods are replaced, so that they do not end the group."""
         return any(map(is_serving, self.pods))
 
     @property
@@ -76,12 +76,12 @@ class GroupFacts:
 
     @property
     def wanted(self) -> int | None:
-        """How many pods the parent makes; None when there is no parent."""
+        """How many pods the parent makes; None without a parent."""
         return None if self.parent is None else self.parent.replicas
 
     @property
     def own(self) -> Obj | None:
-        """The Workload, when it stands for this group."""
+        """The Workload, if it stands for this group."""
         return self.workload if self.workload and stands_for_group(self.workload) else None
 
     @property
@@ -92,12 +92,12 @@ class GroupFacts:
 
     @property
     def name_is_taken(self) -> bool:
-        """Whether something else has a Workload of that name."""
+        """Whether something else owns the Workload of that name."""
         return self.workload is not None and self.own is None
 
 
 def stands_for_group(workload: Mapping[str, Any]) -> bool:
-    """Whether a raw Workload was made for a group of pods, and not for anything else."""
+    """Whether a raw Workload was made for a group of pods."""
     marked = annotations_of(workload).get(IS_GROUP_WORKLOAD) == "true"
     refs = workload["metadata"].get("ownerReferences") or ()
     known = all((ref.get("apiVersion"), ref.get("kind")) in _OWNERS for ref in refs)

@@ -51,7 +51,7 @@ class PodGroup(
     """Pods that are admitted together; its Workload has the group's name.
 
     Args:
-        facts: all that is known about the group; there is at least one pod.
+        facts: the facts about the group, with at least one pod.
     """
 
     resource: ClassVar[Resource] = PODS
@@ -70,16 +70,16 @@ class PodGroup(
 
     @property
     def roster(self) -> Roster:
-        """The pods, sorted out."""
+        """The pods, sorted by their fate."""
         return self.judgement.roster
 
     @property
     def roles(self) -> Roles:
-        """The roles that the Workload has; none without one."""
+        """The roles in the Workload; none without one."""
         return self.judgement.roles
 
     def copy(self) -> Self:
-        """The same group: nothing changes it."""
+        """The same group, because it is immutable."""
         return self
 
     @property
@@ -96,15 +96,15 @@ class PodGroup(
     def is_abandoned(self) -> bool:
         """Whether every pod is being deleted, and not all of them by us.
 
-        Pods that we stopped wait for replacements. When somebody deletes what is left, none will
-        come, unless a parent makes them.
+        After we stop pods, the group waits for replacements. If a user deletes the remaining pods,
+        none will come, unless a parent makes them.
         """
         going = all(pod["metadata"].get("deletionTimestamp") for pod in self.facts.pods)
         return going and not self.facts.wanted and not all(map(was_stopped, self.facts.pods))
 
     @property
     def queue_name(self) -> str:
-        """The queue that the pods agree on; while they do not, the Workload stays where it is."""
+        """The queue that the pods agree on; while they disagree, the Workload stays where it is."""
         if self.workload is None:
             return queue_of(self.object)
         alive = [each for each in self.roster.kept if each.is_alive] or self.roster.kept
@@ -121,26 +121,26 @@ class PodGroup(
     # ---- what every job reports
 
     def is_suspended(self) -> bool:
-        """Whether a pod waits for us or is over, so that there may be something to start."""
+        """Whether a pod is gated or has finished, so that there may be something to start."""
         return self.roster.any(Stage.GATED, Stage.SUCCEEDED, Stage.FAILED, Stage.DROPPED)
 
     def suspend(self) -> None:
-        """Nothing: a gate cannot be put back."""
+        """Does nothing: a gate cannot be restored."""
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
-        """Nothing: members are started one by one."""
+        """Does nothing: members are started one by one."""
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
-        """Nothing: pods cannot be un-run."""
+        """Does nothing: pods cannot be reset."""
         del infos
         return False
 
     def finished(self) -> JobEnd | None:
-        """Whether all succeeded, or nothing will continue.
+        """The end: all pods have succeeded, or none will continue.
 
-        A declared group is also over when the pods that were there from the start have succeeded:
-        only they could still make others. Without a Workload it is over when all its pods are. A
-        serving group never is.
+        A declared group is also over when its initial pods have succeeded, because only they could
+        create others. Without a Workload it is over when all its pods are. A serving group never
+        is.
         """
         if self.facts.serving:
             return None
@@ -172,7 +172,7 @@ class PodGroup(
         return f"{text[:-1]} ({', '.join(parts)})."
 
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """Those of the Workload."""
+        """The pod sets of the Workload."""
         if self.workload is None:
             return ()
         return tuple(
@@ -181,7 +181,7 @@ class PodGroup(
         )
 
     def is_active(self) -> bool:
-        """Whether a pod is on a node and not over, also while it is being deleted."""
+        """Whether a pod is on a node and has not finished, even while it is being deleted."""
         members = (*self.roster.kept, *(each.member for each in self.roster.rejected))
         return any(
             each.stage is Stage.LEAVING
@@ -190,7 +190,7 @@ class PodGroup(
         )
 
     def pods_ready(self) -> bool:
-        """Whether every place from the start is filled by a ready pod, and the others are ready."""
+        """Whether a ready pod fills every initial place, and all other pods are ready."""
         filled = all(
             len([each for each in self.roster.kept if each.role == role and each.is_ready])
             >= self.roles.counts[role]
@@ -201,12 +201,12 @@ class PodGroup(
         )
 
     def reclaimable_pods(self) -> Mapping[str, int]:
-        """The succeeded ones of each role."""
+        """The succeeded pods of each role."""
         counts = {role: len(self.roster.of(role, Stage.SUCCEEDED)) for role in self.roles.counts}
         return {role: count for role, count in counts.items() if count}
 
     def finalize(self) -> tuple[Command, ...]:
-        """Take our finalizer off every pod."""
+        """Remove our finalizer from every pod."""
         return marks.released(self.facts.pods)
 
     # ---- what a job of many objects does
@@ -219,7 +219,9 @@ class PodGroup(
         return Matching(self.workload)
 
     def compose_workload(self) -> Obj | tuple[Command, ...]:
-        """The Workload with its priority, or the pod that gets the reason why it cannot exist."""
+        """The Workload with its priority, or an event on a pod with the reason why it cannot
+        exist.
+        """
         facts = self.facts
         if facts.wanted == 0:
             return ()
@@ -274,7 +276,7 @@ class PodGroup(
         }
 
     def run_members(self, infos: Sequence[PodSetInfo], message: str) -> tuple[Command, ...]:
-        """Ungate the oldest waiting pods of each role, as many as there are free places.
+        """Ungate the oldest waiting pods of each role, up to the number of free places.
 
         Raises:
             InvalidPodSetInfo: a role has no info.
@@ -296,7 +298,7 @@ class PodGroup(
     def stop_members(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> tuple[Command, ...]:
-        """Delete what may run; with the Workload goes everything."""
+        """Delete pods that may run; if the Workload is deleted, all pods."""
         del infos
         why = stop_reason(reason, self.workload)
         commands: list[Command] = []
@@ -308,14 +310,14 @@ class PodGroup(
         return tuple(commands)
 
     def remove_members(self) -> tuple[Command, ...]:
-        """Delete all pods; the Workload goes when none is left."""
+        """Delete all pods; the Workload is deleted when none is left."""
         return tuple(command for pod in self.facts.pods for command in marks.deleted(pod))
 
     # ---- pods that are missing
 
     @property
     def missing(self) -> str:
-        """What the group lacks before it may be admitted, for people; empty for nothing."""
+        """What the group lacks before it may be admitted, for people; empty if it is complete."""
         if self.facts.wanted:
             return ""
         if self.roles.declared:
@@ -329,11 +331,11 @@ class PodGroup(
         return f"The group waits for {count} {noun} to be replaced" if count else ""
 
     def after_release(self, workload: Obj, now: float) -> Obj:
-        """Keep the Workload out of its queue until the pods are there again."""
+        """Keep the Workload out of its queue until the pods exist again."""
         return states.hold_back(workload, self.missing, now) if self.missing else workload
 
     def members_without_reference(self) -> tuple[Member, ...]:
-        """Pods that count and that the Workload does not name as owners yet."""
+        """Counted pods that the Workload does not name as owners yet."""
         if self.facts.parent is not None:
             return ()
         owners = self.facts.owners
@@ -344,5 +346,5 @@ class PodGroup(
 
 
 def _may_run(member: Member, role: str) -> bool:
-    """Whether a pod that has to go still takes a place of its role."""
+    """Whether a pod to be deleted still takes a place of its role."""
     return member.role == role and member.stage in (Stage.STARTED, Stage.LEAVING)

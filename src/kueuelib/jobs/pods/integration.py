@@ -127,21 +127,21 @@ def wire(parts: Parts) -> Wired:
 
 
 def _stateful_sets(parts: Parts) -> Informer | None:
-    """The informer of queued StatefulSets; None when they are not an enabled kind."""
+    """The informer of queued StatefulSets; None if the kind is not enabled."""
     if STATEFUL_SET not in parts.settings.frameworks:
         return None
     return parts.cache.informer(STATEFUL_SETS, label_selector=QUEUE_LABEL)
 
 
 def _leader_worker_sets(parts: Parts) -> OptionalInformer | None:
-    """What follows LeaderWorkerSets; None when they are not an enabled kind."""
+    """The informer of LeaderWorkerSets; None if the kind is not enabled."""
     if LEADER_WORKER_SET not in parts.settings.frameworks:
         return None
     return OptionalInformer(parts.client, parts.cache, LEADER_WORKER_SETS, clock=parts.clock)
 
 
 def _replicas(parts: Parts, delta: Delta[Obj]) -> Iterable[ObjectKey]:
-    """The groups of a LeaderWorkerSet: those that it has, and those that have a Workload."""
+    """The groups of a LeaderWorkerSet: the present ones, and those with a Workload."""
     namespace, name = delta.key
     groups = {
         replica_group_name(name, index): None
@@ -155,10 +155,10 @@ def _replicas(parts: Parts, delta: Delta[Obj]) -> Iterable[ObjectKey]:
 
 
 def entries(settings: JobSettings) -> tuple[WebhookEntry, ...]:
-    """The entries of pods; they match nothing but pods with labels of ours.
+    """The entries of pods; they match only pods with our labels.
 
-    A pod with a queue name is ours to gate. One with any other label of ours is looked at as well,
-    for it may be half of something. Selectors know no "or", so each label has an entry.
+    A pod with a queue name gets our gate. One with any other label of ours is also checked, because
+    its marks may be incomplete. Selectors have no "or", so each label has an entry.
     """
     seen: list[Obj] = []
     hooks = []
@@ -207,10 +207,10 @@ def _entry(
 
 
 def _entry_of_notes(settings: JobSettings, labels: list[Obj]) -> WebhookEntry:
-    """Pods that have annotations of groups but none of the labels: somebody forgot them.
+    """Pods that have annotations of groups but none of the labels, which were probably forgotten.
 
     Selectors cannot see annotations, but a condition can, which the API server checks by itself.
-    Servers that do not know conditions ask about every pod, so nothing hangs on the answer.
+    Servers without conditions send every pod, so a missing answer is ignored.
     """
     made = _entry(settings, "-annotated", labels, mutating=False)
     tests = [f"'{key}' in object.metadata.annotations" for key in (GROUP_TOTAL_COUNT, GROUP_SETS)]
@@ -224,7 +224,7 @@ def _entry_of_notes(settings: JobSettings, labels: list[Obj]) -> WebhookEntry:
 
 
 def rules() -> tuple[Obj, ...]:
-    """What the reconciler may do beyond what every integration may."""
+    """The rights of the reconciler beyond those of every integration."""
     return (
         _rule(LIMIT_RANGES, *WATCH),
         _rule(RUNTIME_CLASSES, *WATCH),

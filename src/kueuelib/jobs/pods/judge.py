@@ -1,4 +1,6 @@
-"""Which pods of a group that has a Workload count, and which have to go (spec/jobs 4.6, 4.11)."""
+"""Decides which pods of a group with a Workload count, and which are deleted (spec/jobs 4.6,
+4.11).
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,15 @@ from kueuelib.workload import states
 
 @attrs.frozen(eq=False)
 class Judgement:
-    """The pods of a group measured by its Workload.
+    """The pods of a group, compared with its Workload.
 
     Attributes:
         roles: what the Workload asks for.
         roster: the pods.
-        rewrite: what the pods make now, when the Workload has no quota and asks for something else;
-            None when it may stay as it is.
-        too_large: pods that ask for more than was declared, and are admitted anyway.
-        left_waiting: pods that must not run, and wait because a deleted one would come again.
+        rewrite: the new content of a Workload that has no quota and asks for something else; None
+            if it may stay as it is.
+        too_large: pods that ask for more than declared, and are admitted anyway.
+        left_waiting: pods that must not run, and wait because a deleted one would be replaced.
     """
 
     roles: Roles
@@ -45,7 +47,7 @@ class Judgement:
 
 
 def judge(facts: GroupFacts, workload: Obj) -> Judgement:
-    """Measure the pods of a group by its raw Workload."""
+    """Compare the pods of a group with its raw Workload."""
     roles = roles_of(workload)
     free = not states.has_quota(workload) and not states.is_finished(workload)
     if roles.declared:
@@ -56,7 +58,9 @@ def judge(facts: GroupFacts, workload: Obj) -> Judgement:
 
 
 def _waiting(judgement: Judgement) -> Judgement:
-    """A deleted pod of a serving group comes again, so a pod that must not run waits instead."""
+    """A deleted pod of a serving group would be replaced, so a pod that must not run waits
+    instead.
+    """
     rejected = judgement.roster.rejected
     unfit = [
         attrs.evolve(each.member, role="") if each.reason == SHAPE_MISMATCH else each.member

@@ -1,8 +1,8 @@
 """The integration of LeaderWorkerSets: the pods of each replica are one group.
 
 The webhook marks the pod templates. The pod webhook then names the group of each pod, because all
-replicas have the same templates. A replica has a Workload of its own, which the LeaderWorkerSet
-owns: leader and workers are admitted together, also if the workers are made later.
+replicas have the same templates. Each replica has its own Workload, owned by the LeaderWorkerSet.
+Leader and workers are admitted together, even if the workers are created later.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _FIELDS = {LEADER: "leaderTemplate", WORKER: "workerTemplate", DEFAULT_POD_SET: 
 
 
 class LeaderWorkerSet(GenericJob):
-    """Names the kind; none of its objects is ever treated as a job."""
+    """Names the kind; its objects are never treated as jobs."""
 
     resource: ClassVar[Resource] = LEADER_WORKER_SETS
 
 
 def with_roles(obj: Obj) -> Obj:
-    """The LeaderWorkerSet with templates that make its pods ours; the same without a queue."""
+    """The LeaderWorkerSet with templates that mark its pods as ours; unchanged without a queue."""
     own_labels = labels_of(obj)
     if not own_labels.get(QUEUE_LABEL):
         return obj

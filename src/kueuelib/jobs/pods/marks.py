@@ -1,4 +1,4 @@
-"""What makes a pod ours, and what lets it go, as changes of raw pods (spec/jobs 4.1, 4.5)."""
+"""Marks pods as ours, and releases them, as changes of raw pods (spec/jobs 4.1, 4.5)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NO_TEMPLATE = ("schedulingGates", "nodeName", "ephemeralContainers")
 
 
 def gated(pod: Obj) -> Obj:
-    """A pod that is created, with all our marks; other gates, labels and finalizers stay."""
+    """A new pod with all our marks; other gates, labels and finalizers stay."""
     marked = marked_as_ours(pod)
     if is_gated(pod):
         return marked
@@ -57,10 +57,10 @@ def gated(pod: Obj) -> Obj:
 
 
 def marked_as_ours(pod: Obj) -> Obj:
-    """The pod with our label and finalizer, and the name of its shape when it is of a group.
+    """The pod with our label and finalizer, and the name of its shape if it belongs to a group.
 
-    The name of the shape is computed whatever the user wrote, for quota hangs on it. Where a
-    declaration or a LeaderWorkerSet says the roles, shapes have no names.
+    The name of the shape is always computed, because quota depends on it. If a declaration or a
+    LeaderWorkerSet defines the roles, shapes have no names.
     """
     pod = _in_replica(pod)
     meta = dict(pod["metadata"])
@@ -74,7 +74,7 @@ def marked_as_ours(pod: Obj) -> Obj:
 
 
 def _in_replica(pod: Obj) -> Obj:
-    """The pod with its group, if it is of a LeaderWorkerSet: a template cannot name the group."""
+    """The pod with its group, if it belongs to a LeaderWorkerSet, whose template cannot name it."""
     replica = replica_of(pod) if is_of_leader_worker_set(pod) else None
     if replica is None:
         return pod
@@ -86,7 +86,7 @@ def _in_replica(pod: Obj) -> Obj:
 
 
 def labelled(pod: Obj) -> Obj:
-    """The pod with the label that lets us see it."""
+    """The pod with the label that makes it visible to us."""
     meta = {**pod["metadata"], "labels": {**labels_of(pod), MANAGED: "true"}}
     return {**pod, "metadata": meta}
 
@@ -122,18 +122,20 @@ def template_of(pod: Obj) -> Obj:
 
 
 def released(pods: Sequence[Obj]) -> tuple[Command, ...]:
-    """Takes our finalizer off; nothing for those without it."""
+    """Removes our finalizer; nothing for pods without it."""
     return tuple(DropFinalizer(PODS, pod, POD_FINALIZER) for pod in pods if has_finalizer(pod))
 
 
 def deleted(pod: Obj) -> tuple[Command, ...]:
-    """Deletes a pod for good; its finalizer goes last, so that a crash leaves one that is going."""
+    """Deletes a pod for good; its finalizer is removed last, so that after a crash the pod is
+    still being deleted.
+    """
     commands: list[Command] = [] if is_deleted(pod) else [Delete(PODS, pod)]
     return (*commands, *released([pod]))
 
 
 def stopped(pod: Obj, reason: str, message: str, now: float) -> tuple[Command, ...]:
-    """Deletes a pod that may run, after a condition in its status that says why.
+    """Deletes a pod that may run, after adding a condition that says why.
 
     Args:
         pod: the raw pod.
@@ -158,7 +160,7 @@ def stopped(pod: Obj, reason: str, message: str, now: float) -> tuple[Command, .
 
 
 def removed(pod: Obj) -> tuple[Command, ...]:
-    """What is left to do, after `stopped`, until a pod is gone for good."""
+    """The remaining commands, after `stopped`, until a pod is gone for good."""
     if is_deleted(pod) or stage_of(pod) is Stage.STARTED:
         return released([pod])
     return (Delete(PODS, pod), Emit(pod, STOPPED, "The workload is deleted"), *released([pod]))

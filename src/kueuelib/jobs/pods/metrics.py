@@ -1,4 +1,4 @@
-"""What is counted about pods (KEP-976, spec/jobs 4.12)."""
+"""Metrics of pods (KEP-976, spec/jobs 4.12)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PodMetrics(JobMetrics):
         self._gated.labels(namespace).inc()
 
     def count(self, what: str, labels: Sequence[str], seconds: float | None = None) -> None:
-        """Count what a plan wants counted."""
+        """Execute a `Count` of a plan."""
         if what == UNGATED:
             queue, is_group = labels
             self._ungated.labels(queue).inc()

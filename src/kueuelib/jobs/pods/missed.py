@@ -1,11 +1,11 @@
-"""Finds pods that came in past our webhook, and repairs what can be (spec/jobs 4.1).
+"""Finds pods that bypassed our webhook, and repairs what can be repaired (spec/jobs 4.1).
 
-A gate can only be there from the start. A pod that has it (somebody wrote it into the manifest)
-gets the other marks and is queued like any other; one without a gate is counted, reported, and left
-alone: deleting what was created in good faith would be worse than one pod that did not wait.
+A gate cannot be added to an existing pod. A pod that has it (from its manifest) gets the other
+marks and is queued like any other. One without a gate is counted, reported, and left alone:
+deleting it would be worse than letting one pod run without waiting.
 
-A pod with our finalizer was ours already and lost only the label by which we see it: it gets that
-back, whatever has become of it, else it would hold quota and its finalizer forever.
+A pod with our finalizer was ours already and has only lost the label by which we see it. It always
+gets the label back, otherwise it would hold quota and its finalizer forever.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MissedPods:
 
     Args:
         parts: the caches and the configuration.
-        executor: does what is planned.
+        executor: executes the plan.
         pods: these pods.
         metrics: counts.
     """
@@ -84,7 +84,7 @@ class MissedPods:
 
 
 def regained(pod: Obj) -> tuple[Command, ...]:
-    """Makes a pod of ours visible again that lost its label."""
+    """Gives back the label that one of our pods has lost."""
     return _repaired(pod, labelled(pod))
 
 

@@ -1,4 +1,4 @@
-"""What makes the pods of a group again when they are gone: a StatefulSet or a LeaderWorkerSet.
+"""The parents that replace missing pods of a group: a StatefulSet or a LeaderWorkerSet.
 
 The parent owns the Workload of the group instead of its pods, so the Workload outlives them.
 """
@@ -21,7 +21,7 @@ from kueuelib.jobs.pods.role_hash import role_hash
 from kueuelib.machinery.store import Store
 
 STATEFUL_SET = "statefulset"
-"""The name of the integration, and what pods say about their parent."""
+"""The name of the integration, and of the parent kind in pods."""
 LEADER_WORKER_SET = "leaderworkerset.x-k8s.io/leaderworkerset"
 """The same for a LeaderWorkerSet."""
 
@@ -53,9 +53,9 @@ class Parent:
     """The parent of a group.
 
     Attributes:
-        ref: an owner reference to it, not as the controller; empty while it is not known.
+        ref: an owner reference to it, not as the controller; empty if it is not known.
         replicas: how many pods it makes for the group.
-        pod_sets: what the group consists of; empty if its pods say so.
+        pod_sets: the pod sets of the group; empty if its pods define them.
         index: which of its groups this is; empty if it has one.
     """
 
@@ -73,11 +73,11 @@ class Parent:
 
 @attrs.frozen
 class Parents:
-    """Where parents are found; None for a kind that is not enabled.
+    """Finds parents; None for a kind that is not enabled.
 
     Attributes:
         stateful_sets: the queued StatefulSets.
-        leader_worker_sets: gives the queued LeaderWorkerSets, which come and go with their CRD.
+        leader_worker_sets: returns the queued LeaderWorkerSets, which come and go with their CRD.
     """
 
     stateful_sets: Store[Obj] | None = None
@@ -94,14 +94,15 @@ def replicas_of(obj: Mapping[str, Any]) -> int:
 
 
 def is_of_leader_worker_set(pod: Mapping[str, Any]) -> bool:
-    """Whether the template of a LeaderWorkerSet that is queued made a raw pod."""
+    """Whether a raw pod was made from the template of a queued LeaderWorkerSet."""
     return annotations_of(pod).get(SUSPENDING_PARENT) == LEADER_WORKER_SET
 
 
 def replica_of(pod: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The LeaderWorkerSet of a raw pod and the number of its replica; None if it does not say.
+    """The LeaderWorkerSet of a raw pod and the number of its replica; None if the pod does not name
+    them.
 
-    The set's own webhook labels a leader with the number, perhaps after ours was called. The name
+    The set's own webhook labels a leader with the number, perhaps after ours. The name
     of a leader ends with it.
     """
     labels = labels_of(pod)
@@ -113,7 +114,7 @@ def replica_of(pod: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def groups_of(obj: Mapping[str, Any]) -> range:
-    """The numbers of the replicas that a raw LeaderWorkerSet has, or has for a while more."""
+    """The numbers of the replicas that a raw LeaderWorkerSet has, including temporary ones."""
     return range(max(replicas_of(obj), int((obj.get("status") or {}).get("replicas") or 0)))
 
 
@@ -137,7 +138,7 @@ def parent_of(
         pods: the raw pods of the group.
         workload: its raw Workload.
         namespace: where it is.
-        parents: where parents are found.
+        parents: finds parents.
     """
     refs = () if workload is None else workload["metadata"].get("ownerReferences") or ()
     if parents.leader_worker_sets is not None:

@@ -1,8 +1,8 @@
-"""YAML 1.2 as plain values: the core schema, without anchors, tags and keys that are there twice.
+"""YAML 1.2 as plain values: the core schema, without anchors, tags and duplicate keys.
 
-PyYAML reads YAML 1.1, where `010` is eight, `1:30` ninety, `1_0` ten and `on` true. What is written
-into an annotation is YAML 1.2 (spec/jobs 4.11), where these are ten, and three texts. JSON is read
-as JSON, for PyYAML differs from it in tabs and in characters beyond the first plane.
+PyYAML reads YAML 1.1, where `010` is eight, `1:30` ninety, `1_0` ten and `on` true. Annotations are
+YAML 1.2 (spec/jobs 4.11), where `010` is ten and the others are texts. JSON is read as JSON,
+because PyYAML treats tabs and characters beyond the first plane differently.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 from kueuelib.errors import KueuelibError
 
 LONGEST_NUMBER = 100
-"""Characters of a number; nothing here is counted that high."""
+"""The most characters of a number."""
 
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -39,11 +39,11 @@ class NotPlain(KueuelibError):
 
 
 def read(text: str) -> Any:
-    """The value that a text with one document stands for; keys of mappings are always texts.
+    """The value of a text with one document; keys of mappings are always texts.
 
     Raises:
-        NotPlain: it is not YAML, or more than plain values: anchors, tags, a key twice, numbers
-            that are not finite.
+        NotPlain: it is not YAML, or it has more than plain values: anchors, tags, duplicate keys,
+            numbers that are not finite.
     """
     try:
         return _checked(_JSON.decode(text))
@@ -82,7 +82,7 @@ _JSON = json.JSONDecoder(
 
 
 def _checked(value: Any) -> Any:
-    """The value, when all texts in it can be stored and all numbers are finite."""
+    """The value, if all its texts can be stored and all its numbers are finite."""
     rest = [value]
     while rest:
         one = rest.pop()

@@ -1,7 +1,7 @@
-"""What to do about one pod or one group now: pure, in front of the plan of every job.
+"""Plans the next step for one pod or one group. Pure; it precedes the plan of every job.
 
-What only pods need comes first: pods that must go, finalizers, owner references, Workloads that
-must be written again or kept out of their queue. The rest is `kueuelib.jobs.reconcile.plan`.
+Steps that only pods need come first: deleting pods, finalizers, owner references, Workloads that
+must be rewritten or kept out of their queue. The rest is `kueuelib.jobs.reconcile.plan`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ REJECTED = "rejected"
 
 
 def plan_pod(situation: Situation) -> Commands:
-    """What to do about a pod of no group."""
+    """The plan for a pod without a group."""
     pod = situation.job
     if not isinstance(pod, PodJob) or pod.skip():
         return plan(situation)
@@ -65,7 +65,7 @@ def plan_pod(situation: Situation) -> Commands:
 
 
 def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:
-    """Nothing keeps the pod; its Workload holds quota until the pod is over."""
+    """A deleted pod is not kept; its Workload holds quota until the pod has finished."""
     commands: list[Command] = []
     if not pod.is_active():
         others = {*(pod.object["metadata"].get("finalizers") or ())} - {POD_FINALIZER}
@@ -80,7 +80,7 @@ def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:
 
 
 def plan_without_pods(workload: Obj | None) -> Commands:
-    """What to do about the Workload of a group that has no pod left."""
+    """The plan for the Workload of a group without pods."""
     if workload is None:
         return ()
     refs = workload["metadata"].get("ownerReferences") or ()
@@ -90,7 +90,7 @@ def plan_without_pods(workload: Obj | None) -> Commands:
 
 
 def plan_until_pods_come(facts: GroupFacts) -> Commands:
-    """What to do about the Workload of a group without pods, whose parent makes new ones."""
+    """The plan for the Workload of a group without pods whose parent makes new ones."""
     workload = facts.own
     if workload is None or states.is_finished(workload) or states.is_deleted(workload):
         return plan_without_pods(workload)
@@ -111,7 +111,7 @@ def _reserves_other_pods(facts: GroupFacts, workload: Obj) -> bool:
 
 
 def plan_group(situation: Situation, group: PodGroup) -> Commands:
-    """What to do about a group with at least one pod."""
+    """The plan for a group with at least one pod."""
     pods, workload = group.facts.pods, group.workload
     dropped = marks.released(group.facts.gone)
     if workload is not None and states.is_deleted(workload):
@@ -140,7 +140,7 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
 
 
 def _but_deleted(commands: Commands, first: Commands) -> Commands:
-    """The commands without those about pods that were rejected a moment before."""
+    """The commands, without those about pods that were just rejected."""
     gone = {
         each.obj["metadata"]["uid"]
         for each in first
@@ -164,7 +164,7 @@ def _too_late(pods: Iterable[Obj]) -> Commands:
 
 
 def _strays(situation: Situation, group: PodGroup) -> Commands:
-    """Deletes pods that may run although nothing admits them."""
+    """Deletes pods that may run although they are not admitted."""
     workload = group.workload
     if workload is None:
         reason, text = StopReason.NO_MATCHING_WORKLOAD, "The group has no workload"
@@ -176,7 +176,7 @@ def _strays(situation: Situation, group: PodGroup) -> Commands:
 
 
 def _before(group: PodGroup) -> Commands:
-    """What has to happen to the pods of a group that has no Workload."""
+    """The steps for the pods of a group before it has a Workload."""
     made = compose(group.facts.counted, (), group.facts.parent)
     failed = [each.pod for each in group.roster.kept if each.stage is Stage.FAILED]
     out = {each.member.uid for each in made.rejected}
@@ -231,7 +231,7 @@ def _rejections(group: PodGroup, rejected: Iterable[Rejected]) -> Commands:
 
 
 def _repaired(pods: Iterable[Obj]) -> Commands:
-    """Gives back the finalizer that a waiting pod lost, or never got."""
+    """Adds the finalizer that a waiting pod has lost or never got."""
     commands: list[Command] = []
     for pod in pods:
         if is_gated(pod) and not is_deleted(pod) and not has_finalizer(pod):
@@ -243,7 +243,7 @@ def _repaired(pods: Iterable[Obj]) -> Commands:
 
 
 def _rewritten(group: PodGroup, workload: Obj) -> Commands:
-    """The Workload as the pods want it now; it keeps its place in the queue."""
+    """Rewrites the Workload as its pods now require; it keeps its place in the queue."""
     made = group.judgement.rewrite
     assert made is not None
     try:
@@ -267,7 +267,7 @@ def _rewritten(group: PodGroup, workload: Obj) -> Commands:
 
 
 def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands:
-    """Keeps a Workload out of its queue while pods are missing, and lets it in again."""
+    """Keeps a Workload out of its queue while pods are missing, and readmits it to the queue."""
     phase, now = states.phase_of(workload), situation.now
     if phase not in (Phase.PENDING, Phase.RESERVED):
         return ()
@@ -282,7 +282,7 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
 
 
 def _counted(situation: Situation, commands: Commands) -> Commands:
-    """The commands, with a count after each that takes our gate away."""
+    """The commands, with a count after each one that removes our gate."""
     counted: list[Command] = []
     admitted = sorted(
         (
@@ -305,6 +305,6 @@ def _counted(situation: Situation, commands: Commands) -> Commands:
 
 
 def situation_of(group: PodGroup, base: Situation) -> Situation:
-    """What the plan of every job needs to know about a group."""
+    """The situation of a group, for the plan of every job."""
     own = () if group.workload is None else (group.workload,)
     return attrs.evolve(base, job=group, workloads=own)

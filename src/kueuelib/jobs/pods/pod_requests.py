@@ -1,4 +1,4 @@
-"""Whether a pod asks for no more than was declared for its role (spec/jobs 4.11)."""
+"""Checks whether a pod asks for no more than its role declares (spec/jobs 4.11)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class PodRequests:
     runtime_classes: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
 
     def larger(self, pod: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[str, ...]:
-        """The resources of which a pod asks for more than a template, sorted.
+        """The resources for which a pod asks for more than a template, sorted.
 
         Args:
             pod: the raw pod.
-            template: the raw template of the pod set that it is of.
+            template: the raw template of its pod set.
         """
         wanted, allowed = self._amounts(pod["spec"]), self._amounts(template.get("spec") or {})
         return tuple(
@@ -52,5 +52,5 @@ NO_REQUESTS = PodRequests()
 def pod_requests_of(
     limit_ranges: Iterable[Obj], runtime_classes: Mapping[str, Mapping[str, Any]]
 ) -> PodRequests:
-    """What pods ask for in a namespace with these raw LimitRanges."""
+    """Computes requests of pods in a namespace with these raw LimitRanges."""
     return PodRequests(summarize(decode(LimitRange, raw) for raw in limit_ranges), runtime_classes)

@@ -1,4 +1,4 @@
-"""What a raw pod says: where it is in its life, and what it wants to be part of (spec/jobs 4)."""
+"""Reads a raw pod: its stage of life, and its group (spec/jobs 4)."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ NEVER = float("inf")
 
 
 class Stage(enum.Enum):
-    """Where a pod is in its life."""
+    """The stage of a pod's life."""
 
     GATED = "gated"
-    """It waits for us."""
+    """It has our gate."""
     STARTED = "started"
-    """It may run, or does."""
+    """It may run, or is running."""
     LEAVING = "leaving"
     """It is being deleted and may still run."""
     DROPPED = "dropped"
-    """It is being deleted and never ran: nothing is left to wait for."""
+    """It is being deleted and never ran, so there is nothing to wait for."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
@@ -48,10 +48,10 @@ class Stage(enum.Enum):
 
 
 def stage_of(pod: Mapping[str, Any]) -> Stage:
-    """Where a pod is in its life.
+    """The stage of a pod's life.
 
-    A pod that was deleted without a grace period is over whatever its phase says: only finalizers
-    keep it visible.
+    A pod that was deleted without a grace period is over, whatever its phase: only finalizers keep
+    it visible.
     """
     phase = phase_of(pod)
     if phase == SUCCEEDED:
@@ -102,7 +102,7 @@ def has_finalizer(pod: Mapping[str, Any]) -> bool:
 
 
 def was_stopped(pod: Mapping[str, Any]) -> bool:
-    """Whether we are who deletes it, or began to."""
+    """Whether we have deleted it, or begun to."""
     condition = find_condition((pod.get("status") or {}).get("conditions"), TERMINATION_TARGET)
     return condition.get("status") == "True"
 
@@ -128,7 +128,7 @@ def declaration_of(pod: Mapping[str, Any]) -> str | None:
 
 
 def total_count_of(pod: Mapping[str, Any]) -> int | None:
-    """How many pods the group has; None when the annotation is missing or no positive number."""
+    """How many pods the group has; None if the annotation is missing or not a positive number."""
     text = annotations_of(pod).get(GROUP_TOTAL_COUNT, "")
     return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
@@ -139,12 +139,12 @@ def is_fast(pod: Mapping[str, Any]) -> bool:
 
 
 def is_serving(pod: Mapping[str, Any]) -> bool:
-    """Whether its group never ends by itself: a pod that is over is made again."""
+    """Whether its group never ends by itself, because finished pods are replaced."""
     return annotations_of(pod).get(GROUP_SERVING) == "true"
 
 
 def is_unretriable(pod: Mapping[str, Any]) -> bool:
-    """Whether the annotation gives the group up."""
+    """Whether the annotation says that the group must not be retried."""
     return annotations_of(pod).get(RETRIABLE_IN_GROUP) == "false"
 
 
@@ -155,7 +155,7 @@ def created_at(pod: Mapping[str, Any]) -> float:
 
 
 def failed_at(pod: Mapping[str, Any]) -> float:
-    """When its containers were over, or it was deleted, whichever came first; else infinite.
+    """When its containers ended, or it was deleted, whichever came first; infinite if neither.
 
     Kubelets write the reason `PodFailed`, others `PodCompleted` or nothing: any time at which
     the containers stopped being ready counts.
@@ -168,7 +168,7 @@ def failed_at(pod: Mapping[str, Any]) -> float:
 
 
 def by_age(pods: Iterable[Obj]) -> list[Obj]:
-    """Oldest first; names decide between those of one second."""
+    """The sort key: oldest first, then by name."""
     return sorted(pods, key=lambda pod: (created_at(pod), pod["metadata"]["name"]))
 
 
@@ -190,7 +190,7 @@ def group_of_key(key: ObjectKey) -> ObjectKey | None:
 
 
 def work_key(pod: Mapping[str, Any]) -> ObjectKey:
-    """Under which key a pod is looked at: that of its group, or its own."""
+    """The key under which a pod is reconciled: that of its group, or its own."""
     meta = pod["metadata"]
     namespace, group = meta.get("namespace") or "", group_of(pod)
     return group_key(namespace, group) if group else ObjectKey(namespace, meta["name"])

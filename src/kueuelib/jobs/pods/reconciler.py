@@ -1,4 +1,4 @@
-"""The reconciler of pods and pod groups: reads the caches, plans, acts."""
+"""The reconciler of pods and pod groups: reads the caches, makes a plan, and executes it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def group_index(pod: Obj) -> tuple[ObjectKey, ...]:
 class PodReconciler:
     """Makes pods and groups wait, start and end with their Workloads.
 
-    The key of a group has `group/` before its namespace, so that all its pods are one piece of
-    work and no pod is taken for a group.
+    The key of a group has `group/` before its namespace, so that all its pods share one key and no
+    pod is mistaken for a group.
 
     Args:
         parts: the caches and the configuration.
-        executor: does what is planned.
+        executor: executes the plan.
         requests: returns what pods ask for, given their namespace.
-        parents: where the parents of groups are found.
+        parents: finds the parents of groups.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class PodReconciler:
         return outcome.result
 
     def _first_of(self, key: ObjectKey) -> Obj | None:
-        """The oldest pod of a group, which hears what concerns the group."""
+        """The oldest pod of a group, which gets the events about the group."""
         group = group_of_key(key)
         pods = () if group is None else self._pods.by_index(BY_GROUP, group)
         return next(iter(pods_by_age(pods)), None)
 
     def plan(self, key: ObjectKey) -> Commands:
-        """What to do about a pod or a group."""
+        """The plan for a pod or a group."""
         group = group_of_key(key)
         return self._plan_pod(key) if group is None else self._plan_group(key, group)
 
@@ -127,7 +127,7 @@ class PodReconciler:
         return self._vanished.look(key, uid, self._parts.clock.monotonic(), present=present)
 
     def facts(self, group: ObjectKey) -> GroupFacts:
-        """What the caches know about one group."""
+        """The facts about one group, from the caches."""
         settings = self._parts.settings
         pods = self._pods.by_index(BY_GROUP, group)
         workload = self._parts.stores.workload(group)

@@ -1,8 +1,8 @@
 """The name of a pod's shape (spec/jobs 4.3, spec/api 2.4).
 
-Pods of a group that ask for the same get the same name, whatever they run: the first digits of the
-SHA-256 of their shape as the JSON that Go writes. Other managers compute the same digits, so the
-order of the fields and the way of escaping matter.
+Pods of a group with the same requests get the same name, whatever they run: the first digits of the
+SHA-256 of their shape, in Go's JSON. Other managers compute the same digits, so the order of fields
+and the escaping matter.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _OTHERS = (
 _MAPS = frozenset({"matchLabels", "nodeSelector"})
 """Fields whose keys are the user's, which Go sorts."""
 _KEPT = frozenset({"containerPort", "key", "nodeSelectorTerms", "tolerationSeconds", "weight"})
-"""Fields that are written though they are empty."""
+"""Fields that are written even if they are empty."""
 
 
 def role_of(pod: Mapping[str, Any]) -> str:
-    """The name of the shape: what our webhook wrote when the pod was created, else computed."""
+    """The name of the shape: written by our webhook when the pod was created, or else computed."""
     return annotations_of(pod).get(ROLE_HASH) or role_hash(pod["spec"])
 
 

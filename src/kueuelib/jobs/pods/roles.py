@@ -1,8 +1,8 @@
-"""Which roles a group has, and which one a pod plays (spec/jobs 4.6, 4.11).
+"""The roles of a group, and the role of each pod (spec/jobs 4.6, 4.11).
 
-Without a declaration the shape of a pod is its role and the number of pods is what their
-annotations say; with one, the declaration names the roles. Once the Workload exists, it is the
-truth: the declaring pod may be gone.
+Without a declaration, the shape of a pod is its role, and annotations give the number of pods. With
+one, the declaration names the roles. Once the Workload exists, it is authoritative, because the
+declaring pod may be gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kueuelib.jobs.pods.reading import declaration_of, role_label_of
 from kueuelib.jobs.pods.role_hash import role_of as shape_of
 
 INITIAL_ROLES = f"{KUEUE}/pod-group-initial-roles"
-"""Says in a Workload which declared roles are there from the start; the others come later."""
+"""Names, in a Workload, the declared roles that exist from the start; the others come later."""
 
 
 @attrs.frozen
@@ -32,7 +32,7 @@ class Roles:
     Attributes:
         counts: how many pods each role has, in the order of the pod sets.
         digest: of the declaration; empty for a group without one.
-        initial: the roles whose pods are there from the start.
+        initial: the roles whose pods exist from the start.
     """
 
     counts: Mapping[str, int]
@@ -46,12 +46,12 @@ class Roles:
 
     @property
     def total(self) -> int:
-        """How many pods there are altogether."""
+        """The total number of pods."""
         return sum(self.counts.values())
 
 
 def roles_of(workload: Mapping[str, Any]) -> Roles:
-    """The roles that a raw group Workload has."""
+    """The roles in the raw Workload of a group."""
     counts = {entry["name"]: int(entry.get("count", 1)) for entry in workload["spec"]["podSets"]}
     notes = annotations_of(workload)
     digest = notes.get(GROUP_SETS_DIGEST, "")
@@ -62,14 +62,14 @@ def roles_of(workload: Mapping[str, Any]) -> Roles:
 
 
 def role_by_shape(pod: Mapping[str, Any]) -> str:
-    """The role in a group without a declaration; empty for a pod that belongs to the other kind."""
+    """The role in a group without a declaration; empty for a pod with a declared role."""
     if declaration_of(pod) is not None or role_label_of(pod):
         return ""
     return shape_of(pod)
 
 
 def role_by_name(pod: Mapping[str, Any]) -> str:
-    """The role in a group with a declaration; empty when the pod names none."""
+    """The role in a group with a declaration; empty if the pod names none."""
     label = role_label_of(pod)
     if label:
         return label
@@ -80,7 +80,7 @@ def role_by_name(pod: Mapping[str, Any]) -> str:
 
 
 def declared_by(pod: Mapping[str, Any]) -> GroupDeclaration | None:
-    """What a pod declares; None when it declares nothing, or nothing that can be read."""
+    """The declaration of a pod; None if there is none, or it cannot be read."""
     text = declaration_of(pod)
     if text is None:
         return None
@@ -89,7 +89,7 @@ def declared_by(pod: Mapping[str, Any]) -> GroupDeclaration | None:
 
 
 def problem_of(pod: Mapping[str, Any]) -> str:
-    """Why a declaration cannot be read, empty when it can or there is none."""
+    """Why a declaration cannot be read; empty if it can, or if there is none."""
     text = declaration_of(pod)
     declaration = None if text is None else _parse(text)
     return str(declaration) if isinstance(declaration, Unreadable) else ""
@@ -97,7 +97,7 @@ def problem_of(pod: Mapping[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _parse(text: str) -> GroupDeclaration | Unreadable:
-    """The same text is read again and again while its group lives."""
+    """Parses and caches a declaration, which is read repeatedly while its group lives."""
     try:
         return parse(text)
     except Unreadable as error:

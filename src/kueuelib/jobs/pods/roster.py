@@ -1,12 +1,11 @@
-"""Which pods of a group count and which have to go (KEP-976, spec/jobs 4.6).
+"""Decides which pods of a group count and which are deleted (KEP-976, spec/jobs 4.6).
 
-Per role, with `count` pods wanted:
+For each role with `count` pods:
 
-- pods that wait, run or have succeeded fill the places; what is beyond the count has to go: first
-  pods that we released already, then waiting ones, then the youngest;
-- pods that failed stay known until something takes their place; the one that failed first is
-  released first;
-- pods that are being deleted are on their way out: they neither fill a place nor are they gone.
+- pods that wait, run or have succeeded fill the places; pods beyond the count are deleted: first
+  those that we released already, then waiting ones, then the youngest;
+- failed pods stay known until they are replaced; the one that failed first is released first;
+- pods that are being deleted neither fill a place nor count as gone.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Member:
 
     Attributes:
         pod: the raw pod.
-        role: which pod set it is of; empty when that is not known.
+        role: its pod set; empty if that is not known.
         stage: where it is in its life.
         known: whether the Workload counts it already.
     """
@@ -68,12 +67,12 @@ class Member:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it waits or may run, and nobody deletes it."""
+        """Whether it waits or may run, and is not being deleted."""
         return self.stage in _ALIVE
 
     @property
     def is_unretriable(self) -> bool:
-        """Whether it gives the group up."""
+        """Whether it says that the group must not be retried."""
         return is_unretriable(self.pod)
 
     @property
@@ -84,7 +83,7 @@ class Member:
 
 @attrs.frozen(eq=False)
 class Rejected:
-    """A pod that must go.
+    """A pod to be deleted.
 
     Attributes:
         member: the pod.
@@ -99,12 +98,12 @@ class Rejected:
 
 @attrs.frozen(eq=False)
 class Roster:
-    """The pods of a group, sorted out.
+    """The pods of a group, sorted by their fate.
 
     Attributes:
         kept: those that count, oldest first.
         released: those that are over; the group no longer waits for them.
-        rejected: those that must go.
+        rejected: those to be deleted.
     """
 
     kept: tuple[Member, ...] = ()
@@ -112,15 +111,15 @@ class Roster:
     rejected: tuple[Rejected, ...] = ()
 
     def of(self, role: str, *stages: Stage) -> tuple[Member, ...]:
-        """Those that count, of a role and in one of the stages."""
+        """The counted pods of a role in one of the stages."""
         return tuple(each for each in self.kept if each.role == role and each.stage in stages)
 
     def any(self, *stages: Stage) -> bool:
-        """Whether one that counts is in one of the stages."""
+        """Whether a counted pod is in one of the stages."""
         return any(each.stage in stages for each in self.kept)
 
     def missing(self, counts: Mapping[str, int]) -> int:
-        """How many places nobody fills."""
+        """How many places are empty."""
         return sum(max(0, count - len(self.of(role, *_FILLS))) for role, count in counts.items())
 
 
@@ -132,7 +131,7 @@ def members_of(
     Args:
         pods: the pods.
         role_of: returns the role of a pod.
-        owners: the UIDs of those that the Workload counts already.
+        owners: the UIDs of pods that the Workload counts already.
     """
     members = (
         Member(pod, role_of(pod), stage_of(pod), pod["metadata"]["uid"] in owners) for pod in pods
@@ -143,12 +142,12 @@ def members_of(
 def sort_out(
     members: Sequence[Member], counts: Mapping[str, int], rejected: Sequence[Rejected] = ()
 ) -> Roster:
-    """Which pods count and which have to go.
+    """Decide which pods count and which are deleted.
 
     Args:
         members: all pods of the group.
         counts: how many pods each role has.
-        rejected: those that have to go for other reasons.
+        rejected: those to be deleted for other reasons.
     """
     refused = list(rejected)
     out = {each.member.uid for each in refused}
@@ -173,7 +172,7 @@ def sort_out(
 
 
 def worth(member: Member) -> tuple[bool, bool, bool, float, bool, str]:
-    """Sorts members of a role: the last ones are the first to go."""
+    """The sort key of members of a role: the last ones are deleted first."""
     return (
         member.stage is not Stage.SUCCEEDED,
         not has_finalizer(member.pod),
@@ -185,7 +184,7 @@ def worth(member: Member) -> tuple[bool, bool, bool, float, bool, str]:
 
 
 def _patience(member: Member) -> tuple[bool, float, float, str]:
-    """The last ones are the first to be replaced: those that failed first."""
+    """The sort key of failed members: those that failed first are last, and replaced first."""
     return (
         not has_finalizer(member.pod),
         -failed_at(member.pod),

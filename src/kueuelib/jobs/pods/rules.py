@@ -1,4 +1,4 @@
-"""What a pod that is ours may look like, and what of it may change (spec/jobs 4.2, 4.11)."""
+"""The rules for our pods, and for their changes (spec/jobs 4.2, 4.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods are ours (spec/jobs 4, 4.1)."""
+"""Decides which pods are queued (spec/jobs 4, 4.1)."""
 
 from __future__ import annotations
 

@@ -34,15 +34,14 @@ from kueuelib.jobs.reconcile.equivalence import same_pod_sets
 
 
 class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWithEquivalence):
-    """A pod that is of no group.
+    """A pod without a group.
 
-    It runs once: stopping deletes it, and nothing of it is ever restored. A pod that may run is
-    taken for what its Workload was made from, for a flavor that changed or a resize in place must
-    not cost it its life.
+    It runs once: stopping deletes it, and nothing is ever restored. A pod that may run always
+    matches its Workload, so that a changed flavor or an in-place resize does not delete it.
 
     Args:
         obj: the raw pod.
-        workload: the raw Workload that stands for it, for the reasons of stops.
+        workload: the raw Workload of the pod, for the reasons of stops.
     """
 
     resource: ClassVar[Resource] = PODS
@@ -52,35 +51,35 @@ class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWit
         self._workload = workload
 
     def copy(self) -> Self:
-        """The same pod as an object of its own."""
+        """The same pod as a separate copy."""
         pod = super().copy()
         pod._workload = self._workload  # noqa: SLF001 - its own kind
         return pod
 
     def skip(self) -> bool:
-        """Whether the label does not say that it is ours."""
+        """Whether it lacks the label that marks it as ours."""
         return not is_managed(self.object)
 
     def is_suspended(self) -> bool:
-        """Whether it waits for us or is over."""
+        """Whether it is gated or has finished."""
         return is_gated(self.object) or phase_of(self.object) in (SUCCEEDED, FAILED)
 
     def suspend(self) -> None:
-        """Nothing: a gate cannot be put back."""
+        """Does nothing: a gate cannot be restored."""
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
-        """Take the gate away and add what admission brings."""
+        """Remove the gate and add what admission adds."""
         check_count("Pod", infos, 1)
         if is_gated(self.object):
             self.object = marks.ungated(self.object, infos[0])
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
-        """Nothing: a pod cannot be un-run."""
+        """Does nothing: a pod cannot be reset."""
         del infos
         return False
 
     def finished(self) -> JobEnd | None:
-        """The phase shows it."""
+        """The end, as the phase shows it."""
         if phase_of(self.object) == SUCCEEDED:
             return JobEnd(True, "The pod succeeded")
         if phase_of(self.object) == FAILED:
@@ -88,17 +87,17 @@ class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWit
         return None
 
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """One of one pod."""
+        """One pod set with one pod."""
         return (PodSet(DEFAULT_POD_SET, 1, marks.template_of(self.object)),)
 
     def is_equivalent(self, workload: Mapping[str, Any]) -> bool:
-        """While it waits, the Workload must ask for what it asks for."""
+        """Whether the Workload asks for the same as the pod; only checked while the pod waits."""
         if not is_gated(self.object):
             return True
         return same_pod_sets(self.pod_sets(), workload["spec"]["podSets"])
 
     def is_active(self) -> bool:
-        """Whether it is on a node and not over, also while it is being deleted."""
+        """Whether it is on a node and has not finished, even while it is being deleted."""
         stage = stage_of(self.object)
         if stage is Stage.STARTED:
             return bool(self.object["spec"].get("nodeName"))
@@ -115,7 +114,7 @@ class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWit
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> Stop:
-        """Delete it; one that still waits is deleted only with its Workload."""
+        """Delete it; a waiting pod is deleted only with its Workload."""
         del infos
         if reason is StopReason.WORKLOAD_DELETED and stage_of(self.object) is Stage.GATED:
             return Stop((*marks.deleted(self.object), Emit(self.object, marks.STOPPED, message)))
@@ -123,12 +122,12 @@ class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWit
         return Stop(marks.stopped(self.object, why, message, now))
 
     def finalize(self) -> tuple[Command, ...]:
-        """Take our finalizer off."""
+        """Remove our finalizer."""
         return marks.released([self.object])
 
 
 def stop_reason(reason: StopReason, workload: Mapping[str, Any] | None) -> str:
-    """The reason that a deleted pod's status gives: that of the eviction, when it is one."""
+    """The reason in a deleted pod's status: that of the eviction, if there is one."""
     if reason is not StopReason.WORKLOAD_EVICTED or workload is None:
         return ""
     conditions = (workload.get("status") or {}).get("conditions")

@@ -1,10 +1,10 @@
 """The integration `statefulset`: the pods of a StatefulSet are one group, admitted as a whole.
 
 The webhook makes them a group by labels and annotations of the pod template; the integration `pod`
-does everything else. A StatefulSet makes its pods one after the other, and replaces a pod only once
-nothing is left of it. So the group is admitted before all of its pods exist, pods that are over are
-released at once, and the StatefulSet owns the Workload. Its replicas say how many pods there are.
-It may be scaled only to 0 and from 0, because the quota of a Workload never changes.
+does everything else. A StatefulSet creates its pods one after the other, and replaces a pod only
+once it is gone. So the group is admitted before all of its pods exist, finished pods are released
+at once, and the StatefulSet owns the Workload. Its replicas say how many pods there are. It may be
+scaled only to 0 and from 0, because the quota of a Workload never changes.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _FIRST_TO_ZERO = "scale the StatefulSet to 0 first"
 
 
 class StatefulSet(GenericJob):
-    """Names the kind; none of its objects is ever treated as a job."""
+    """Names the kind; its objects are never treated as jobs."""
 
     resource: ClassVar[Resource] = STATEFUL_SETS
 
 
 def with_group(obj: Obj) -> Obj:
-    """The StatefulSet with a template that makes its pods a group; the same without a queue.
+    """The StatefulSet with a template that makes its pods a group; unchanged without a queue.
 
-    The number of pods is written once: another one would replace the pods that run.
+    The number of pods is written only once: a change would replace the running pods.
     """
     own_labels = labels_of(obj)
     if not own_labels.get(QUEUE_LABEL) or _is_of_another(obj):
@@ -105,7 +105,7 @@ def validate_stateful_set(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
 
 
 def _is_of_another(obj: Obj) -> bool:
-    """Whether a LeaderWorkerSet made it, whose labels it has, and which is queued itself."""
+    """Whether it belongs to a LeaderWorkerSet, whose labels it has and which is queued itself."""
     return annotations_of(obj["spec"]["template"]).get(SUSPENDING_PARENT, "") not in (
         "",
         STATEFUL_SET,

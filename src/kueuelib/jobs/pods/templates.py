@@ -1,4 +1,4 @@
-"""What Deployments and StatefulSets share: webhooks that write into their pod templates."""
+"""The webhooks of Deployments and StatefulSets, which write into their pod templates."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ SHAPE = shape_with(
     {"spec.template": struct_schema(PodTemplateSpec), "spec.replicas": {"type": "integer"}},
     required="spec.template",
 )
-"""What is read of such an object."""
+"""The fields that are read from such an object."""
 COPIED = (QUEUE_LABEL, PRIORITY_CLASS_LABEL)
-"""Labels that the pods take over from their parent."""
+"""Labels that are copied from a parent to its pods."""
 
 
 class TemplateWebhook:
-    """Writes into pod templates, and judges what changes.
+    """Writes into pod templates, and validates changes.
 
     Args:
-        parts: what the integration is wired to.
-        write: the raw object with what its pods need; the same one when it is not queued.
-        judge: every broken rule.
+        parts: the surroundings of the integration.
+        write: returns the raw object with the marks for its pods; the same object if it is not
+            queued.
+        judge: returns every broken rule.
     """
 
     def __init__(self, parts: Parts, write: Callable[[Obj], Obj], judge: Validate) -> None:
@@ -57,7 +58,7 @@ class TemplateWebhook:
         return () if new is None else self._judge(new, old)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
-        """The object as it is stored; the same one when an owner above it is queued."""
+        """The object as it will be stored; the same object if an owner above it is queued."""
         if self._parts.owners.is_child(obj, request.namespace):
             return obj
         return self._write(obj)

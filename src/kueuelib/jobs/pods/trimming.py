@@ -1,7 +1,7 @@
-"""What the cache keeps of a pod: what decisions need, and of a waiting pod its whole spec.
+"""Reduces pods for the cache: to what decisions need, or for a waiting pod, to its whole spec.
 
-Workloads and patches are made from waiting pods. For a running one only shapes and marks matter, so
-that a thousand running pods cost little.
+Workloads and patches are made from waiting pods. For a running one, only its shape and marks
+matter, so a thousand running pods cost little.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def trim(obj: Obj) -> Obj:
 
 
 def trim_missed(obj: Obj) -> Obj:
-    """The same for pods that are only looked at to see that nothing is amiss."""
+    """The same for pods that are only checked for missing marks."""
     trim(obj)
     if not is_gated(obj):
         obj["spec"] = {"schedulingGates": obj["spec"].get("schedulingGates") or []}

@@ -1,4 +1,4 @@
-"""Answers the API server's questions about pods (spec/jobs 4.1, 4.2)."""
+"""The webhooks of pods (spec/jobs 4.1, 4.2)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from kueuelib.runtime.webhook.server import WebhookServer
 
 
 class PodWebhook:
-    """Gates pods when they are created, and refuses what cannot work.
+    """Gates new pods, and refuses invalid ones.
 
     Args:
-        parts: what the integration is wired to.
+        parts: the surroundings of the integration.
         metrics: counts.
     """
 
@@ -45,7 +45,7 @@ class PodWebhook:
         server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
-        """The pod as it is stored; the same one when it is none of ours."""
+        """The pod as it will be stored; the same object if it is not ours."""
         namespace = request.namespace
         labels = self.namespace_labels(namespace)
         if self.is_managed_by_owner(obj, namespace):
@@ -57,7 +57,7 @@ class PodWebhook:
         return gated(obj)
 
     def judge(self, new: Obj | None, old: Obj | None, request: AdmissionRequest) -> Verdict:
-        """Every broken rule, and what looks like a mistake."""
+        """Every broken rule, and warnings about probable mistakes."""
         if new is None:
             return Verdict()
         rules = functools.partial(validate_pod, group_exists=self._group_exists(new, request))
@@ -69,7 +69,7 @@ class PodWebhook:
         return Verdict(errors, warnings)
 
     def is_managed_by_owner(self, pod: Obj, namespace: str) -> bool:
-        """Whether somebody further up is queued on behalf of the pod."""
+        """Whether an ancestor is queued on behalf of the pod."""
         return is_child(self._parts, pod, namespace)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
@@ -85,7 +85,7 @@ class PodWebhook:
 
 
 def is_child(parts: Parts, pod: Obj, namespace: str) -> bool:
-    """Whether the controller of a pod is of a kind that is queued, or somebody above it is."""
+    """Whether the kind of a pod's controller is queued, or an ancestor above it is."""
     if any(
         ref.get("controller") and integration.is_owner(ref)
         for ref in pod["metadata"].get("ownerReferences") or ()

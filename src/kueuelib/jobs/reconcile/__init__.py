@@ -1,1 +1,1 @@
-"""What is done about one job: a pure plan of commands, and what carries it out."""
+"""Reconciles one job: a pure plan of commands, and its execution."""

@@ -1,7 +1,7 @@
-"""Whether a Workload still stands for its job (spec/jobs 1.6.1).
+"""Decides whether a Workload still matches its job (spec/jobs 1.6.1).
 
-Compared are, pod set by pod set: the count, the minimal count, and of the template the
-tolerations, init containers and containers, by meaning: quantities by their value, absent equals
+For each pod set it compares the count, the minimum count, and the tolerations, init containers and
+containers of the template. They are compared by meaning: quantities by their value, absent equals
 empty. Names, labels, node selectors, affinity and priority are not compared.
 """
 
@@ -32,11 +32,11 @@ def equivalent(
     workload: Mapping[str, Any],
     flavors: Mapping[str, Mapping[str, Any]],
 ) -> bool:
-    """Whether the Workload asks for what the job wants, before or after its start.
+    """Whether the Workload matches the job's pod sets, before or after its start.
 
     Args:
         job: the job.
-        pod_sets: its pod sets (without minimal counts when partial admission is off).
+        pod_sets: its pod sets (without minimum counts if partial admission is off).
         workload: a raw Workload.
         flavors: the raw ResourceFlavors by name.
     """
@@ -54,7 +54,7 @@ def looks_started(
     workload: Mapping[str, Any],
     flavors: Mapping[str, Mapping[str, Any]],
 ) -> bool:
-    """Whether the pod sets of a job are those of its Workload with what a start adds to them."""
+    """Whether the pod sets of a job equal those of its Workload, with the additions of a start."""
     running = _as_admitted(workload, flavors)
     if running is None or not same_pod_sets(pod_sets, running):
         return False
@@ -65,7 +65,7 @@ def looks_started(
 
 
 def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether raw pod sets of a Workload are the wanted ones."""
+    """Whether the raw pod sets of a Workload equal the given ones."""
     return len(wanted) == len(stored) and all(
         _same(first.raw(), second) for first, second in zip(wanted, stored, strict=True)
     )
@@ -74,7 +74,7 @@ def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]])
 def _as_admitted(
     workload: Mapping[str, Any], flavors: Mapping[str, Mapping[str, Any]]
 ) -> list[Mapping[str, Any]] | None:
-    """The pod sets as a started job has them; None when there is no usable admission."""
+    """The pod sets of a started job; None without a usable admission."""
     status = workload.get("status") or {}
     if not status.get("admission"):
         return None
@@ -119,7 +119,7 @@ def _pod_spec(pod_set: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _canonical(value: Any, *, quantities: bool = False) -> Any:
-    """The value without what means nothing; None for what is empty."""
+    """The value without meaningless parts; None if it is empty."""
     if isinstance(value, Mapping):
         fields = {}
         for key, item in value.items():

@@ -1,4 +1,4 @@
-"""Does what a plan wants done (see `kueuelib.jobs.contract.commands`)."""
+"""Executes plans (see `kueuelib.jobs.contract.commands`)."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.queries import PatchType
 
 REFUSED_RETRY = 60.0
-"""Seconds until what the server refused for good is tried again, when nothing changes."""
+"""Seconds until a permanently refused command is repeated, if nothing changes."""
 BEHIND_RETRY = 60.0
-"""The most seconds until a plan made from a stale state is made again; the first time is soon."""
+"""The longest delay, in seconds, after a plan from a stale state; the first delay is short."""
 REFUSED = "Refused"
 LANES = 8
 """How many pods of one plan are written at a time."""
 
 
 class Knowledge(Protocol):
-    """What the reconcilers read, updated with the answers of the server; see `Cache`."""
+    """The cache of the reconcilers, updated with the answers of the server; see `Cache`."""
 
     def learn(self, answer: Obj) -> None:
         """Store the answer to a create or a patch."""
@@ -74,11 +74,11 @@ class Knowledge(Protocol):
 
 @attrs.frozen
 class Outcome:
-    """What became of a plan.
+    """The result of executing a plan.
 
     Attributes:
-        wait: seconds after which to look again although nothing happens, or None.
-        behind: whether the plan was stale, so that the next look comes soon, but each further one
+        wait: seconds until the next look even if nothing happens, or None.
+        behind: whether the plan was stale, so that the next look comes soon, and further ones
             later.
     """
 
@@ -87,21 +87,21 @@ class Outcome:
 
     @property
     def result(self) -> Result:
-        """How the reconciliation ended."""
+        """The result for the controller."""
         return Result(self.wait, rate_limited=self.behind)
 
 
 class Executor:
-    """Sends the commands of one plan, one after the other, but those about pods in lanes.
+    """Sends the commands of one plan, one after the other; those about pods run in parallel lanes.
 
-    A write that depends on a resource version depends on that of the plan's own last write to the
-    object, if there was one. Each answer is stored before the next command, so the next plan is
-    never made from a state older than a write of this one.
+    A write with a resource version uses that of the plan's own last write to the object, if there
+    was one. Each answer is stored before the next command, so the next plan is never made from a
+    state older than a write of this one.
 
     If a write fails because the plan is stale (a conflict, an object that exists already or no
-    longer), the executor reads the object, drops the rest of the plan and asks for another look.
-    The same without a call, if a newer state came to be known since the plan was made: answers to
-    its first writes may take long. Other failures are raised.
+    longer), the executor reads the object, drops the rest of the plan and requests another look. It
+    does the same without a call if a newer state became known after the plan was made, because
+    answers to its first writes may take long. Other failures are raised.
 
     Args:
         client: writes.
@@ -109,7 +109,7 @@ class Executor:
         recorder: reports events.
         component: who reports them.
         version: of the API group `kueue.x-k8s.io` on the wire.
-        count: counts what plans want counted.
+        count: executes `Count` commands.
     """
 
     def __init__(
@@ -130,12 +130,12 @@ class Executor:
         self._log = get_logger("jobs")
 
     async def run(self, commands: Sequence[Command], about: Obj | None = None) -> Outcome:
-        """Do all of it, or as much as is still right.
+        """Execute the plan, as far as it is still valid.
 
         Args:
             commands: the plan.
-            about: the job that it is for. A refusal that no retry can cure is reported there, and
-                retried only after a change or a long delay; without it the refusal is raised.
+            about: the job that it is for. A permanent refusal is reported on it, and retried only
+                after a change or a long delay. Without it, the refusal is raised.
         """
         run = _Run(about)
         for lanes in stretches(commands):
@@ -148,9 +148,9 @@ class Executor:
         return Outcome(BEHIND_RETRY if run.behind else run.wait, run.behind)
 
     async def _follow_all(self, lanes: Sequence[Lane], about: Obj | None, run: _Run) -> bool:
-        """Do all lanes, a few at a time; whether each was done to its end.
+        """Execute all lanes, a few at a time; returns whether all were completed.
 
-        The failure of one lane keeps none of the others.
+        The failure of one lane does not stop the others.
         """
         room = asyncio.Semaphore(LANES)
 
@@ -165,7 +165,7 @@ class Executor:
         return all(done)
 
     async def _follow(self, commands: Sequence[Command], about: Obj | None, run: _Run) -> bool:
-        """Do some commands in order; whether all of them were still right."""
+        """Execute commands in order; returns whether all were still valid."""
         for command in commands:
             if self._is_overtaken(command, run):
                 run.behind = True
@@ -227,7 +227,7 @@ class Executor:
         run.wait = REFUSED_RETRY
 
     async def _do(self, command: Command, run: _Run) -> bool:
-        """Do one command; whether to continue."""
+        """Execute one command; returns whether to continue."""
         match command:
             case Create(resource, obj):
                 wire = spoken(resource, self._version)
@@ -260,14 +260,14 @@ class Executor:
         return True
 
     def _count_workload(self, made: Obj, job: Obj) -> None:
-        """Counts how long a job had no Workload; one that was changed since would be misleading."""
+        """Counts how long a job had no Workload, unless the job has changed since."""
         meta, refs = job["metadata"], made["metadata"].get("ownerReferences")
         if refs and int(meta.get("generation") or 1) <= 1 and "creationTimestamp" in meta:
             times = [parse_time(each["creationTimestamp"]) for each in (made["metadata"], meta)]
             self._count(CREATED_WORKLOAD, (refs[0]["kind"],), times[0] - times[1])
 
     async def _exists(self, resource: Resource, obj: Obj, run: _Run) -> bool:
-        """Whether the server still has an object, and nobody deletes it."""
+        """Whether the server still has an object that is not being deleted."""
         live = await self._known.refresh(spoken(resource, self._version), key_of(obj))
         meta = {} if live is None else live["metadata"]
         if meta.get("uid") == obj["metadata"]["uid"] and not meta.get("deletionTimestamp"):
@@ -340,7 +340,7 @@ class Executor:
 
 
 class _Run:
-    """The state of one plan while it is carried out."""
+    """The state of one plan while it is executed."""
 
     def __init__(self, about: Obj | None = None) -> None:
         self.about = about
@@ -349,7 +349,7 @@ class _Run:
         self._latest: dict[str, Obj] = {}
 
     def latest(self, obj: Obj) -> Obj:
-        """The object as our last write left it."""
+        """The object after our last write."""
         return self._latest.get(obj["metadata"]["uid"], obj)
 
     def version(self, obj: Obj) -> str:
@@ -357,7 +357,7 @@ class _Run:
         return str(self.latest(obj)["metadata"].get("resourceVersion", ""))
 
     def wrote(self, before: Obj, after: Obj) -> None:
-        """Note what the server answered."""
+        """Record the answer of the server."""
         self._latest[before["metadata"]["uid"]] = after
 
 

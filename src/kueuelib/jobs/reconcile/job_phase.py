@@ -1,4 +1,4 @@
-"""Where a job that stands for itself and its Workload are (spec/jobs 1.5)."""
+"""The phases of a job that stands for itself, and of its Workload (spec/jobs 1.5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kueuelib.workload import states
 
 
 class JobPhase(enum.Enum):
-    """Where a job that stands for itself and its Workload are."""
+    """The phase of a job that stands for itself, and of its Workload."""
 
     WORKLOAD_FINISHED = "the workload is finished"
     JOB_FINISHED = "the job is finished"
@@ -31,7 +31,7 @@ class JobPhase(enum.Enum):
 
 @attrs.frozen
 class Case:
-    """A job with the Workload that stands for it."""
+    """A job with its Workload."""
 
     situation: Situation
     job: GenericJob
@@ -39,20 +39,20 @@ class Case:
 
     @property
     def workload(self) -> Obj:
-        """The Workload, in the phases that have one."""
+        """The Workload; only in phases that have one."""
         assert self.matching.chosen is not None
         return self.matching.chosen
 
     @property
     def remembered(self) -> Obj | None:
-        """The Workload that knows how the templates were, when there is only one candidate."""
+        """The Workload that remembers the original templates, if there is only one candidate."""
         if self.matching.chosen is not None:
             return self.matching.chosen
         return self.matching.surplus[0] if len(self.matching.surplus) == 1 else None
 
 
 def job_phase_of(case: Case) -> JobPhase:
-    """Where the job and its Workload are; the order of the questions is that of spec/jobs 1.5."""
+    """The phase of the job and its Workload; the order of the tests is that of spec/jobs 1.5."""
     job, workload = case.job, case.matching.chosen
     if workload is not None and states.is_finished(workload):
         return JobPhase.WORKLOAD_FINISHED

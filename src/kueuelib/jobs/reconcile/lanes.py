@@ -1,8 +1,8 @@
-"""Which commands of a plan may be done at the same time (spec/jobs 4.6, 4.7).
+"""Decides which commands of a plan may run in parallel (spec/jobs 4.6, 4.7).
 
-The pods of a group do not depend on each other: it does not matter which of them are started,
-released or deleted first, and the next plan completes one that ended halfway. So commands about
-pods that follow one another are done in lanes, one per pod; all others one after the other.
+The pods of a group are independent: their order does not matter, and the next plan completes one
+that ended halfway. So consecutive commands about pods run in lanes, one per pod. All others run one
+after the other.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kueuelib.jobs.contract.commands import (
 )
 
 Lane = tuple[Command, ...]
-"""Commands that are done in order."""
+"""Commands that run in order."""
 
 
 def stretches(commands: Sequence[Command]) -> list[tuple[Lane, ...]]:
-    """The plan in pieces to be done one after the other, each of lanes that may be done at once."""
+    """The plan in consecutive pieces, each made of lanes that may run in parallel."""
     pieces: list[tuple[Lane, ...]] = []
     lanes: dict[str, list[Command]] = {}
     last = ""
@@ -46,7 +46,7 @@ def _closed(lanes: dict[str, list[Command]]) -> list[tuple[Lane, ...]]:
 
 
 def _pod(command: Command) -> str:
-    """The UID of the pod that a command is about; empty when it is about anything else."""
+    """The UID of the pod that a command is about; empty if it is about anything else."""
     match command:
         case Change(resource, obj) | PatchStatus(resource, obj):
             pass

@@ -1,4 +1,4 @@
-"""Which of a job's Workloads stands for it (spec/jobs 1.6)."""
+"""Chooses the Workload that stands for a job (spec/jobs 1.6)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def owned_by(workload: Mapping[str, Any], uid: str) -> bool:
 
 
 def by_age(workloads: Iterable[Obj]) -> tuple[Obj, ...]:
-    """Oldest first; names decide between those of one second."""
+    """The sort key: oldest first, then by name."""
     return tuple(
         sorted(
             workloads,
@@ -30,7 +30,7 @@ def by_age(workloads: Iterable[Obj]) -> tuple[Obj, ...]:
 
 
 def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool]:
-    """Says of a Workload whether it asks for what the job wants."""
+    """Whether a Workload matches the job."""
     if isinstance(job, JobWithEquivalence):
         return job.is_equivalent
     pod_sets = situation.pod_sets(job)
@@ -38,11 +38,11 @@ def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool
 
 
 def match(situation: Situation, job: GenericJob) -> Matching:
-    """The Workload that stands for the job, and those that have to go.
+    """The Workload that stands for the job, and those to be deleted.
 
-    The oldest equivalent one is chosen. Without one, a Workload that is being deleted is chosen
-    when there is no other, so that its end is waited for; and a finished job keeps the one that
-    holds its quota, whatever it asks for.
+    The oldest equivalent one is chosen. If there is none, a finished job keeps the one that holds
+    its quota, whatever it asks for; and a Workload that is being deleted is chosen if it is the
+    only one, so that the job waits for its end.
     """
     if isinstance(job, ComposableJob):
         return job.match_workloads(situation.workloads, situation.flavors)

@@ -1,4 +1,4 @@
-"""What is counted about jobs of every kind."""
+"""Metrics of jobs of all kinds."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class JobMetrics:
         )
 
     def missed(self, kind: str, what: str) -> None:
-        """A job came in past the webhook."""
+        """A job bypassed the webhook."""
         self._missed.labels(kind, what).inc()
 
     def count(self, what: str, labels: Sequence[str], seconds: float | None = None) -> None:
-        """Count what a plan wants counted, with the time that it took if it took one."""
+        """Execute a `Count` of a plan, with its time if there is one."""
         if what == MISSED:
             self.missed(*labels)
         elif what == CREATED_WORKLOAD:

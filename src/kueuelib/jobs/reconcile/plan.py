@@ -1,7 +1,7 @@
-"""What to do about one job now: the generic reconciler as a pure function (spec/jobs 1.5-1.8).
+"""Plans the next step of one job: the generic reconciler as a pure function (spec/jobs 1.5-1.8).
 
-`job_phase_of` names where a job and its Workload are, `plan` writes one step. Every write of a plan
-may be the last one before the process dies: the next plan starts from what is stored.
+`job_phase_of` finds the phase of a job and its Workload, `plan` returns one step. The process may
+die after any write of a plan; the next plan starts from the stored state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INVALID_RETRY = 300.0
 
 
 def plan(situation: Situation) -> Commands:
-    """What to do now, in order; nothing when all is as it should be."""
+    """The commands of the next step, in order; none if nothing is to be done."""
     released = tuple(command for workload in situation.orphans for command in release(workload))
     job = situation.job
     if job is None:
@@ -115,7 +115,7 @@ def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
 
 
 def _join(situation: Situation, job: GenericJob) -> Commands | None:
-    """Makes a prebuilt Workload the job's own, or refuses it; None when it is."""
+    """Adopts a prebuilt Workload, or refuses it; None if the job owns it already."""
     workload = situation.prebuilt
     if workload is None or states.is_finished(workload) or states.is_deleted(workload):
         return None

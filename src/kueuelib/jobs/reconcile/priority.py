@@ -1,4 +1,4 @@
-"""Which priority a job's Workload gets (spec/jobs 1.7)."""
+"""Resolves the priority of a job's Workload (spec/jobs 1.7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob, PodSet, first_of_temp
 
 
 class PriorityClassNotFound(KueuelibError):
-    """A job names a class that does not exist (yet): worth another try."""
+    """A job names a class that does not exist (yet); a retry may succeed."""
 
 
 @attrs.frozen
@@ -59,7 +59,7 @@ def class_ref(source: Resource, name: str) -> Obj:
 
 
 def resolve(job: GenericJob, pod_sets: Sequence[PodSet], classes: PriorityClasses) -> Priority:
-    """The job's label, else the class of its pods, else the global default, else 0.
+    """The priority of the job's label, or of its pods' class, or the global default, or 0.
 
     Raises:
         PriorityClassNotFound: the class that is named does not exist.

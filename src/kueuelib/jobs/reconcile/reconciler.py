@@ -1,4 +1,6 @@
-"""The reconciler of one kind of jobs: reads the caches, plans, acts (KEP-369, spec/jobs 1.5)."""
+"""The reconciler of one kind of jobs: reads the caches, makes a plan, and executes it (KEP-369,
+spec/jobs 1.5).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class JobReconciler:
         integration: the kind.
         stores: the caches.
         owners: finds the ancestor that is queued on behalf of a job.
-        executor: does what is planned.
+        executor: executes the plan.
         settings: the configuration.
         clock: the time.
         referred: completes jobs with the objects that they refer to; None: there are none.
@@ -63,7 +65,7 @@ class JobReconciler:
         return outcome.result
 
     def observe(self, key: ObjectKey, raw: Obj | None) -> Situation:
-        """What the caches know about one job.
+        """The situation of one job, from the caches.
 
         Args:
             key: its namespace and name.

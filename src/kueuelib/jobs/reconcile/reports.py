@@ -1,4 +1,4 @@
-"""What the job's reconciler writes into the status of a Workload."""
+"""The parts of a Workload's status that the job's reconciler writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
 
 
 def status_commands(old: Obj, new: Obj) -> tuple[Command, ...]:
-    """What turns the status of a Workload into what `transitions` made of it."""
+    """The commands that bring the status of a Workload to the result of `transitions`."""
     return tuple(
         PatchStatus(
             WORKLOADS,
@@ -52,7 +52,7 @@ def status_commands(old: Obj, new: Obj) -> tuple[Command, ...]:
 
 
 def finish(workload: Obj, reason: str, message: str, now: float) -> Command:
-    """Writes Finished; nobody else's fields are touched."""
+    """Writes Finished; fields of other managers are not touched."""
     return _condition(states.finish(workload, reason, message, now), FINISHED)
 
 
@@ -85,11 +85,11 @@ def reclaimable_counts(
 ) -> dict[str, int]:
     """How many pods of each pod set of a Workload no longer need quota.
 
-    What counts is how many are still needed: a job that was admitted with fewer pods than its
-    Workload asks for spares the others as well (spec/scheduling 1.5).
+    The number that is still needed counts: if a job was admitted with fewer pods than its Workload
+    asks for, the others are released as well (spec/scheduling 1.5).
 
     Args:
-        spare: what the job says of the pods that it wants at present.
+        spare: the pods, of the present pod sets, that the job no longer needs.
         pod_sets: these pods.
         workload: the raw Workload.
     """
@@ -136,7 +136,7 @@ def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[C
 
 
 def _is_of_this_turn(workload: Obj, condition: Mapping[str, str]) -> bool:
-    """Whether PodsReady was written since the Workload was admitted."""
+    """Whether PodsReady was written after the Workload was admitted."""
     if not condition or not states.is_admitted(workload):
         return True
     return parse_time(condition["lastTransitionTime"]) >= states.admitted_since(workload)

@@ -1,4 +1,4 @@
-"""Integrations that bring controllers and a webhook of their own."""
+"""Integrations with their own controllers and webhook."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from kueuelib.runtime.webhook.server import WebhookServer
 
 @attrs.frozen
 class Parts:
-    """What an integration with a reconciler of its own is wired to.
+    """The surroundings of an integration with its own reconciler.
 
     Attributes:
-        integration: itself.
-        parents: the enabled integrations whose objects make pods of their own.
+        integration: the integration itself.
+        parents: the enabled integrations whose objects create pods.
         client: writes.
-        cache: where more informers come from.
+        cache: makes further informers.
         recorder: reports events.
         settings: the configuration.
         version: of `kueue.x-k8s.io` on the wire.
-        stores: what reconcilers of jobs read.
+        stores: the stores for reconcilers of jobs.
         owners: finds the owner that is queued on behalf of an object.
         workloads: all Workloads.
         namespaces: all Namespaces.
@@ -61,12 +61,12 @@ class Parts:
 
 @attrs.frozen
 class Wired:
-    """What an integration with a reconciler of its own has to run.
+    """The parts that an integration with its own reconciler has to run.
 
     Attributes:
         controllers: its controllers.
-        webhook: answers about its objects.
-        informers: what it reads of kinds that may be missing; to be run with the caches.
+        webhook: the webhooks of its objects.
+        informers: informers of kinds that may be missing, to be run with the caches.
     """
 
     controllers: tuple[Controller, ...]
@@ -94,9 +94,9 @@ class Webhook(Protocol):
 
 @attrs.frozen
 class SelfWired(Integration):
-    """An integration for which the controller and the webhook of every kind do not do.
+    """An integration that needs its own controllers and webhook.
 
-    Its webhooks are there whether or not the API server serves its kind.
+    Its webhooks are served even if the API server does not serve its kind.
 
     Attributes:
         wire: builds its controllers and its webhook.

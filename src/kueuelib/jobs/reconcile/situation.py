@@ -1,4 +1,4 @@
-"""All that a plan for one job is made from."""
+"""The input of a plan for one job."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kueuelib.jobs.reconcile.vanished import Again
 
 @attrs.frozen
 class Situation:
-    """What is known about one job at one moment. Workloads are raw, in the internal version.
+    """The known facts about one job at one moment. Workloads are raw, in the internal version.
 
     Attributes:
         job: the job; None when it is gone.
         now: seconds since the epoch.
         settings: the configuration.
         workloads: those whose owner references hold the job's UID, oldest first.
-        orphans: those of an owner of the job's name and kind that is gone.
-        prebuilt: the one that the job's label names, when it exists.
+        orphans: those of a deleted owner with the job's name and kind.
+        prebuilt: the one that the job's label names, if it exists.
         ancestor: the object that is queued instead of the job; None if the job stands for itself.
         namespace_labels: of the job's namespace.
         flavors: the raw ResourceFlavors by name.

@@ -1,4 +1,4 @@
-"""One step per phase of a job, and what steps are made of (spec/jobs 1.5-1.8)."""
+"""One step per phase of a job, and the parts of steps (spec/jobs 1.5-1.8)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from kueuelib.jobs.reconcile.workload_build import (
 from kueuelib.workload import evictions, states
 
 MISSING_RETRY = 5.0
-"""Seconds until something that is missing is looked for again."""
+"""Seconds until the next look for a missing object."""
 
 SUSPENDED_JOB = "suspended"
 STARTED = "Started"
@@ -225,7 +225,7 @@ def _starting(case: Case) -> Commands:
 
 
 def _waiting(case: Case) -> Commands:
-    """The Workload follows the job's queue, limit of time and priority class."""
+    """Updates the Workload with the job's queue, time limit and priority class."""
     job, workload = case.job, case.workload
     expired = expiry(case)
     if expired:
@@ -284,7 +284,7 @@ STEPS: dict[JobPhase, Callable[[Case], Commands]] = {
 
 
 def stop(case: Case, reason: StopReason, message: str) -> Commands:
-    """What is left to do until the job is stopped and restored, with the event about it."""
+    """The remaining commands until the job is stopped and restored, with the event about it."""
     job = case.job
     infos = _infos_left(case, reason)
     if isinstance(job, ComposableJob):
@@ -299,10 +299,10 @@ def stop(case: Case, reason: StopReason, message: str) -> Commands:
 
 
 def _infos_left(case: Case, reason: StopReason) -> tuple[PodSetInfo, ...]:
-    """How templates have to be restored; nothing when they are as their user wants them.
+    """How to restore the templates; empty if they are as the user wrote them.
 
-    A job may be suspended by anybody. While its Workload still holds quota, what the start put into
-    the templates is there all the same, and would contradict the next flavor.
+    Anyone may suspend a job. While its Workload still holds quota, the templates still contain the
+    additions of the start, which would contradict the next flavor.
     """
     job, chosen = case.job, case.matching.chosen
     if not job.is_suspended():
@@ -324,7 +324,7 @@ def _plain_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> Stop:
 
 
 def expiry(case: Case) -> Commands:
-    """Deletes a job that we deactivated, once it was kept long enough; nothing otherwise."""
+    """Deletes a job that we deactivated, once its retention time is over."""
     after = case.situation.settings.delete_deactivated_after
     eviction = states.condition(case.workload, EVICTED)
     by_us = eviction.get("reason", "").startswith(evictions.DUE_TO)
@@ -359,7 +359,7 @@ def release(workload: Obj) -> Commands:
 
 
 def finalize(job: GenericJob) -> Commands:
-    """Takes the kind's own finalizers away."""
+    """Removes the kind's own finalizers."""
     return job.finalize() if isinstance(job, JobWithFinalize) else ()
 
 

@@ -1,9 +1,9 @@
 """Counts how often the Workload of a job vanished, so that it is not created again blindly.
 
-A job may exist only in the cache: its watch lags, or is silent. The garbage collector removes every
-Workload of a job that is gone, so a reconciler that trusts its cache would create one after the
+A job may exist only in the cache: its watch may lag or be silent. The garbage collector removes
+every Workload of a deleted job, so a reconciler that trusts its cache would create one after the
 other. Before a Workload is created *again*, its job is therefore read from the server (client-go
-has the same rule: `RecheckDeletionTimestamp`), and every further time it waits longer.
+has the same rule: `RecheckDeletionTimestamp`), and each time the wait gets longer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 
 FIRST_PAUSE = 1.0
-"""Seconds until a Workload that vanished for the second time is created again; they double."""
+"""Seconds until a Workload that vanished twice is created again; doubles each time."""
 LAST_PAUSE = 60.0
 """The most seconds until a Workload is created again."""
 STEADY = 10.0
-"""Seconds for which a Workload has to exist before its end counts as the first one again."""
+"""Seconds that a Workload has to exist before its end counts as the first one again."""
 
 
 @attrs.frozen
@@ -25,7 +25,7 @@ class Again:
     """A Workload would be created again.
 
     Attributes:
-        wait: seconds that have to pass first; 0 if it may be created now.
+        wait: seconds to wait first; 0 if it may be created now.
     """
 
     wait: float = 0.0
@@ -77,7 +77,7 @@ class Vanished:
         return Again(max(trail.since + _pause(trail.times) - now, 0.0))
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop what is known about a job that is gone."""
+        """Forget a deleted job."""
         self._trails.pop(key, None)
 
 

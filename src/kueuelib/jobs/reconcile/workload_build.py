@@ -21,7 +21,7 @@ _LIMIT = "maximumExecutionTimeSeconds"
 
 
 def name_for(job: GenericJob) -> str:
-    """The name of the Workload that is made for a job; another job of the same name has another."""
+    """The name of the Workload for a job; a recreated job gets another one."""
     kind = job.resource
     return workload_name(kind.kind, kind.group, job.key.name, job.uid)
 
@@ -44,7 +44,7 @@ def build_workload(
     priority: Priority,
     taken_over: TakenOver = NOTHING_ELSE,
 ) -> Obj:
-    """The Workload for a job that has none; it takes some labels and annotations over."""
+    """A new Workload for a job, with some of its labels and annotations."""
     meta: Obj = {
         "name": name_for(job),
         "namespace": job.key.namespace,
@@ -86,7 +86,7 @@ def adopt(job: GenericJob, workload: Obj) -> Obj:
 def rebuilt(
     job: GenericJob, pod_sets: Sequence[PodSet], workload: Obj, classes: PriorityClasses
 ) -> Obj:
-    """An unreserved Workload with the pod sets, queue and priority that the job asks for now.
+    """An unreserved Workload with the present pod sets, queue and priority of the job.
 
     Raises:
         PriorityClassNotFound: the class that the job names does not exist.
@@ -104,7 +104,7 @@ def rebuilt(
 
 
 def with_limit(job: GenericJob, workload: Obj) -> Obj:
-    """The Workload with the job's limit of time; the same object when it has it."""
+    """The Workload with the job's time limit; the same object if it has it."""
     wanted = job.maximum_execution_seconds
     if wanted == workload["spec"].get(_LIMIT):
         return workload
@@ -125,7 +125,7 @@ def with_queue(job: GenericJob, workload: Obj) -> Obj:
 def with_priority(
     job: GenericJob, pod_sets: Sequence[PodSet], workload: Obj, classes: PriorityClasses
 ) -> Obj:
-    """The Workload with the priority class that the job names; the same object when it has it.
+    """The Workload with the priority class that the job names; the same object if it has it.
 
     A priority that was changed in the Workload itself stays as long as the class is the same
     (spec/jobs 7.6, 108). While quota is held only the name of the class can change, not its kind.

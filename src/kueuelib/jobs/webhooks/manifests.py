@@ -1,8 +1,8 @@
-"""What an integration needs in a cluster: webhook configurations and permissions, as raw objects.
+"""The objects that an integration needs in a cluster: webhook configurations and permissions.
 
-The webhooks match only objects that carry our queue label, so that one that does not answer never
-keeps anybody else's objects waiting. With `manageJobsWithoutQueueName` a second entry of each kind
-matches objects without the label, except in the namespaces that the settings exclude.
+The webhooks match only objects with our queue label, so that an unanswered webhook never blocks
+other objects. With `manageJobsWithoutQueueName` a second entry of each kind matches objects without
+the label, except in the namespaces that the settings exclude.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kueuelib.runtime.webhook.conditions import new_or_changed
 WATCH = ("list", "watch")
 READ = ("get", *WATCH)
 JUDGED_METADATA = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
-"""What the rules of every kind of jobs look at."""
+"""The metadata that the rules of every kind of jobs read."""
 
 
 def webhook_path(resource: Resource, *, mutating: bool) -> str:
@@ -108,7 +108,7 @@ def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
 
 
 def shared_rbac_rules() -> tuple[Obj, ...]:
-    """What every process that queues jobs needs besides, also one that runs beside the manager."""
+    """Further rules for every process that queues jobs, including one beside the manager."""
     kueue = "kueue.x-k8s.io"
     return (
         _rule(kueue, "workloads", *READ, "create", "patch", "delete"),
@@ -124,7 +124,7 @@ def shared_rbac_rules() -> tuple[Obj, ...]:
 
 
 def owner_rules() -> tuple[Obj, ...]:
-    """The permissions to read the owners of a pod or job if they are of a foreign kind."""
+    """The permissions to read owners of pods and jobs that have a foreign kind."""
     return (
         *(
             _rule("apps", plural, "get")

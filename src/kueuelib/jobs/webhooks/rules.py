@@ -1,4 +1,4 @@
-"""What the webhooks of every kind of jobs do, as rules on raw objects (spec/jobs 1.10)."""
+"""The rules of the webhooks of all kinds of jobs, on raw objects (spec/jobs 1.10)."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ def default_job(
     namespace_labels: Mapping[str, str],
     has_ancestor: bool,
 ) -> Obj:
-    """The object as it is stored: suspended when it is queued; the same one when nothing changes.
+    """The object as it will be stored: suspended if it is queued; the same object if nothing
+    changes.
 
     Args:
         integration: the kind.
         obj: the object that is created.
         settings: the configuration.
         namespace_labels: of its namespace.
-        has_ancestor: whether an owner, at whatever distance, is queued on its behalf.
+        has_ancestor: whether an owner, at any distance, is queued on its behalf.
     """
     job = integration.job_type(obj)
     if has_ancestor or not settings.manages(job.queue_name, namespace_labels):
@@ -57,8 +58,8 @@ def default_job(
 def validate_job(integration: Integration, new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
     """Every broken rule of an object that is created, or that replaces `old`.
 
-    What was broken already does not keep an object from being changed, else a Job that came in
-    while the webhook was away could not even be suspended.
+    Rules that were broken before do not prevent a change, otherwise a Job that was created without
+    the webhook could not even be suspended.
     """
     errors = [*_always(integration, new), *integration.validate(new, old)]
     if old is None:

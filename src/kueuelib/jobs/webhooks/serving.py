@@ -1,6 +1,6 @@
-"""Serves the webhooks of one kind of jobs, for as long as the process lives.
+"""Serves the webhooks of one kind of jobs while the process runs.
 
-They are served while the kind is not there, too: once it comes, no job of it gets past us.
+They are served even while the kind does not exist, so that no job bypasses them once it does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class JobWebhook:
         stores: the caches.
         owners: finds the ancestor that is queued on behalf of an object.
         metrics: counts.
-        follower: knows whether the kind can be managed; None: it always can.
+        follower: knows whether the kind can be managed; None: it always can be.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class JobWebhook:
         server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
-        """The object as it is stored; the same one when nothing changes."""
+        """The object as it will be stored; the same object if nothing changes."""
         namespace = request.namespace
         made = default_job(
             self._integration,
@@ -73,7 +73,7 @@ class JobWebhook:
         return made
 
     def judge(self, new: Obj | None, old: Obj | None, request: AdmissionRequest) -> Verdict:
-        """Every broken rule, and a warning when nobody can start the new object for now."""
+        """Every broken rule, and a warning if the new object cannot be started for now."""
         if new is None:
             return Verdict()
         errors = validate_job(self._integration, new, old)
@@ -94,7 +94,7 @@ class JobWebhook:
 def knowing_owners(
     owners: Owners, mutate: RequestMutator
 ) -> Callable[[AdmissionRequest], Awaitable[Obj]]:
-    """A handler that answers with what `mutate` changes, once the object's owners are known."""
+    """A handler that answers with the changes of `mutate`, once the object's owners are known."""
     answer = mutating(mutate, with_request=True)
 
     @functools.wraps(mutate)
