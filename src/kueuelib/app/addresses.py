@@ -1,4 +1,4 @@
-"""Where a manager listens, looked at before anything is started."""
+"""The addresses on which a manager listens, checked before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a key of the configuration says about itself, beside its name, type and default.
+"""The metadata of a configuration key, beside its name, type and default.
 
 ```python
 timeout: Duration = key(Duration(300), live=True)

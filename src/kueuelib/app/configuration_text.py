@@ -1,4 +1,4 @@
-"""A configuration as a file with every key, which is read as the same configuration."""
+"""Writes a configuration as a file with every key; reading it gives the same configuration."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _UNITS: Final = (("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_00
 
 
 _BLOCKS: Final = ("waitForPodsReady", "fairSharing")
-"""Blocks that turn their feature on by being there."""
+"""Blocks whose presence turns their feature on."""
 
 
 def as_content(configuration: Configuration) -> dict[str, Any]:
-    """The content of a file, with defaults filled in; what is off is left out.
+    """The content of a file, with defaults filled in; features that are off are left out.
 
-    It is of `v1beta2`, unless only `v1beta1` can say it.
+    It is `v1beta2`, unless only `v1beta1` can express it.
     """
     content, options = every_key(configuration), configuration.integrations.pod_options
     selects_pods = options.namespace_selector is not None or options.pod_selector
@@ -38,9 +38,9 @@ def as_content(configuration: Configuration) -> dict[str, Any]:
 
 
 def every_key(configuration: Configuration) -> dict[str, Any]:
-    """All that a configuration says, whichever version has a key for it; what is off is left out.
+    """The whole configuration, with the keys of all versions; features that are off are left out.
 
-    A block `waitForPodsReady` or `fairSharing` is there if the feature is on.
+    A block `waitForPodsReady` or `fairSharing` is present if the feature is on.
     """
     content: dict[str, Any] = _plain(configuration)
     content.pop("queueVisibility", None)  # without effect

@@ -1,7 +1,7 @@
 """The versions of the configuration file: translates `v1beta2` to `v1beta1`.
 
-In `v1beta2` a block turns its feature on by being there, and some keys are required or gone. A few
-keys exist there only.
+In `v1beta2`, the presence of a block turns its feature on, and some keys are required or gone. A
+few keys exist only there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class OnlyIn:
     """A key that the other version does not have.
 
     Attributes:
-        version: the one that has it.
-        fix: what to do in the other one.
+        version: the version that has it.
+        fix: the fix in the other version.
     """
 
     version: str
@@ -49,11 +49,11 @@ ONLY_IN: Final[Mapping[str, OnlyIn]] = {
     "metrics.customLabels[].sourceKind": _NEWER,
     "metrics.customLabels[].trackedValues": _NEWER,
 }
-"""The keys that one version has alone; what is below them is meant as well."""
+"""The keys that only one version has, including everything below them."""
 
 
 def as_v1beta1(content: dict[str, Any], version: str, source: str) -> dict[str, Any]:
-    """The content of a file in the words of `v1beta1`; the given one is not changed.
+    """The content of a file in the form of `v1beta1`; the argument is not changed.
 
     Args:
         content: without `apiVersion` and `kind`. Wrong types are left to the decoder.
@@ -71,7 +71,7 @@ def as_v1beta1(content: dict[str, Any], version: str, source: str) -> dict[str, 
 
 
 def _found(content: Any, path: list[str], at: str = "") -> Iterator[str]:
-    """Where a path is in a file, with the indices of lists."""
+    """The places of a path in a file, with the indices of lists."""
     name, *rest = path
     key = name.removesuffix("[]")
     here = f"{at}.{key}" if at else key

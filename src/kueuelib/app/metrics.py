@@ -83,7 +83,7 @@ class CustomMetricLabel:
 
 
 def check_custom_labels(labels: tuple[CustomMetricLabel, ...], source: str) -> None:
-    """Refuses what Kueue refuses.
+    """Refuses the labels that Kueue refuses.
 
     Raises:
         ConfigError: the key is named.

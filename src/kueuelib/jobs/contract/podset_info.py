@@ -272,7 +272,7 @@ def _agree(
     added: Mapping[str, str],
     owner: PodSetInfo | None = None,
 ) -> dict[str, str]:
-    """Both together; `present` belongs to the pod template when it has no owner."""
+    """Both together; a value without a source belongs to the pod template."""
     for key, value in added.items():
         if present.get(key, value) != value:
             where = f"{field}[{key}]"

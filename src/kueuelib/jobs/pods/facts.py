@@ -31,7 +31,7 @@ class GroupFacts:
         namespace: of the group.
         name: of the group, and of its Workload.
         pods: the raw pods, all of them.
-        workload: the raw Workload of that name, whoever owns it.
+        workload: the raw Workload of that name, whatever its owner.
         now: seconds since the epoch.
         classes: the priority classes by name.
         requests: compares what pods ask for with what was declared.

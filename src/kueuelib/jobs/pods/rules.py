@@ -97,7 +97,7 @@ def _declaration(pod: Obj) -> list[FieldError]:
     errors: list[FieldError] = []
     if not role and len(declared.empty) != 1:
         which = "no template is empty" if not declared.empty else "several templates are empty"
-        errors.append(fields.required(path, f"{which}, so the pod has to tell its own role"))
+        errors.append(fields.required(path, f"{which}, so the pod has to name its own role"))
     elif role and role not in declared.names:
         errors.append(fields.not_supported(path, role, declared.names))
     total = annotations_of(pod).get(GROUP_TOTAL_COUNT)

@@ -108,5 +108,5 @@ def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
 
 def owner_of(handle: Any) -> Owner:
     """Whose callback this is."""
-    owner: Owner = handle._context.get(OWNER, STORM)  # noqa: SLF001 - a handle tells nobody
+    owner: Owner = handle._context.get(OWNER, STORM)  # noqa: SLF001 - no public way
     return owner

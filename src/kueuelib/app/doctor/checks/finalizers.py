@@ -55,7 +55,7 @@ def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _kept(snapshot: Snapshot, kind: str, obj: Obj, problem: str) -> Finding:
-    """What a running manager would let go."""
+    """An object whose finalizer a running manager would remove."""
     follows = no_manager(snapshot)
     return Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj), follows)
 
