@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -68,6 +72,84 @@ def test_no_acknowledged_write_is_lost_when_the_server_is_killed(processes: Proc
     with Rest(kubeconfig) as rest:
         found = {each["metadata"]["name"]: each["metadata"]["uid"] for each in rest.items(MAPS)}
     assert told.items() <= found.items()
+
+
+LIMITED = """
+import resource, sys
+from kueuelib.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.argv[:2] = ["kueuelib"]
+main()
+"""
+"""Runs a command for which a disk is full at so many bytes of a file."""
+
+
+def fill(rest: Rest, told: dict[str, str]) -> None:
+    """Makes objects, and remembers their UIDs."""
+    for i in range(100):
+        big = {**config_map(f"m{i}"), "data": {"x": "x" * 10_000}}
+        told[f"m{i}"] = rest.create(MAPS, big)["metadata"]["uid"]
+
+
+def test_a_server_that_died_on_a_full_disk_goes_on_when_there_is_room(processes: Processes) -> None:
+    data, path = processes.folder / "data", processes.folder / "kubeconfig"
+    words = ["apiserver", "--kubeconfig", str(path), "--data-dir", str(data)]
+
+    @contextmanager
+    def limited(size: int) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, "-c", LIMITED, str(size), *words]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    told: dict[str, str] = {}
+    with limited(400 * 1024) as server:
+        processes.wait_for_file(path, "first", 60)
+        with Rest(path) as rest:
+            with pytest.raises(httpx.HTTPStatusError, match=r"500.*the state cannot be saved"):
+                fill(rest, told)
+            assert {each["metadata"]["name"] for each in rest.items(MAPS)} == told.keys()
+    assert 10 < len(told) < 100
+    with limited(4096) as server:
+        assert server.wait(60) == 2
+        assert server.stderr is not None
+        (line,) = server.stderr.read().splitlines()
+        assert line.startswith(f"kueuelib: {data / 'state.db'}: ")
+        assert line.endswith("give a folder on a disk with space to write to")
+    again = start(processes, "again", "--data-dir", data)
+    with Rest(again) as rest:
+        found = {each["metadata"]["name"]: each["metadata"]["uid"] for each in rest.items(MAPS)}
+        assert found == told
+        rest.create(MAPS, config_map("later"))
+
+
+def test_a_log_that_is_gone_is_told_at_the_start(processes: Processes) -> None:
+    """Everything, or what was written since the last clean end."""
+    data = processes.folder / "data"
+    with Rest(start(processes, "first", "--data-dir", data)) as rest:
+        rest.create(MAPS, config_map("old"))
+    processes.kill("first")
+    shutil.copytree(data, processes.folder / "copy")
+    log = processes.folder / "copy" / "state.db-wal"
+    log.write_bytes(bytes(log.stat().st_size))
+    start(processes, "second", "--data-dir", data)
+    processes.stop("second")
+    with Rest(start(processes, "third", "--data-dir", data)) as rest:
+        rest.create(MAPS, config_map("new"))
+    processes.kill("third")
+    (data / "state.db-wal").unlink()
+    with Rest(start(processes, "fourth", "--data-dir", data)) as rest:
+        names = [each["metadata"]["name"] for each in rest.items(MAPS)]
+    assert "old" in names
+    assert "new" not in names
+    lines = (processes.folder / "fourth.log").read_text().splitlines()
+    assert [line for line in lines if line.startswith(f"{data / 'state.db'} has lost its latest ")]
+    words = ("apiserver", "--kubeconfig", "k", "--data-dir", str(log.parent))
+    assert processes.start("empty", *words).wait(60) == 2
+    assert "records it has none, as the log" in (processes.folder / "empty.log").read_text()
 
 
 def test_a_server_with_a_folder_ends_quietly(processes: Processes) -> None:

@@ -39,31 +39,38 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     latest = folder.latest()
     clean = folder.fact("clean") == str(latest).encode()
     history = int(folder.fact("compacted") or b"0")
-    begun = int(folder.fact("begun") or b"0")
-    lost = folder.mark > max(latest, begun)
-    if lost:
+    begun = [int(each) for each in (folder.fact("begun") or b"0").split()]
+    saved = max(latest, begun[-1])
+    if folder.mark > saved:
         _LOG.warning(
-            "%s has lost records: it ends at resource version %d, %d had been saved; what was "
-            "written in between is gone",
+            "%s has lost its latest records: it ends at resource version %d, and %d had been "
+            "saved. What was written in between is gone, or is as it was before. The server goes "
+            "on without it; to have it again, stop the server and restore a copy of %s",
             folder.file,
             latest,
             folder.mark,
+            folder.path,
         )
-    crashed = lost or (bool(latest or begun) and not clean)
-    start = max(latest, begun, folder.mark) + (GAP if crashed else 0)
+    crashed = folder.mark > saved or (saved > 0 and not clean)
+    start = max(saved, folder.mark) + (GAP if crashed else 0)
     try:
         _keep_key(service, folder)
-        _replay(service, folder, start if crashed else history)
+        _replay(service, folder, begun, history, start if crashed else history)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            str(folder.file),
-            f"holds an object that cannot be read: {error}",
-            "restore a copy, or choose another folder",
-        ) from error
+        raise _damaged(folder, f"holds an object that cannot be read: {error}") from error
     storage = service.storage
     storage.revision = max(storage.revision, start)
-    folder.note(begun=str(storage.revision).encode(), clean=b"")
+    kept = [each for each in begun if each < latest]
+    if not kept or storage.revision > latest:
+        kept.append(storage.revision)
+    while len(kept) > 1 and kept[1] <= history:
+        del kept[0]
+    folder.note(begun=" ".join(map(str, kept)).encode(), clean=b"")
     storage.journal = Journal(folder)
+
+
+def _damaged(folder: DataFolder, why: str) -> ConfigError:
+    return ConfigError(str(folder.file), why, "restore a copy, or choose another folder")
 
 
 def _keep_key(service: ApiService, folder: DataFolder) -> None:
@@ -75,7 +82,18 @@ def _keep_key(service: ApiService, folder: DataFolder) -> None:
         service.tokens.adopt(pem)
 
 
-def _replay(service: ApiService, folder: DataFolder, history: int) -> None:
+def _replay(
+    service: ApiService, folder: DataFolder, begun: list[int], compacted: int, history: int
+) -> None:
+    """Fills the storage.
+
+    Args:
+        service: that has it.
+        folder: the states.
+        begun: resource versions at which servers began; the first of them is the oldest known.
+        compacted: up to it there are only the latest states.
+        history: up to it changes are not shown.
+    """
     storage = service.storage
     storage.floor = history
     latest = {(row.namespace, row.name): row for row in folder.rows() if row.kind == CRD_TABLE}
@@ -84,7 +102,13 @@ def _replay(service: ApiService, folder: DataFolder, history: int) -> None:
             service.definitions.restore(orjson.loads(row.raw), row.revision)
     kinds = {kind.table: kind for kind in service.registry}
     present: dict[tuple[str, str, str], Entry] = {}
+    whole = max(compacted, begun[0])
     for row in folder.rows():
+        if row.revision > whole:
+            if row.revision != whole + 1 and row.revision - 1 not in begun:
+                why = f"the records from resource version {whole + 1} to {row.revision - 1}"
+                raise _damaged(folder, f"{why} are missing in the middle")
+            whole = row.revision
         kind = kinds.get(row.kind)
         if kind is None:
             continue  # its definition is gone, nobody can ask for it

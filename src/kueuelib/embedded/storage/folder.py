@@ -183,6 +183,9 @@ class DataFolder:
                 f"has the format {format_}, this version knows {FORMAT}",
                 "use the version that wrote it, or another folder",
             )
+        if not tables and self.mark:
+            log = f"{FILE}-wal is gone or damaged"
+            raise self._damaged(f"of {self.mark} records it has none, as the log {log}")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = NORMAL")
         run("PRAGMA wal_autocheckpoint = 0")

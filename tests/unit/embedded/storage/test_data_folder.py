@@ -293,11 +293,87 @@ async def test_lost_records_are_told_at_the_start(
     async with serving(copy) as service:
         assert len(service.storage.table("configmaps.")) < 30
         assert service.storage.revision >= saved + GAP
-    (told,) = [each for each in caplog.messages if "has lost records" in each]
-    assert f"{saved} had been saved" in told
+    (told,) = [each for each in caplog.messages if "has lost its latest records" in each]
+    assert str(copy / "state.db") in told
+    assert f"and {saved} had been saved" in told
+    assert f"restore a copy of {copy}" in told
     caplog.clear()
     async with serving(copy):
         assert not caplog.messages
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "zeros"])
+async def test_a_log_with_everything_that_lost_everything_is_refused(
+    tmp_path: Path, how: str
+) -> None:
+    copy = await crashed(tmp_path / "folder", tmp_path / "copy")
+    log = copy / "state.db-wal"
+    size = log.stat().st_size
+    log.unlink()
+    if how != "gone":
+        log.write_bytes(b"" if how == "empty" else b"\0" * size)
+    saved = int((copy / "latest").read_bytes())
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=f"of {saved} records it has none.*restore a copy"):
+            DataFolder(copy)
+
+
+async def restarted(path: Path, *, crashes: bool) -> Path:
+    """A folder after several servers."""
+    for i in range(3):
+        after = path.with_name(f"{path.name}-{i}")
+        async with serving(path) as service:
+            for j in range(5):
+                await service.create(CONFIG_MAPS, config_map(f"a{i}-{j}"))
+            copied(path, after)
+        if crashes:
+            path = after
+    return path
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_restarts_leave_no_gap(tmp_path: Path, *, crashes: bool) -> None:
+    path = await restarted(tmp_path / "folder", crashes=crashes)
+    async with serving(path) as service:
+        assert len(service.storage.table("configmaps.")) == 15
+        assert (service.storage.revision > 2 * GAP) is crashes
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_records_that_are_missing_in_the_middle_are_refused(
+    tmp_path: Path, *, crashes: bool
+) -> None:
+    path = await restarted(tmp_path / "folder", crashes=crashes)
+    with sqlite3.connect(path / "state.db") as database:
+        query = "SELECT revision FROM states WHERE name IN ('a1-1', 'a1-3') ORDER BY 1"
+        (first,), (last,) = database.execute(query)
+        assert last == first + 2
+        database.execute("DELETE FROM states WHERE revision BETWEEN ? AND ?", (first, last))
+    database.close()
+    for _ in range(2):
+        folder = DataFolder(path)
+        why = f"the records from resource version {first} to {last} are missing in the middle"
+        with pytest.raises(ConfigError, match=f"{why}.*restore a copy"):
+            await new_service(NoHooks(), folder=folder)
+        folder.close()
+
+
+async def test_an_old_file_beside_a_new_log_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    async with serving(folder) as service:
+        assert service.storage.journal is not None
+        tidy = service.storage.journal.folder.tidy
+        for i in range(4):
+            for j in range(40):
+                await service.create(CONFIG_MAPS, config_map(f"a{i}-{j}"))
+            if i < 3:
+                tidy(0, lambda: False)
+            if i == 0:
+                shutil.copy(folder / "state.db", tmp_path / "old.db")
+        copied(folder, tmp_path / "copy")
+    shutil.copy(tmp_path / "old.db", tmp_path / "copy" / "state.db")
+    with pytest.raises(ConfigError, match="restore a copy"):
+        await new_service(NoHooks(), folder=DataFolder(tmp_path / "copy"))
 
 
 async def test_nothing_is_told_when_nothing_is_lost(
