@@ -55,10 +55,10 @@ def unit(session: nox.Session) -> None:
 @nox.session
 def laws(session: nox.Session) -> None:
     """The laws of the decision engine with 2,000 examples each; takes a quarter of an hour."""
-    found = sorted(map(str, Path("tests/properties").glob("test_scheduler_*.py")))
+    test_files = sorted(map(str, Path("tests/properties").glob("test_scheduler_*.py")))
     more = ("tests/properties/test_rounds.py", "tests/properties/test_explain.py")
     env = {"LAW_EXAMPLES": "2000"}
-    session.run("pytest", *WORKERS, "--timeout=0", *found, *more, *session.posargs, env=env)
+    session.run("pytest", *WORKERS, "--timeout=0", *test_files, *more, *session.posargs, env=env)
 
 
 @nox.session

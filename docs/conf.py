@@ -73,22 +73,22 @@ def _examples(_app: Sphinx, page: str, source: list[str]) -> None:
 
 def _to_rst(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Turn a docstring from Markdown with sections in Google's style into reStructuredText."""
-    found: list[str] = []
+    rst: list[str] = []
     fenced = False
     for line in lines:
         if line.startswith("```"):
             fenced = not fenced
-            found += ["", f".. code-block:: {line[3:] or 'text'}" if fenced else "", ""]
+            rst += ["", f".. code-block:: {line[3:] or 'text'}" if fenced else "", ""]
         elif fenced:
-            found.append(f"    {line}")
-        elif line.startswith("    ") and found and not found[-1]:
+            rst.append(f"    {line}")
+        elif line.startswith("    ") and rst and not rst[-1]:
             # An indented example follows an empty line; what a section says does not.
-            found += [".. code-block:: python", "", line]
+            rst += [".. code-block:: python", "", line]
         else:
-            found.append(_CODE.sub(r"``\1``", line))
+            rst.append(_CODE.sub(r"``\1``", line))
     # As a "method", so that a colon in the first line does not end the type of an attribute.
     kind = "method" if what in ("attribute", "property") else what
-    lines[:] = GoogleDocstring(found, _GOOGLE, app, kind, name, obj, options).lines()
+    lines[:] = GoogleDocstring(rst, _GOOGLE, app, kind, name, obj, options).lines()
 
 
 def _defaults(

@@ -36,17 +36,17 @@ class Site(KubeObject):
 
 
 @app.reconciles(Site, owns=[kinds.CONFIG_MAPS, kinds.SERVICES])
-async def site(found: Site, context: Context) -> None:
+async def site(obj: Site, context: Context) -> None:
     """Apply both children; what others change comes back."""
-    await context.apply(kinds.CONFIG_MAPS.new(found.name, data={"text": found.spec.text}))
-    await context.apply(kinds.SERVICES.new(found.name, spec={"ports": [{"port": 80}]}))
+    await context.apply(kinds.CONFIG_MAPS.new(obj.name, data={"text": obj.spec.text}))
+    await context.apply(kinds.SERVICES.new(obj.name, spec={"ports": [{"port": 80}]}))
     context.condition("Ready", True, "Applied")
 
 
 @site.teardown("example.com/farewell")
-async def farewell(found: Site, _: Context) -> None:
+async def farewell(obj: Site, _: Context) -> None:
     """Called before the object vanishes."""
-    print("farewell,", found.name)
+    print("farewell,", obj.name)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ def main() -> None:
     print(answer.verdict.value, "at position", answer.position)
     if answer.reason is not None:
         print(*answer.reason.text.split(", "), sep=",\n  ")
-    for found in answer.changes:
-        print("it would help to", found.change.text)
+    for option in answer.changes:
+        print("it would help to", option.change.text)
 
 
 if __name__ == "__main__":

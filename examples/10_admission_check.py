@@ -40,8 +40,8 @@ async def main() -> None:
         handle = await submit(job, queue="q", client=client)
 
         async def answers() -> list[str]:
-            found = await client.of(Workload).list("default")
-            states = [each for one in found for each in one.status.admission_checks]
+            workloads = await client.of(Workload).list("default")
+            states = [each for one in workloads for each in one.status.admission_checks]
             return [each.message for each in states if each.message]
 
         print(*await eventually(answers))

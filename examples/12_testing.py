@@ -18,10 +18,10 @@ class Room(rt.KubeObject):
 
 
 @app.reconciles(Room, owns=[rt.kinds.CONFIG_MAPS])
-async def sign(found: Room, context: rt.Context) -> None:
+async def sign(room: Room, context: rt.Context) -> None:
     """Write the sign at the door."""
-    text = {"seats": str(found.seats)}
-    await context.apply(rt.kinds.CONFIG_MAPS.new(found.name, data=text))
+    text = {"seats": str(room.seats)}
+    await context.apply(rt.kinds.CONFIG_MAPS.new(room.name, data=text))
 
 
 @app.validates(Room)

@@ -17,8 +17,8 @@ def cost(workload: Workload, prices: dict[str, float]) -> float:
 async def consumed(url: str, query: str) -> float:
     """The number that a Prometheus query gives; 0 when nothing was recorded."""
     async with aiohttp.request("GET", url, params={"query": query}, raise_for_status=True) as http:
-        found = (await http.json())["data"]["result"]
-    return float(found[0]["value"][1]) if found else 0.0
+        samples = (await http.json())["data"]["result"]
+    return float(samples[0]["value"][1]) if samples else 0.0
 
 
 @check("finance.example.com/budget", parameters=BUDGETS, recheck=5, serialize=lambda w: w.namespace)

@@ -114,7 +114,7 @@ def phases_of(phases: dict[str, Any], wanted: str) -> int:
 
 def _pods(training: Obj) -> list[Obj]:
     spec = training["spec"]
-    found: list[Obj] = []
+    pods: list[Obj] = []
     for role, count in (("launcher", 1), ("workers", spec["workers"].get("replicas", 1))):
         template = spec[role]["template"]
         for index in range(count):
@@ -125,8 +125,8 @@ def _pods(training: Obj) -> list[Obj]:
                 "ownerReferences": [_owner(training)],
             }
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
-            found.append(pod)
-    return found
+            pods.append(pod)
+    return pods
 
 
 def _owner(training: Obj) -> Obj:

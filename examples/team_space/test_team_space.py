@@ -21,5 +21,5 @@ async def test_a_team_gets_its_space_and_leaves_a_note(client: Client) -> None:
         with pytest.raises(errors.Forbidden, match="carl is not a member"):
             await spaces.replace(blue.evolve(spec=blue.spec.evolve(owner="carl")))
         await spaces.delete(blue.key)
-        found = await eventually(lambda: client.get(kinds.CONFIG_MAPS, note))
-        assert found["data"] == {"owner": "ann"}
+        config_map = await eventually(lambda: client.get(kinds.CONFIG_MAPS, note))
+        assert config_map["data"] == {"owner": "ann"}

@@ -267,8 +267,8 @@ class ServerTimeout(ApiError):
 
 
 _BY_CODE: dict[int, type[ApiError]] = {
-    found.code: found
-    for found in (
+    error.code: error
+    for error in (
         BadRequest,
         Unauthorized,
         Forbidden,
@@ -298,13 +298,13 @@ def api_error(
         text: what the body said if it was not a `Status`; shown as the message.
         retry_after: seconds of a `Retry-After` header.
     """
-    found = body if body is not None and body.get("kind") == "Status" else {}
-    reason = found.get("reason")
+    status = body if body is not None and body.get("kind") == "Status" else {}
+    reason = status.get("reason")
     kind = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, ServerError)
-    details = found.get("details") or {}
+    details = status.get("details") or {}
     after = details.get("retryAfterSeconds") if retry_after is None else retry_after
     return kind(
-        found.get("message") or text or f"the server answered {code}",
+        status.get("message") or text or f"the server answered {code}",
         code=code,
         reason=reason,
         details=details,

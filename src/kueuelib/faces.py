@@ -26,12 +26,12 @@ def lazily(
     Returns:
         `__getattr__`, which imports a name on first use and keeps it; `__dir__`; `__all__`.
     """
-    found: dict[str, tuple[str, str]] = {}
+    sources: dict[str, tuple[str, str]] = {}
     for module, entries in homes.items():
         for entry in entries.split():
             public, _, own = entry.partition("=")
-            found[public] = (module, own or public)
-    names = sorted(found)
+            sources[public] = (module, own or public)
+    names = sorted(sources)
 
     def get(name: str) -> Any:
         if name in deprecated:
@@ -41,9 +41,9 @@ def lazily(
                 stacklevel=2,
             )
             return getattr(sys.modules[package], deprecated[name])
-        if name not in found:
+        if name not in sources:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, own = found[name]
+        module, own = sources[name]
         home = import_module(module)
         value = home if own == module.rpartition(".")[2] else getattr(home, own)
         setattr(sys.modules[package], name, value)

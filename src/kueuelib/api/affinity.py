@@ -11,30 +11,30 @@ from kueuelib.api.core import NodeSelector, NodeSelectorRequirement, PodSpec
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
-def _compare(found: str | None, values: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
-    if found is None or len(values) != 1:
+def _compare(value: str | None, values: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
+    if value is None or len(values) != 1:
         return False
-    if _INTEGER.fullmatch(found) is None or _INTEGER.fullmatch(values[0]) is None:
+    if _INTEGER.fullmatch(value) is None or _INTEGER.fullmatch(values[0]) is None:
         return False
-    return holds(int(found), int(values[0]))
+    return holds(int(value), int(values[0]))
 
 
 def requirement_matches(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
     """Whether labels meet one expression; an unknown operator is never met."""
-    found = labels.get(requirement.key)
+    value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
-            return found in requirement.values
+            return value in requirement.values
         case "NotIn":
-            return found not in requirement.values
+            return value not in requirement.values
         case "Exists":
-            return found is not None
+            return value is not None
         case "DoesNotExist":
-            return found is None
+            return value is None
         case "Gt":
-            return _compare(found, requirement.values, int.__gt__)
+            return _compare(value, requirement.values, int.__gt__)
         case "Lt":
-            return _compare(found, requirement.values, int.__lt__)
+            return _compare(value, requirement.values, int.__lt__)
     return False
 
 

@@ -100,10 +100,10 @@ def encode(value: Struct, version: str = V1BETA2) -> Obj:
     if not isinstance(value, KubeObject):
         return raw
     resource = value.resource
-    found = {"apiVersion": resource.api_version, "kind": resource.kind, **raw}
+    obj = {"apiVersion": resource.api_version, "kind": resource.kind, **raw}
     if resource.group == KUEUE and version != resource.version:
-        return convert(found, version)
-    return found
+        return convert(obj, version)
+    return obj
 
 
 def _at_internal_version(cls: type[KubeObject], obj: Obj) -> Obj:
@@ -167,8 +167,8 @@ def _type_error(path: str, error: _WrongType) -> FieldError:
     if error.wanted in ("quantity", "date-time"):
         text = f"Invalid value: {_json(error.value)}: must be a {error.wanted}"
         return FieldError(path, "FieldValueInvalid", text)
-    found = _type_name(error.value)
-    text = f'Invalid value: "{found}": {path} in body must be of type {error.wanted}: "{found}"'
+    actual = _type_name(error.value)
+    text = f'Invalid value: "{actual}": {path} in body must be of type {error.wanted}: "{actual}"'
     return FieldError(path, "FieldValueTypeInvalid", text)
 
 
@@ -181,7 +181,7 @@ def _field_errors(error: BaseException, path: str) -> list[FieldError]:
     if not isinstance(error, ClassValidationError | IterableValidationError):
         raise error
     names = _json_names(error.cl) if isinstance(error, ClassValidationError) else {}
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     for inner in error.exceptions:
         step = ""
         for note in getattr(inner, "__notes__", ()):
@@ -189,8 +189,8 @@ def _field_errors(error: BaseException, path: str) -> list[FieldError]:
                 step = f".{names.get(note.name, note.name)}"
             elif isinstance(note, IterableValidationNote):
                 step = f"[{note.index}]"
-        found += _field_errors(inner, path + step)
-    return found
+        errors += _field_errors(inner, path + step)
+    return errors
 
 
 def _json_names(cls: type) -> dict[str, str]:
@@ -257,13 +257,13 @@ def _strings(value: Any, _: Any) -> Any:
 def _quantities(value: Any, _: Any) -> Any:
     if type(value) is not dict:
         raise _WrongType("object", value)
-    found = {}
+    quantities = {}
     for key, item in value.items():
         try:
-            found[key] = Quantity.parse(item)
+            quantities[key] = Quantity.parse(item)
         except InvalidQuantity:
             raise _WrongType("quantity", item, f"[{key}]") from None
-    return found
+    return quantities
 
 
 def _anything(value: Any, _: Any) -> Any:
@@ -352,10 +352,10 @@ def _unstruct_factory(cls: type, converter: Converter) -> Callable[[Any], Any]:
     base: Callable[[Any], Obj] = make_dict_unstructure_fn(cls, converter, **overrides)
 
     def unstructure(value: Any) -> Any:
-        found = base(value)
+        raw = base(value)
         if value.extra:
-            found.update(value.extra)
-        return found
+            raw.update(value.extra)
+        return raw
 
     return unstructure
 

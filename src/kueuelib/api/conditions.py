@@ -18,9 +18,9 @@ _CUT = " ..."
 
 def find(conditions: Iterable[Condition], type: str) -> Condition | None:
     """The condition of that type, or None."""
-    for found in conditions:
-        if found.type == type:
-            return found
+    for condition in conditions:
+        if condition.type == type:
+            return condition
     return None
 
 
@@ -41,7 +41,7 @@ def with_condition(
     new = attrs.evolve(new, last_transition_time=now if changed else old.last_transition_time)
     if new == old:
         return conditions
-    return tuple(new if found is old else found for found in conditions)
+    return tuple(new if condition is old else condition for condition in conditions)
 
 
 def with_raw_condition(
@@ -76,14 +76,14 @@ def with_raw_condition(
     }
     if generation is not None:
         new["observedGeneration"] = generation
-    found = [dict(each) for each in conditions]
-    for index, old in enumerate(found):
+    updated = [dict(each) for each in conditions]
+    for index, old in enumerate(updated):
         if old.get("type") == type:
             if old.get("status") == new["status"] and "lastTransitionTime" in old:
                 new["lastTransitionTime"] = old["lastTransitionTime"]
-            found[index] = new
-            return found
-    return [*found, new]
+            updated[index] = new
+            return updated
+    return [*updated, new]
 
 
 def truncate_message(message: str, limit: int = CONDITION_MESSAGE_LIMIT) -> str:
@@ -98,5 +98,5 @@ def truncate_message(message: str, limit: int = CONDITION_MESSAGE_LIMIT) -> str:
 
 def since(conditions: Iterable[Condition], type: str) -> float | None:
     """Since when a condition is True, in seconds since the epoch; None if it is not True."""
-    found = find(conditions, type)
-    return found.last_transition_time if found is not None and found.is_true else None
+    condition = find(conditions, type)
+    return condition.last_transition_time if condition is not None and condition.is_true else None

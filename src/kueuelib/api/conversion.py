@@ -43,11 +43,11 @@ def convert(obj: Obj, version: str) -> Obj:
     api_version = f"{KUEUE}/{version}"
     if old == api_version:
         return obj
-    found = {**obj, "apiVersion": api_version}
+    converted = {**obj, "apiVersion": api_version}
     step = (_UP if version == V1BETA2 else _DOWN).get(str(obj.get("kind")))
     if step is not None:
-        step(found)
-    return found
+        step(converted)
+    return converted
 
 
 def _name(obj: Obj) -> str:
@@ -200,8 +200,8 @@ def _pop_text(obj: Obj, name: str) -> str:
 def _class_reference(source: str) -> Obj:
     """Group and kind of a `priorityClassSource`; nothing for an empty one."""
     group, _, lower = source.rpartition("/")
-    found = {"group": group, "kind": _KINDS_BY_LOWER.get(lower, lower)}
-    return {key: value for key, value in found.items() if value}
+    reference = {"group": group, "kind": _KINDS_BY_LOWER.get(lower, lower)}
+    return {key: value for key, value in reference.items() if value}
 
 
 def _past_seconds(obj: Obj, old: str, new: str) -> None:

@@ -33,8 +33,8 @@ class Column:
     @property
     def raw(self) -> Obj:
         """The entry of `additionalPrinterColumns`."""
-        found: Obj = {"name": self.name, "type": self.type, "jsonPath": self.path}
-        return {**found, "priority": self.priority} if self.priority else found
+        entry: Obj = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return {**entry, "priority": self.priority} if self.priority else entry
 
 
 @attrs.frozen
@@ -60,8 +60,8 @@ class Rule:
     @property
     def raw(self) -> Obj:
         """The entry of `x-kubernetes-validations`."""
-        found = {"rule": self.cel, "message": self.message, "reason": self.reason}
-        return {**found, "fieldPath": self.field} if self.field else found
+        entry = {"rule": self.cel, "message": self.message, "reason": self.reason}
+        return {**entry, "fieldPath": self.field} if self.field else entry
 
 
 def assembled(
@@ -75,7 +75,7 @@ def assembled(
         conversion: `spec.conversion`.
         versions: the entries of `spec.versions`.
     """
-    found = {
+    crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{resource.plural}.{resource.group}"},
@@ -93,7 +93,7 @@ def assembled(
             "versions": list(versions),
         },
     }
-    copy: Obj = orjson.loads(orjson.dumps(found))  # no parts in common with anything
+    copy: Obj = orjson.loads(orjson.dumps(crd))  # no parts in common with anything
     return copy
 
 
@@ -119,19 +119,19 @@ def version_entry(
     for rule in rules:
         place = node(schema, rule.at)
         place.setdefault("x-kubernetes-validations", []).append(rule.raw)
-    found: Obj = {
+    entry: Obj = {
         "name": name,
         "served": served,
         "storage": stored,
         "schema": {"openAPIV3Schema": schema},
     }
     if "status" in schema["properties"]:
-        found["subresources"] = {"status": {}}
+        entry["subresources"] = {"status": {}}
     if printed := [column.raw for column in columns]:
-        found["additionalPrinterColumns"] = printed
+        entry["additionalPrinterColumns"] = printed
     if selectable:
-        found["selectableFields"] = [{"jsonPath": path} for path in selectable]
-    return found
+        entry["selectableFields"] = [{"jsonPath": path} for path in selectable]
+    return entry
 
 
 def node(schema: Obj, path: str) -> Obj:

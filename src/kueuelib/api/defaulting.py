@@ -68,8 +68,8 @@ def _child(parent: Obj, name: str) -> Obj:
     child = parent.get(name)
     if child is not None and not isinstance(child, dict):
         return {}
-    parent[name] = found = dict(child or {})
-    return found
+    parent[name] = copied = dict(child or {})
+    return copied
 
 
 def _fill(target: Obj, defaults: Mapping[str, Any]) -> None:

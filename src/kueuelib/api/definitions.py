@@ -149,10 +149,10 @@ def definition_of(cls: type[KubeObject]) -> Definition:
     Raises:
         ConfigError: the class is not decorated.
     """
-    found = cls.definition
-    if not isinstance(found, Definition):
+    definition = cls.definition
+    if not isinstance(definition, Definition):
         raise ConfigError(cls.__name__, "has no definition", "decorate the class with @crd")
-    return found
+    return definition
 
 
 def crd_of(cls: type[KubeObject], client_config: Obj | None = None) -> Obj:
@@ -167,9 +167,9 @@ def crd_of(cls: type[KubeObject], client_config: Obj | None = None) -> Obj:
         ConfigError: the class is not decorated, `client_config` is missing, or a field cannot be
             expressed in a schema; the message names field and fix.
     """
-    found = definition_of(cls)
+    definition = definition_of(cls)
     conversion: Obj = {"strategy": "None"}
-    if found.versions:
+    if definition.versions:
         if client_config is None:
             raise ConfigError(
                 f"{cls.__name__}",
@@ -177,29 +177,31 @@ def crd_of(cls: type[KubeObject], client_config: Obj | None = None) -> Obj:
                 "pass client_config",
             )
         conversion = webhook_conversion(client_config)
-    stored = found.resource.version
-    entries = [_entry(found, stored, found.cls, served=True)]
-    entries += [_entry(found, each.name, each.cls, served=each.served) for each in found.versions]
-    names = {"shortNames": found.short_names, "categories": found.categories}
+    stored = definition.resource.version
+    entries = [_entry(definition, stored, definition.cls, served=True)]
+    entries += [
+        _entry(definition, each.name, each.cls, served=each.served) for each in definition.versions
+    ]
+    names = {"shortNames": definition.short_names, "categories": definition.categories}
     return assembled(
-        found.resource,
+        definition.resource,
         {key: list(value) for key, value in names.items() if value},
         conversion,
         entries,
     )
 
 
-def _entry(found: Definition, version: str, cls: type[KubeObject], *, served: bool) -> Obj:
-    stored = version == found.resource.version
+def _entry(definition: Definition, version: str, cls: type[KubeObject], *, served: bool) -> Obj:
+    stored = version == definition.resource.version
     schema = object_schema(cls, derived=True)
     return version_entry(
         version,
         schema,
         stored=stored,
         served=served,
-        columns=(*found.columns, *_columns(cls, schema)),
-        rules=(rule for rule in found.rules if rule.version in ("", version)),
-        selectable=found.selectable if stored else (),
+        columns=(*definition.columns, *_columns(cls, schema)),
+        rules=(rule for rule in definition.rules if rule.version in ("", version)),
+        selectable=definition.selectable if stored else (),
     )
 
 
@@ -255,11 +257,11 @@ def converted(definition: Definition, obj: Obj, version: str) -> Obj:
 
 
 def _check(resource: Resource, versions: Sequence[str]) -> None:
-    for name, found in (("plural", resource.plural), ("group", resource.group)):
-        if not all(_NAME.fullmatch(part) for part in found.split(".")) or not found:
+    for name, value in (("plural", resource.plural), ("group", resource.group)):
+        if not all(_NAME.fullmatch(part) for part in value.split(".")) or not value:
             raise ConfigError(
                 f"@crd {resource.kind}",
-                f"{name} {found!r} is not a valid name",
+                f"{name} {value!r} is not a valid name",
                 "use lower-case letters, digits and '-'",
             )
     if "." not in resource.group:

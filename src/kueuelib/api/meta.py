@@ -133,10 +133,10 @@ def parse_time(text: str) -> float:
     Raises:
         ValueError: the text is not a time, or names no zone.
     """
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
-    return found.timestamp()
+    return moment.timestamp()
 
 
 def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
@@ -177,9 +177,9 @@ def owner_reference(owner: Mapping[str, Any], *, controller: bool = True) -> Obj
 
 def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) -> Mapping[str, Any]:
     """The raw condition of that type, or an empty mapping."""
-    for found in conditions or ():
-        if found.get("type") == type:
-            return found
+    for condition in conditions or ():
+        if condition.get("type") == type:
+            return condition
     return {}
 
 

@@ -13,15 +13,15 @@ def merge_patch(target: Any, patch: Any) -> Any:
     """
     if not isinstance(patch, dict):
         return patch
-    found = dict(target) if isinstance(target, dict) else {}
+    merged = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
-            found.pop(key, None)
+            merged.pop(key, None)
         elif isinstance(value, dict):
-            found[key] = merge_patch(found.get(key), value)
+            merged[key] = merge_patch(merged.get(key), value)
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged
 
 
 def diff_merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

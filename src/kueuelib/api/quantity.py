@@ -145,13 +145,13 @@ ZERO: Final = Quantity(0)
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Quantity:
-    found = _SHAPE.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None:
+    match = _SHAPE.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
         raise InvalidQuantity(
             f"{text[:_LONGEST]!r} is not a quantity; write a number with an optional suffix: "
             "500m, 2, 1.5Gi"
         )
-    sign, whole, places, only_places, binary, exponent, decimal = found.groups()
+    sign, whole, places, only_places, binary, exponent, decimal = match.groups()
     digits = places or only_places or ""
     number = int((whole or "0") + digits)
     numerator, denominator = number * _NANO, 10 ** len(digits)

@@ -44,10 +44,10 @@ def object_schema(cls: type[KubeObject], *, derived: bool = False) -> Obj:
         cls: the class of the objects.
         derived: see `struct_schema`.
     """
-    found = struct_schema(cls, derived=derived)
-    del found["properties"]["metadata"]
-    found["properties"] = {**_OBJECT_HEAD, **found["properties"]}
-    return found
+    schema = struct_schema(cls, derived=derived)
+    del schema["properties"]["metadata"]
+    schema["properties"] = {**_OBJECT_HEAD, **schema["properties"]}
+    return schema
 
 
 def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: bool = False) -> Obj:
@@ -66,7 +66,7 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
     """
     keep_unknown = keep_unknown or issubclass(cls, PodTemplateSpec)
     summary, documented = _documentation(cls)
-    found: Obj = {"type": "object", "description": summary}
+    whole: Obj = {"type": "object", "description": summary}
     properties, required = {}, []
     if derived:
         _check_annotations(cls)
@@ -96,12 +96,12 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
         if wire.required or (derived and field.default is attrs.NOTHING):
             required.append(name)
     if properties:
-        found["properties"] = properties
+        whole["properties"] = properties
     if required:
-        found["required"] = required
+        whole["required"] = required
     if keep_unknown:
-        found |= _OPEN
-    return found
+        whole |= _OPEN
+    return whole
 
 
 def _fields(cls: type[Struct]) -> Sequence[attrs.Attribute[Any]]:
@@ -229,17 +229,17 @@ def _documentation(cls: type) -> tuple[str, dict[str, str]]:
     """The summary of a class, and the sentences of its `Attributes:` section."""
     text = cls.__doc__ or ""
     summary, _, section = text.partition("Attributes:")
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     name = ""
     for line in section.splitlines():
         entry = _ENTRY.match(line.strip())
         indent = len(line) - len(line.lstrip())
         if entry is not None and indent <= _ENTRY_INDENT:
-            name, found[entry[1]] = entry[1], entry[2]
+            name, attributes[entry[1]] = entry[1], entry[2]
         elif name and line.strip():
-            found[name] += " " + line.strip()
+            attributes[name] += " " + line.strip()
     summary = summary.strip().partition("\n\n")[0]
-    return " ".join(summary.split()), {key: _sentence(value) for key, value in found.items()}
+    return " ".join(summary.split()), {key: _sentence(value) for key, value in attributes.items()}
 
 
 _ENTRY_INDENT: Final = 8

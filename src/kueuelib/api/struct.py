@@ -120,8 +120,8 @@ def wire(
 
 def json_name(field: attrs.Attribute[Any]) -> str:
     """The name of an attribute on the wire."""
-    found = field.metadata.get("wire")
-    if found is not None and found.name:
-        return str(found.name)
+    naming = field.metadata.get("wire")
+    if naming is not None and naming.name:
+        return str(naming.name)
     head, *tail = field.name.split("_")
     return head + "".join(part.capitalize() for part in tail)

@@ -164,8 +164,8 @@ def with_live_keys(old: T, new: T) -> T:
 
 def _is_on(block: Any) -> bool:
     """Whether a block applies; its switch does not count if that is live itself."""
-    found = [field for field in attrs.fields(type(block)) if field.name == "enable"]
-    return not found or is_live(found[0]) or block.enable
+    switches = [field for field in attrs.fields(type(block)) if field.name == "enable"]
+    return not switches or is_live(switches[0]) or block.enable
 
 
 def _below(path: str, field: Any) -> str:

@@ -64,13 +64,13 @@ def as_v1beta1(content: dict[str, Any], version: str, source: str) -> dict[str, 
         ConfigError: a key that the version does not have, or one that it requires is missing.
     """
     for path, only in ONLY_IN.items():
-        converted = next(_found(content, path.split(".")), None)
+        converted = next(_places(content, path.split(".")), None)
         if converted is not None and only.version != version:
             raise ConfigError(source, f"{converted} is not a key of {version}", only.fix)
     return _turned_on(content, source) if version == V1BETA2 else content
 
 
-def _found(content: Any, path: list[str], at: str = "") -> Iterator[str]:
+def _places(content: Any, path: list[str], at: str = "") -> Iterator[str]:
     """The places of a path in a file, with the indices of lists."""
     name, *rest = path
     key = name.removesuffix("[]")
@@ -80,24 +80,24 @@ def _found(content: Any, path: list[str], at: str = "") -> Iterator[str]:
     if not rest:
         yield here
     elif key == name:
-        yield from _found(content[key], rest, here)
+        yield from _places(content[key], rest, here)
     elif isinstance(content[key], list):
         for index, each in enumerate(content[key]):
-            yield from _found(each, rest, f"{here}[{index}]")
+            yield from _places(each, rest, f"{here}[{index}]")
 
 
 def _turned_on(content: dict[str, Any], source: str) -> dict[str, Any]:
     """A `v1beta2` file with `enable: true` in the blocks that turn something on."""
-    found = dict(content)
-    waiting = _enabled(found, "waitForPodsReady")
+    filled = dict(content)
+    waiting = _enabled(filled, "waitForPodsReady")
     if waiting is not None:
         _require(waiting, "waitForPodsReady.timeout", "for example 5m", source)
         waiting.setdefault("blockAdmission", False)
-    sharing = _enabled(found, "fairSharing")
+    sharing = _enabled(filled, "fairSharing")
     if sharing is not None:
         wanted = f"one of {strategy_lists()}"
         _require(sharing, "fairSharing.preemptionStrategies", wanted, source)
-    return found
+    return filled
 
 
 def _enabled(content: dict[str, Any], name: str) -> dict[str, Any] | None:

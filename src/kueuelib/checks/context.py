@@ -52,9 +52,9 @@ def enter(context: Context) -> None:
 
 def usage_of(workload: Workload) -> Mapping[str, Quantity]:
     """The quota that a workload holds, by resource, over all pod sets; empty without quota."""
-    found: dict[str, Quantity] = {}
+    usage: dict[str, Quantity] = {}
     admission = workload.status.admission
     for assignment in admission.pod_set_assignments if admission else ():
         for resource, amount in assignment.resource_usage.items():
-            found[resource] = found[resource] + amount if resource in found else amount
-    return found
+            usage[resource] = usage[resource] + amount if resource in usage else amount
+    return usage

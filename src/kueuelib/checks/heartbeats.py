@@ -126,9 +126,11 @@ class Heartbeats:
         alive = {
             name for seen in self._seen.values() if not seen.silent for name in seen.controllers
         }
-        found: dict[str, Silence] = {}
+        silences: dict[str, Silence] = {}
         for key, seen in self._seen.items():
             for name in seen.controllers:
-                if name not in alive and seen.since >= (found[name].since if name in found else ""):
-                    found[name] = Silence(name, key, seen.since)
-        return found
+                if name not in alive and seen.since >= (
+                    silences[name].since if name in silences else ""
+                ):
+                    silences[name] = Silence(name, key, seen.since)
+        return silences

@@ -221,18 +221,18 @@ def changed_entry(entry: Mapping[str, Any], new: Mapping[str, Any], now: float) 
 
     Its transition time changes only with its state.
     """
-    found: Obj = {"name": entry["name"], **new}
-    message = found.get("message") or ""
-    found["message"] = (
+    changed: Obj = {"name": entry["name"], **new}
+    message = changed.get("message") or ""
+    changed["message"] = (
         message[: MESSAGE_LIMIT - 4] + " ..." if len(message) > MESSAGE_LIMIT else message
     )
-    same = entry.get("state", CHECK_PENDING) == found["state"]
+    same = entry.get("state", CHECK_PENDING) == changed["state"]
     kept = entry.get("lastTransitionTime") if same else None
-    found["lastTransitionTime"] = kept or format_time(now)
+    changed["lastTransitionTime"] = kept or format_time(now)
     fields = ("state", "message", "reason", "podSetUpdates", "requeueAfterSeconds")
-    if all((entry.get(field) or None) == (found.get(field) or None) for field in fields):
+    if all((entry.get(field) or None) == (changed.get(field) or None) for field in fields):
         return None
-    return found
+    return changed
 
 
 def pod_set_updates(wl: Mapping[str, Any], updates: tuple[PodSetUpdate, ...]) -> list[Obj]:

@@ -82,12 +82,12 @@ class OwnedObjects:
         """The objects of a workload, by name; do not change them."""
         if self._informer is None:
             return ()
-        found = [
+        objects = [
             obj
             for obj in self._informer.store.by_index(_BY_OWNER, workload)
             if any(ref.get("uid") == uid for ref in obj["metadata"].get("ownerReferences") or ())
         ]
-        return tuple(sorted(found, key=lambda obj: str(obj["metadata"]["name"])))
+        return tuple(sorted(objects, key=lambda obj: str(obj["metadata"]["name"])))
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Follow the objects until cancelled, from the first AdmissionCheck on."""

@@ -82,9 +82,9 @@ class ParameterSource:
         if not ref:
             return Problem(f"spec.parameters is missing: this check needs a {kind}.{group}")
         if (ref.get("kind"), ref.get("apiGroup", "")) != (kind, group):
-            found = f"{ref.get('kind')}.{ref.get('apiGroup', '')}"
+            actual = f"{ref.get('kind')}.{ref.get('apiGroup', '')}"
             return Problem(
-                f"spec.parameters refers to a {found}, this check needs a {kind}.{group}"
+                f"spec.parameters refers to a {actual}, this check needs a {kind}.{group}"
             )
         if not self._informer.synced:
             return Problem(f"{self.resource.plural}.{group} cannot be read: is it installed?")
@@ -97,9 +97,9 @@ class ParameterSource:
 
         None when the check takes none, `Problem` when they cannot be used.
         """
-        found = self.problem(check)
-        if found is not None or self.resource is None:
-            return found
+        problem = self.problem(check)
+        if problem is not None or self.resource is None:
+            return problem
         name = check["spec"]["parameters"]["name"]
         obj = self._find(name, namespace if self.resource.namespaced else "")
         return obj or Problem(f"{self.resource.kind} {name} does not exist in {namespace}")

@@ -123,8 +123,8 @@ def _add(
     ).for_(admission_checks)
 
     def changed(key: ObjectKey) -> None:
-        for name, found in reconciler.mine().items():
-            ref = (found["spec"].get("parameters") or {}).get("name")
+        for name, raw_check in reconciler.mine().items():
+            ref = (raw_check["spec"].get("parameters") or {}).get("name")
             if key.name in ("", ref):
                 activity.enqueue(ObjectKey("", name))
                 asking.enqueue(*listed(name))

@@ -27,7 +27,7 @@ def installed() -> tuple[Check, ...]:
     """
     from importlib.metadata import entry_points
 
-    found = []
+    checks = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         package = "its package" if entry.dist is None else entry.dist.name
         subject = f'check "{entry.name}" of the package {package}'
@@ -43,8 +43,8 @@ def installed() -> tuple[Check, ...]:
                 f"{entry.value} calls itself {offered.controller_name}",
                 f"give the entry point and the check the same name, {way_out}",
             )
-        found.append(offered)
-    return tuple(found)
+        checks.append(offered)
+    return tuple(checks)
 
 
 def load(reference: str) -> tuple[Check, ...]:
@@ -60,8 +60,8 @@ def load(reference: str) -> tuple[Check, ...]:
     module = module_at(where)
     if not colon:
         return checks_in(module)
-    found = name_in(module, name)
-    return (found,) if isinstance(found, Check) else ()
+    check = name_in(module, name)
+    return (check,) if isinstance(check, Check) else ()
 
 
 def checks_in(module: ModuleType) -> tuple[Check, ...]:

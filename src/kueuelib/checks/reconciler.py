@@ -105,10 +105,10 @@ class CheckReconciler:
                 yield entry_key(key_of(wl), entry["name"])
 
     def _mine(self, name: str) -> Obj | None:
-        found = self._checks.store.get(ObjectKey("", name))
-        if found is None or found["spec"].get("controllerName") != self._check.controller_name:
+        check = self._checks.store.get(ObjectKey("", name))
+        if check is None or check["spec"].get("controllerName") != self._check.controller_name:
             return None
-        return found
+        return check
 
     def mine(self) -> dict[str, Obj]:
         """The AdmissionChecks that this check decides, by name."""
@@ -120,15 +120,15 @@ class CheckReconciler:
 
     def passed(self, check: str, namespace: str, but: str) -> tuple[Workload, ...]:
         """The workloads with quota that an AdmissionCheck said Ready to, except one UID."""
-        found = []
+        workloads = []
         for key in self._workloads.store.keys_by_index(BY_CHECK, check):
             wl = self._workloads.store.get(key)
             if wl is None or wl["metadata"]["uid"] == but or namespace not in ("", key.namespace):
                 continue
             entry = moves.entry_of(wl, check)
             if entry and entry.get("state") == CHECK_READY and reservation_of(wl) is not None:
-                found.append(decode(Workload, wl))
-        return tuple(found)
+                workloads.append(decode(Workload, wl))
+        return tuple(workloads)
 
     def called(self, key: ObjectKey) -> bool:
         """Whether a call about a Workload has not ended."""
@@ -179,8 +179,8 @@ class CheckReconciler:
         entry = None if wl is None else moves.entry_of(wl, name)
         if wl is None or check is None or entry is None:
             return None
-        found = self._parameters.find(check, key.namespace)
-        parameters = content(found) if isinstance(found, dict) else found
+        answer = self._parameters.find(check, key.namespace)
+        parameters = content(answer) if isinstance(answer, dict) else answer
         asked = self._asked.get((key, name))
         rechecks = self._check.recheck is not None
         delay, now = moves.retry_delay_of(check), self._clock.now()
@@ -200,7 +200,7 @@ class CheckReconciler:
                 if not self._promised(wl):
                     return None  # the finalizer that promises a release comes first
                 nudges = self._nudges.get(key)
-                again = await self._ask(wl, name, found)
+                again = await self._ask(wl, name, answer)
                 if nudges != self._nudges.get(key):  # what it depends on changed under way
                     self.ask_again(key)
                     return self._clock.now()

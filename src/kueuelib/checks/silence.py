@@ -73,8 +73,8 @@ class SilenceWatch:
             self._heartbeats.observe((), self._clock.monotonic())
             self._marked.clear()
             return
-        found = self._client.list_all(LEASES, self._namespace, label_selector=SELECTOR)
-        leases = [lease async for lease in found]
+        listing = self._client.list_all(LEASES, self._namespace, label_selector=SELECTOR)
+        leases = [lease async for lease in listing]
         self._heartbeats.observe(leases, self._clock.monotonic())
         silences = self._heartbeats.silences()
         marked: dict[str, Silence] = {}

@@ -42,10 +42,10 @@ class Turns:
 
     def group(self, name: Hashable) -> Group:
         """The group of a name; comparing names may raise anything."""
-        found = self._groups.get(name)
-        if found is None:
-            found = self._groups[name] = Group()
-        return found
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = Group()
+        return group
 
     def take(self, group: Group, key: ObjectKey) -> bool:
         """Whether a key gets its turn now; if not, it is called later. End the turn with `end`."""

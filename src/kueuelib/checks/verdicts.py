@@ -59,8 +59,8 @@ def _seconds(field: str, value: float) -> float:
 
 def _updates(value: Iterable[PodSetUpdate]) -> tuple[PodSetUpdate, ...]:
     _expect("updates", value, Iterable, "a tuple of PodSetUpdates")
-    found = tuple(value)
-    for number, update in enumerate(found):
+    updates = tuple(value)
+    for number, update in enumerate(updates):
         path = f"updates[{number}]"
         _expect(path, update, PodSetUpdate, "a PodSetUpdate")
         try:
@@ -68,7 +68,7 @@ def _updates(value: Iterable[PodSetUpdate]) -> tuple[PodSetUpdate, ...]:
         except (TypeError, ValueError, AttributeError) as error:
             raise TypeError(f"{path} has a field of a wrong type: {error}") from error
         _verify(path, raw)
-    return found
+    return updates
 
 
 def _expect(path: str, value: object, wanted: type, fix: str) -> None:

@@ -69,11 +69,11 @@ class EntryWriter:
             TransportError: the same.
         """
         uid = wl["metadata"]["uid"]
-        found: Obj | None = None
+        written: Obj | None = None
 
         async def attempt(newest: Obj) -> Obj | None:
-            nonlocal found
-            found = None
+            nonlocal written
+            written = None
             if newest["metadata"]["uid"] != uid or not still(newest):
                 return None
             entry = moves.entry_of(newest, name)
@@ -81,17 +81,17 @@ class EntryWriter:
                 return None
             changed = change(newest, entry)
             if changed is None:
-                found = newest
+                written = newest
                 return None
-            found = await self._send(newest, name, changed)
-            self._report(found, name, entry, changed)
-            return found
+            written = await self._send(newest, name, changed)
+            self._report(written, name, entry, changed)
+            return written
 
         try:
             await on_newest(self._workloads, key_of(wl), attempt)
         except NotFound:
             return None
-        return found
+        return written
 
     async def _send(self, wl: Obj, name: str, entry: Obj) -> Obj:
         if self._plain_entries:

@@ -71,17 +71,17 @@ class AdmissionLoop:
     def _cycle(self) -> bool:
         """One cycle; False when there is nothing to decide now."""
         now, started = self._clock.now(), self._clock.monotonic()
-        found = self._engine.next_cycle(now)
-        if found is None:
+        cycle = self._engine.next_cycle(now)
+        if cycle is None:
             return False
-        plan = decide(found, now)
+        plan = decide(cycle, now)
         settled = self._engine.settle(plan, now)
         self._submit(settled)
         self._spread(settled.effects)
-        skips = {head.cluster_queue: 0 for head in found.heads}
+        skips = {head.cluster_queue: 0 for head in cycle.heads}
         self._metrics.skipped_preemptions({**skips, **plan.skipped_preemptions})
         self._metrics.recomputed(plan.recomputations)
-        if not found.heads:  # only skipped turns: no try failed
+        if not cycle.heads:  # only skipped turns: no try failed
             return True
         admitted = bool(settled.admissions)
         self._metrics.cycle(self._clock.monotonic() - started, success=admitted)

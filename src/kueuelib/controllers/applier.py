@@ -217,7 +217,7 @@ class Applier:
 
     async def _wait(self, order: Wait) -> None:
         written = self._written
-        requests = [encode(found) for found in order.resource_requests] or None
+        requests = [encode(request) for request in order.resource_requests] or None
 
         def waits(wl: Obj) -> Obj | None:
             if wl["metadata"]["uid"] != order.uid or not _may_wait(wl):

@@ -113,7 +113,7 @@ def _kept(
     seen: set[Series], series: Iterator[Series], lives: Callable[[Series], bool]
 ) -> dict[Series, float]:
     """Counts of series that live, with 0 for those that were seen before."""
-    found = _counts(series)
-    seen.update(found)
+    counts = _counts(series)
+    seen.update(counts)
     seen.difference_update([labels for labels in seen if not lives(labels)])
-    return {labels: found.get(labels, 0.0) for labels in sorted(seen)}
+    return {labels: counts.get(labels, 0.0) for labels in sorted(seen)}

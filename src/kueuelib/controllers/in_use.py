@@ -30,14 +30,14 @@ class InUseReconciler:
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Adds the finalizer to a living object, removes it from a deleted one without users."""
-        found: Obj | None = self._informer.store.get(key)
-        if found is None:
+        obj: Obj | None = self._informer.store.get(key)
+        if obj is None:
             return DONE
         try:
-            if not found["metadata"].get("deletionTimestamp"):
-                await add_finalizer(self._client, self._informer, found)
+            if not obj["metadata"].get("deletionTimestamp"):
+                await add_finalizer(self._client, self._informer, obj)
             elif not self._users(key.name):
-                await drop_finalizer(self._client, self._informer, found)
+                await drop_finalizer(self._client, self._informer, obj)
         except Conflict:
             return Result(requeue_after=CONFLICT_PAUSE)
         return DONE

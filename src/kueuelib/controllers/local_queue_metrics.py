@@ -213,10 +213,10 @@ class LocalQueueMetrics:
         if not self.reports(key):
             return None
         labels = (key.name, key.namespace, where.priority_class)
-        found: Tally = self._series.one(key, self._counts, labels)
+        tally: Tally = self._series.one(key, self._counts, labels)
         own = (*labels, *self._by_workload.values(where.workload))
         admissions: Tally = self._series.one(key, self._admissions, own)
-        return found.and_those_of(admissions)
+        return tally.and_those_of(admissions)
 
 
 def _amounts(names: tuple[str, str], rows: tuple[LocalFlavorUsage, ...]) -> Values:

@@ -132,16 +132,16 @@ def user_roles() -> list[Obj]:
     user.
     """
     admins = ("clusterqueue", "cohort", "localqueue", "resourceflavor", "workload")
-    found = [
+    roles = [
         _aggregated("kueue-batch-admin-role", _ADMIN),
         _aggregated("kueue-batch-user-role", _USER),
     ]
     for kind in admins:
-        found.append(_kind_role(kind, KUEUE, "editor", _ADMIN))
+        roles.append(_kind_role(kind, KUEUE, "editor", _ADMIN))
         labels = _USER if kind in ("localqueue", "workload") else {}
-        found.append(_kind_role(kind, KUEUE, "viewer", {**labels, **_ADMIN}))
+        roles.append(_kind_role(kind, KUEUE, "viewer", {**labels, **_ADMIN}))
     both = {**_USER, **_ADMIN}
-    return [*found, *(_kind_role("job", "batch", access, both) for access in ("editor", "viewer"))]
+    return [*roles, *(_kind_role("job", "batch", access, both) for access in ("editor", "viewer"))]
 
 
 def webhook_service(namespace: str) -> Obj:

@@ -35,10 +35,10 @@ class OwnedSeries:
     def one(self, owner: Hashable, metric: _Metric, labels: tuple[str, ...]) -> Any:
         """One series, which then belongs to an object."""
         own = self._series.setdefault(owner, {})
-        found = own.get((metric, labels))
-        if found is None:
-            found = own[metric, labels] = metric.labels(*labels)
-        return found
+        series = own.get((metric, labels))
+        if series is None:
+            series = own[metric, labels] = metric.labels(*labels)
+        return series
 
     def set(self, owner: Hashable, gauge: _Metric, labels: tuple[str, ...], value: float) -> None:
         """Sets one series of an object."""

@@ -82,8 +82,8 @@ def local_queue_status(
         }
     status["conditions"] = _with_active(queue, activity, now)
     version = str(queue["apiVersion"]).rpartition("/")[2]
-    found: Obj = convert({**present, "status": status}, version)["status"]
-    return found
+    converted: Obj = convert({**present, "status": status}, version)["status"]
+    return converted
 
 
 def local_activity(

@@ -53,8 +53,8 @@ class CustomLabel:
 
     def value(self, obj: Obj) -> str:
         """The value for the series of an object; empty for an object without the label."""
-        found = (annotations_of(obj) if self.annotation else labels_of(obj)).get(self.key, "")
-        return found if not self.tracked or found in self.tracked else UNTRACKED
+        value = (annotations_of(obj) if self.annotation else labels_of(obj)).get(self.key, "")
+        return value if not self.tracked or value in self.tracked else UNTRACKED
 
 
 class SeriesLabels:
@@ -82,16 +82,16 @@ class SeriesLabels:
         """The additional labels of a series; none for metrics that Kueue does not have."""
         if not name.startswith("kueue_") or name.startswith(_WITHOUT):
             return {}
-        found = {REPLICA_ROLE: self._role()}
+        extra = {REPLICA_ROLE: self._role()}
         about = subject(name, labels) if self._custom else None
         if about is None:
-            return found
+            return extra
         kind, key = about
         wanted = self._custom.get(kind, ())
         obj = self._find[kind](key) if wanted else None
         for label in wanted:
-            found[label.name] = "" if obj is None else label.value(obj)
-        return found
+            extra[label.name] = "" if obj is None else label.value(obj)
+        return extra
 
 
 def role_of(leading: bool | None) -> str:

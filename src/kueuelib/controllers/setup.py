@@ -311,8 +311,8 @@ def setup(
     manager.add(Group.ELECTED, teller, "teller")
     manager.add(Group.ELECTED, Auditor(engine, applier.book, orders), "auditor")
 
-    def use_life(found: LifeSettings) -> None:
-        workload_reconciler.life = found
+    def use_life(life: LifeSettings) -> None:
+        workload_reconciler.life = life
         if workload.listening:
             workload.enqueue(*informers.workloads.store.keys())
 

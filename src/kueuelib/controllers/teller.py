@@ -40,14 +40,14 @@ class _Line:
 
     def take(self, now: float, most: int) -> list[ObjectKey]:
         """Removes and returns those at the front that are due."""
-        found: list[ObjectKey] = []
+        taken: list[ObjectKey] = []
         for key, due in self.members.items():
-            if due > now or len(found) >= most:
+            if due > now or len(taken) >= most:
                 break
-            found.append(key)
-        for key in found:
+            taken.append(key)
+        for key in taken:
             del self.members[key]
-        return found
+        return taken
 
 
 class Lines:
@@ -77,19 +77,19 @@ class Lines:
 
     def take(self, now: float) -> tuple[ObjectKey, ...]:
         """Removes and returns those whose reason is due now, at most `AT_ONCE` + 1."""
-        found: list[ObjectKey] = []
+        taken: list[ObjectKey] = []
         for name, line in tuple(self._lines.items()):
             if now - line.admitted_at >= REST:
-                found += line.take(now, AT_ONCE - len(found))
+                taken += line.take(now, AT_ONCE - len(taken))
                 if not line.members:
                     del self._lines[name]
             elif now >= self._trickles_at and (first := line.take(now, 1)):
-                found += first
+                taken += first
                 self._trickles_at = now + TRICKLE
                 self._lines[name] = self._lines.pop(name)  # the others come first next time
-        for key in found:
+        for key in taken:
             del self._home[key]
-        return tuple(found)
+        return tuple(taken)
 
     def _leave(self, key: ObjectKey) -> None:
         name = self._home.pop(key, None)

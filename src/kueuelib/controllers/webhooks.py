@@ -86,12 +86,12 @@ def serve(server: WebhookServer) -> None:
 
 def _shapes(resource: Resource) -> Shapes:
     """The shapes that a validator can read; defaulting ignores values of other types."""
-    found = {}
+    shapes = {}
     for version in crd(resource.kind)["spec"]["versions"]:
         shape = types_of(version["schema"]["openAPIV3Schema"])
         shape["properties"]["kind"]["enum"] = [resource.kind]
-        found[f"{KUEUE}/{version['name']}"] = shape
-    return found
+        shapes[f"{KUEUE}/{version['name']}"] = shape
+    return shapes
 
 
 def path_of(resource: Resource, *, mutating: bool) -> str:
@@ -113,12 +113,12 @@ def sparing(entries: Iterable[Entry], user: str) -> list[QueueingEntry]:
 
     Objects that the user creates get their defaults nevertheless.
     """
-    found = []
+    spared = []
     for each in entries:
         conditions = [of_others(user), *each.entry.get("matchConditions", ())]
         more = {} if each.mutating else {"matchConditions": conditions}
-        found.append(QueueingEntry(each.mutating, each.path, {**each.entry, **more}))
-    return found
+        spared.append(QueueingEntry(each.mutating, each.path, {**each.entry, **more}))
+    return spared
 
 
 def webhook_configurations(entries: Iterable[Entry], client_config: ClientConfig) -> list[Obj]:
@@ -128,7 +128,7 @@ def webhook_configurations(entries: Iterable[Entry], client_config: ClientConfig
         entries: of the queueing kinds and of every enabled integration.
         client_config: how the API server reaches a path; see `by_url` and `by_service`.
     """
-    found = list(entries)
+    all_entries = list(entries)
     return [
         {
             "apiVersion": resource.api_version,
@@ -136,7 +136,7 @@ def webhook_configurations(entries: Iterable[Entry], client_config: ClientConfig
             "metadata": {"name": name},
             "webhooks": [
                 {**copy.deepcopy(entry.entry), "clientConfig": client_config(entry.path)}
-                for entry in found
+                for entry in all_entries
                 if entry.mutating is mutating
             ],
         }
@@ -236,8 +236,8 @@ def _conditions(resource: Resource, *, mutating: bool) -> Obj:
     """Conditions that keep the API server from sending objects that no rule applies to."""
     if resource is not kinds.WORKLOADS:
         return {} if mutating else {"matchConditions": [new_or_changed("spec")]}
-    found = _NAMELESS if mutating else _CHANGED_WORKLOAD
-    return {"matchConditions": [found]}
+    match_condition = _NAMELESS if mutating else _CHANGED_WORKLOAD
+    return {"matchConditions": [match_condition]}
 
 
 def _reserved(variable: str) -> str:

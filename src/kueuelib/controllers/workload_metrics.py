@@ -130,12 +130,12 @@ class WorkloadMetrics:
                 self._metrics.released(where, states.eviction_cause(new)[0], latency)
 
     def _by_queue(self) -> Mapping[tuple[ObjectKey, str], list[tuple[_Group, int]]]:
-        found: dict[tuple[ObjectKey, str], list[tuple[_Group, int]]] = {}
+        by_queue: dict[tuple[ObjectKey, str], list[tuple[_Group, int]]] = {}
         for group, number in self._groups.items():
             cluster_queue = self._cluster_queue(group.queue)
             if cluster_queue:
-                found.setdefault((group.queue, cluster_queue), []).append((group, number))
-        return found
+                by_queue.setdefault((group.queue, cluster_queue), []).append((group, number))
+        return by_queue
 
     def _sums(self, *, finished: bool, local: bool) -> dict[tuple[str, ...], float]:
         sums: Counter[tuple[str, ...]] = Counter()
@@ -182,8 +182,8 @@ def execution_time(wl: Obj) -> float | None:
 
 def _conditions(wl: Obj | None) -> _Conditions:
     """All conditions by type; called often for every Workload."""
-    found = wl and wl.get("status")
-    return {each["type"]: each for each in found.get("conditions") or ()} if found else {}
+    status = wl and wl.get("status")
+    return {each["type"]: each for each in status.get("conditions") or ()} if status else {}
 
 
 def _is(type: str, conditions: _Conditions) -> bool:

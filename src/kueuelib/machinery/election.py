@@ -160,34 +160,34 @@ class ElectionCore:
             return tuple(self._lose("the lease could not be renewed in time"))
         match event:
             case Cancelled() if self._state is not _State.OVER:
-                found = self._cancel(wall)
+                commands = self._cancel(wall)
             case Failed(Conflict()) if self._state is _State.RELEASING:
                 # A renewal that was cancelled has arrived all the same.
                 self._state = _State.REREADING
-                found = [GetLease()]
+                commands = [GetLease()]
             case Written() | Failed() if self._state in (_State.RELEASING, _State.LAST_RELEASING):
-                found = self._over()
+                commands = self._over()
             case Fetched() | Failed() if self._state is _State.REREADING:
-                found = self._release_again(event, wall)
+                commands = self._release_again(event, wall)
             case Fetched(lease) if self._state is _State.FETCHING:
-                found = self._fetched(lease, now, wall, chance)
+                commands = self._fetched(lease, now, wall, chance)
             case Written(lease) if self._state in (_State.WRITING, _State.FAST_WRITING):
-                found = self._written(lease, now)
+                commands = self._written(lease, now)
             case Failed() if self._state is _State.FAST_WRITING:
                 self.slow_paths += 1
-                found = self._fetch(self._renewing_since)
+                commands = self._fetch(self._renewing_since)
             case Failed() if self._state in (_State.FETCHING, _State.WRITING):
-                found = self._retry(now, chance)
+                commands = self._retry(now, chance)
             case Tick() if self._state is _State.WAITING and self.leading:
                 self._renewing_since = now
-                found = self._update(wall, _State.FAST_WRITING)
+                commands = self._update(wall, _State.FAST_WRITING)
             case Tick() if self._state is _State.WAITING:
-                found = self._fetch(now)
+                commands = self._fetch(now)
             case Tick() if self._state is not _State.NEW:
-                found = []
+                commands = []
             case _:
                 raise ValueError(f"{type(event).__name__} does not fit while {self._state.value}")
-        return tuple(found)
+        return tuple(commands)
 
     def _fetch(self, now: float) -> list[Command]:
         self._renewing_since = now
@@ -272,17 +272,17 @@ class ElectionCore:
 
     def _base(self) -> Obj:
         namespace, name = self.options.lease
-        found: Obj = self._lease or {
+        lease: Obj = self._lease or {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {"namespace": namespace, "name": name},
         }
-        meta = dict(found["metadata"])
+        meta = dict(lease["metadata"])
         if self.options.labels:
-            meta["labels"] = {**labels_of(found), **self.options.labels}
+            meta["labels"] = {**labels_of(lease), **self.options.labels}
         if self.options.annotations:
-            meta["annotations"] = {**annotations_of(found), **self.options.annotations}
-        return {**found, "metadata": meta}
+            meta["annotations"] = {**annotations_of(lease), **self.options.annotations}
+        return {**lease, "metadata": meta}
 
     def _lose(self, why: str) -> list[Command]:
         self.leading = False

@@ -144,16 +144,16 @@ class EventSeries:
     def record(self, facts: EventFacts, now: float) -> CreateEvent | PatchEvent | None:
         """The write for one more occurrence, or None when the spam filter drops it."""
         key, message = self._grouped(facts, now)
-        found = self._series.get(key)
-        if found is not None:
-            found.count += 1
-            changes = {"count": found.count, "lastTimestamp": format_time(now), "message": message}
-            found.obj = {**found.obj, **changes}
+        series = self._series.get(key)
+        if series is not None:
+            series.count += 1
+            changes = {"count": series.count, "lastTimestamp": format_time(now), "message": message}
+            series.obj = {**series.obj, **changes}
         if not self._bucket(facts).take(now):
             self.dropped += 1
             return None
-        if found is not None:
-            meta = found.obj["metadata"]
+        if series is not None:
+            meta = series.obj["metadata"]
             return PatchEvent(key, ObjectKey(meta["namespace"], meta["name"]), changes)
         obj = self._event(facts, message, now)
         self._series.set(key, _Series(obj, 1))
@@ -165,13 +165,13 @@ class EventSeries:
         Returns:
             the event as it stands, under a new name, to be created once; None when forgotten.
         """
-        found = self._series.drop(series)
-        if found is None:
+        former = self._series.drop(series)
+        if former is None:
             return None
-        meta = found.obj["metadata"]
-        name = self._name(found.obj["involvedObject"]["name"], now)
-        obj = {**found.obj, "metadata": {**meta, "name": name}}
-        self._series.set(series, _Series(obj, found.count))
+        meta = former.obj["metadata"]
+        name = self._name(former.obj["involvedObject"]["name"], now)
+        obj = {**former.obj, "metadata": {**meta, "name": name}}
+        self._series.set(series, _Series(obj, former.count))
         return CreateEvent(series, obj)
 
     def forget(self, series: Hashable) -> None:
@@ -180,23 +180,23 @@ class EventSeries:
 
     def _grouped(self, facts: EventFacts, now: float) -> tuple[Hashable, str]:
         kind = (facts.source, facts.type, facts.reason)
-        found = self._groups.get(kind)
-        if found is None or now - found.last > self._window:
-            found = _Similar({}, now)
-            self._groups.set(kind, found)
-        found.last = now
-        found.messages[facts.message] = None
-        if len(found.messages) <= self._similar:
+        group = self._groups.get(kind)
+        if group is None or now - group.last > self._window:
+            group = _Similar({}, now)
+            self._groups.set(kind, group)
+        group.last = now
+        group.messages[facts.message] = None
+        if len(group.messages) <= self._similar:
             return (kind, facts.message), facts.message
-        del found.messages[next(iter(found.messages))]
+        del group.messages[next(iter(group.messages))]
         return kind, _fitting_message(COMBINED + facts.message)
 
     def _bucket(self, facts: EventFacts) -> TokenBucket:
-        found = self._buckets.get(facts.source)
-        if found is None:
-            found = TokenBucket(1.0 / self._refill, self._burst)
-            self._buckets.set(facts.source, found)
-        return found
+        bucket = self._buckets.get(facts.source)
+        if bucket is None:
+            bucket = TokenBucket(1.0 / self._refill, self._burst)
+            self._buckets.set(facts.source, bucket)
+        return bucket
 
     def _event(self, facts: EventFacts, message: str, now: float) -> Obj:
         namespace = facts.regarding.get("namespace") or "default"

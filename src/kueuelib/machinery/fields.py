@@ -70,14 +70,14 @@ def field_of(obj: Mapping[str, Any], path: str) -> str:
 
     Booleans are `true` and `false`, numbers their digits.
     """
-    found: Any = obj
+    value: Any = obj
     for part in path.split("."):
-        if not isinstance(found, Mapping) or found.get(part) is None:
+        if not isinstance(value, Mapping) or value.get(part) is None:
             return ""
-        found = found[part]
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return str(found)
+        value = value[part]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
 
 
 def parse_field_selector(text: str) -> FieldSelector:
@@ -86,12 +86,12 @@ def parse_field_selector(text: str) -> FieldSelector:
     Raises:
         InvalidSelector: the text has no such form.
     """
-    found = []
+    requirements = []
     for term in _terms(text):
         if not term.strip():
             continue
-        found.append(_requirement(term, text))
-    return FieldSelector(tuple(found))
+        requirements.append(_requirement(term, text))
+    return FieldSelector(tuple(requirements))
 
 
 def _terms(text: str) -> list[str]:

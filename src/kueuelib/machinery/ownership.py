@@ -182,11 +182,11 @@ def _digest(value: Any) -> bytes:
 
 def finalizers_with(obj: Mapping[str, Any], name: str) -> list[str] | None:
     """The finalizers with one added; None if it is there."""
-    found = list(obj["metadata"].get("finalizers") or ())
-    return None if name in found else [*found, name]
+    finalizers = list(obj["metadata"].get("finalizers") or ())
+    return None if name in finalizers else [*finalizers, name]
 
 
 def finalizers_without(obj: Mapping[str, Any], name: str) -> list[str] | None:
     """The finalizers with one removed; None if it is not there."""
-    found = list(obj["metadata"].get("finalizers") or ())
-    return [each for each in found if each != name] if name in found else None
+    finalizers = list(obj["metadata"].get("finalizers") or ())
+    return [each for each in finalizers if each != name] if name in finalizers else None

@@ -233,8 +233,8 @@ class QueueCore(Generic[K]):
             self._depth.clear()
 
     def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> None:
-        found = self._records.get(key)
-        if found is None:
+        waiting = self._records.get(key)
+        if waiting is None:
             record = _Record(priority, self._fresh(), ready_at)
             self._records[key] = record
             if ready_at is None:
@@ -242,21 +242,21 @@ class QueueCore(Generic[K]):
             self._file(key, record)
             return
         changed = False
-        if priority > found.priority:
-            if found.ready_at is None:
-                self._count(found.priority, -1)
+        if priority > waiting.priority:
+            if waiting.ready_at is None:
+                self._count(waiting.priority, -1)
                 self._count(priority, 1)
-            found.priority = priority
-            found.counter = self._fresh()
+            waiting.priority = priority
+            waiting.counter = self._fresh()
             changed = True
-        if found.ready_at is not None and (ready_at is None or ready_at < found.ready_at):
-            found.ready_at = ready_at
+        if waiting.ready_at is not None and (ready_at is None or ready_at < waiting.ready_at):
+            waiting.ready_at = ready_at
             if ready_at is None:
-                found.counter = self._fresh()
-                self._became_ready(found, now)
+                waiting.counter = self._fresh()
+                self._became_ready(waiting, now)
             changed = True
         if changed:
-            self._file(key, found)
+            self._file(key, waiting)
 
     def _advance(self, now: float) -> None:
         """Make every key ready whose time has come, in the order of their times."""

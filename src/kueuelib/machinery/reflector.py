@@ -167,26 +167,26 @@ class ReflectorCore:
         """Feed what happened, get what to do."""
         match event:
             case Received(events) if self._state is _State.WATCHING:
-                found = self._received(events, now, chance)
+                commands = self._received(events, now, chance)
             case Listed() if self._state is _State.LISTING:
-                found = self._listed(event, now, chance)
+                commands = self._listed(event, now, chance)
             case ListFailed(error) if self._state is _State.LISTING:
-                found = self._list_failed(error, now, chance)
+                commands = self._list_failed(error, now, chance)
             case WatchOpened() if self._state is _State.OPENING:
                 self._state, self._opened_at = _State.WATCHING, now
-                found = []
+                commands = []
             case StreamEnded(error) if self._state in (_State.OPENING, _State.WATCHING):
                 if error is not None:
-                    found = self._stream_failed(error, now, chance)
+                    commands = self._stream_failed(error, now, chance)
                 else:
-                    found = self._stream_ended(now, chance)
+                    commands = self._stream_ended(now, chance)
             case Tick() if self._state is _State.SLEEPING:
-                found = self._after_sleep(chance)
+                commands = self._after_sleep(chance)
             case Tick() if self._state in (_State.OPENING, _State.WATCHING):
-                found = self._ticked(now, chance)
+                commands = self._ticked(now, chance)
             case _:
                 raise ValueError(f"{type(event).__name__} does not fit while {self._state.value}")
-        return tuple(found)
+        return tuple(commands)
 
     # ---- answers to other requests --------------------------------------------------------------
 

@@ -80,20 +80,20 @@ class Replica:
 
     def is_outdated(self, version: str) -> bool:
         """Whether a list is older than it may be; a consistent read never is."""
-        found = number_of(version)
-        return bool(self.requested) and 0 < found < self.least
+        number = number_of(version)
+        return bool(self.requested) and 0 < number < self.least
 
     def filled(self, objects: dict[ObjectKey, Obj], version: str) -> list[Command]:
         """Take all objects of the server, as of a version."""
         self.version = version
         self.unavailable = False
-        found = number_of(version)
-        if found < self.least:  # a consistent read: the server has lost its history
+        number = number_of(version)
+        if number < self.least:  # a consistent read: the server has lost its history
             self.ahead.clear()
         elif not self.requested:
             self.ahead.forget(self.before)  # a consistent read knows better
         self._answered = 0
-        kept = self.ahead.keep(objects, found)
+        kept = self.ahead.keep(objects, number)
         items = tuple((key, obj) for key, obj in objects.items() if key not in kept)
         commands: list[Command] = [Replace(items, not self.synced, kept)]
         if not self.synced:

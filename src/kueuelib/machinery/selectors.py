@@ -96,20 +96,20 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels fulfil it."""
-        found = labels.get(self.key)
+        value = labels.get(self.key)
         if self.op is Op.IN:
-            return found in self.values
+            return value in self.values
         if self.op is Op.NOT_IN:
-            return found not in self.values
+            return value not in self.values
         if self.op is Op.EXISTS:
-            return found is not None
+            return value is not None
         if self.op is Op.DOES_NOT_EXIST:
-            return found is None
-        if found is None or not _INTEGER.fullmatch(found):
+            return value is None
+        if value is None or not _INTEGER.fullmatch(value):
             return False
         if self.op is Op.GT:
-            return int(found) > int(self.values[0])
-        return int(found) < int(self.values[0])
+            return int(value) > int(self.values[0])
+        return int(value) < int(self.values[0])
 
     def __str__(self) -> str:
         if self.op is Op.EXISTS:
@@ -126,8 +126,8 @@ class Requirement:
         return f"{self.key} {word} ({','.join(self.values)})"
 
 
-def _sorted_requirements(found: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    return tuple(sorted(found, key=lambda each: (each.key, str(each))))
+def _sorted_requirements(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    return tuple(sorted(requirements, key=lambda each: (each.key, str(each))))
 
 
 @attrs.frozen
@@ -181,10 +181,10 @@ def expression(raw: Mapping[str, Any], ops: frozenset[Op] = LABEL_SELECTOR_OPS) 
     Raises:
         InvalidSelector: the operator is not among `ops`, or key or values do not fit.
     """
-    found = next((op for op in ops if op.value == raw.get("operator")), None)
-    if found is None:
+    operator = next((op for op in ops if op.value == raw.get("operator")), None)
+    if operator is None:
         raise InvalidSelector(f"{raw.get('operator')!r} is not a valid label selector operator")
-    return Requirement(raw.get("key") or "", found, raw.get("values") or ())
+    return Requirement(raw.get("key") or "", operator, raw.get("values") or ())
 
 
 def from_label_selector(raw: Mapping[str, Any] | None) -> Selector:
@@ -241,10 +241,10 @@ class _Parser:
         self._tokens: list[str] = []
         end, position = len(text.rstrip()), 0
         while position < end:
-            found = _TOKEN.match(text, position)
-            assert found is not None
-            self._tokens.append(found[1])
-            position = found.end()
+            token = _TOKEN.match(text, position)
+            assert token is not None
+            self._tokens.append(token[1])
+            position = token.end()
         self._next = 0
 
     def selector(self) -> Selector:
@@ -260,26 +260,26 @@ class _Parser:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
 
     def _take(self) -> str:
-        found = self._peek()
+        token = self._peek()
         self._next += 1
-        return found
+        return token
 
     def _expect(self, token: str, expected: str) -> None:
-        found = self._take()
-        if found != token:
-            raise self._error(found, expected)
+        actual = self._take()
+        if actual != token:
+            raise self._error(actual, expected)
 
     @staticmethod
-    def _error(found: str, expected: str) -> InvalidSelector:
+    def _error(actual: str, expected: str) -> InvalidSelector:
         return InvalidSelector(
-            f"unable to parse requirement: found '{found}', expected: {expected}"
+            f"unable to parse requirement: found '{actual}', expected: {expected}"
         )
 
     def _word(self, expected: str = "identifier") -> str:
-        found = self._take()
-        if not _is_word(found):
-            raise self._error(found, expected)
-        return found
+        word = self._take()
+        if not _is_word(word):
+            raise self._error(word, expected)
+        return word
 
     def _requirement(self, first: str = _FIRST) -> Requirement:
         if self._peek() == "!":
@@ -301,8 +301,8 @@ class _Parser:
         raise self._error(op, "in, notin, =, ==, !=, gt, lt")
 
     def _values(self) -> tuple[str, ...]:
-        if (found := self._take()) != "(":
-            raise InvalidSelector(f"unable to parse requirement: found '{found}' expected: '('")
+        if (token := self._take()) != "(":
+            raise InvalidSelector(f"unable to parse requirement: found '{token}' expected: '('")
         expected = "',', ')' or identifier"
         values = [""] if self._peek() in (",", ")") else [self._word(expected)]
         while self._peek() == ",":

@@ -48,9 +48,9 @@ class Delta(Generic[T]):
     @property
     def last(self) -> T:
         """The newest known state: `new`, or `old` of what was deleted."""
-        found = self.old if self.new is None else self.new
-        assert found is not None
-        return found
+        newest = self.old if self.new is None else self.new
+        assert newest is not None
+        return newest
 
 
 class Change(NamedTuple, Generic[T]):
@@ -146,9 +146,9 @@ class Store(Generic[T]):
         Raises:
             ValueError: the name is taken by another function.
         """
-        found = self._indexes.get(name)
-        if found is not None:
-            if found.function == function:
+        existing = self._indexes.get(name)
+        if existing is not None:
+            if existing.function == function:
                 return
             raise ValueError(f"index {name!r} exists with another function")
         index = _Index(function)
@@ -249,8 +249,8 @@ class Store(Generic[T]):
 
 def namespace_of(obj: Mapping[str, Any]) -> tuple[str, ...]:
     """The index function of `NAMESPACE_INDEX` for raw objects; nothing for cluster-scoped ones."""
-    found = obj["metadata"].get("namespace")
-    return (found,) if found else ()
+    namespace = obj["metadata"].get("namespace")
+    return (namespace,) if namespace else ()
 
 
 def same_version(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -56,6 +56,6 @@ def colours(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
     return f"{bright}@media (prefers-color-scheme:dark){{{dim}}}@media print{{{bright}}}"
 
 
-def _scheme(found: Mapping[str, str], scheme: str) -> str:
-    parts = "".join(f"--{name}:{value};" for name, value in found.items())
+def _scheme(variables: Mapping[str, str], scheme: str) -> str:
+    parts = "".join(f"--{name}:{value};" for name, value in variables.items())
     return f":root{{color-scheme:{scheme};{parts}}}"

@@ -27,10 +27,10 @@ def table(
         cells = [tag("th", first, scope="row", class_="text")]
         cells += [tag("td", one, class_=side) for one, side in zip(others, sides[1:], strict=True)]
         lines.append(tag("tr", *cells))
-    found = tag(
+    element = tag(
         "table", tag("caption", title), tag("thead", tag("tr", *names)), tag("tbody", *lines)
     )
-    return tag("div", found, class_="wide", tabindex="0", role="region", aria_label=title)
+    return tag("div", element, class_="wide", tabindex="0", role="region", aria_label=title)
 
 
 def folded(content: Markup, summary: str = "As a table") -> Markup:

@@ -36,11 +36,11 @@ class Objects:
     """What is there, by kind and key, as the facts so far say."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[ObjectKey, Any]] = {name: {} for name in _FIELDS.values()}
+        self._tables: dict[str, dict[ObjectKey, Any]] = {name: {} for name in _FIELDS.values()}
 
     def workload(self, key: ObjectKey) -> Workload | None:
         """A Workload that is not finished."""
-        return self._found["workloads"].get(key)
+        return self._tables["workloads"].get(key)
 
     def observe(self, event: Event) -> None:
         """Takes over a fact."""
@@ -48,7 +48,7 @@ class Objects:
         if subject is None:
             return  # what a manager meant to do; objects say what was done
         kind, key = subject
-        table = self._found[_FIELDS[kind]]
+        table = self._tables[_FIELDS[kind]]
         name = type(event).__name__
         if name.endswith(("Gone", "Deleted")):
             table.pop(key, None)
@@ -66,7 +66,7 @@ class Objects:
             name: dict(table)
             if name in _BY_KEY
             else {key.name: each for key, each in table.items()}
-            for name, table in self._found.items()
+            for name, table in self._tables.items()
         }
         return World(settings=settings, **tables)
 

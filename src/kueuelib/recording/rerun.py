@@ -73,7 +73,7 @@ class Rerun:
         self.event: Event | None = None
         self._begin: Begin | None = None
         self._knows = self._cold = False
-        self._found: CycleInput | None = None
+        self._cycle: CycleInput | None = None
 
     def take(self, line: Line) -> Difference | None:
         """Goes one line further.
@@ -118,7 +118,7 @@ class Rerun:
         self.engine = self._make(begin)
         self.lives += 1
         self.hash = begin.hash
-        self._found = None
+        self._cycle = None
 
     def _warm_up(self, engine: Engine, now: float) -> None:
         """Tries what waits, as the manager had done before the part began."""
@@ -136,16 +136,16 @@ class Rerun:
             engine.observe(event, line.at)
 
     def _look(self, line: Looked, engine: Engine) -> Difference | None:
-        self._found = engine.next_cycle(line.at)
-        heads = None if self._found is None else len(self._found.heads)
+        self._cycle = engine.next_cycle(line.at)
+        heads = None if self._cycle is None else len(self._cycle.heads)
         if heads == line.heads:
             return None
         why = f"the manager looked at {_heads(line.heads)}, the replay at {_heads(heads)}"
-        replayed = {} if self._found is None else plan_data(decide(self._found, line.at))
+        replayed = {} if self._cycle is None else plan_data(decide(self._cycle, line.at))
         return Difference(line.where, line.at, self.cycles + 1, {}, replayed, why)
 
     def _decide(self, line: Decided, engine: Engine) -> Difference | None:
-        cycle, self._found = self._found, None
+        cycle, self._cycle = self._cycle, None
         if cycle is None:
             raise line.where.wrong(
                 "plan", "comes without the line that says how many heads there were"

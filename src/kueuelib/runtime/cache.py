@@ -145,9 +145,9 @@ class Cache:
             field_selector,
             metadata_only,
         )
-        found = self._informers.get(scope)
-        if found is not None:
-            informer, used = found
+        shared = self._informers.get(scope)
+        if shared is not None:
+            informer, used = shared
             if informer.resource.version != resource.version or used is not transform:
                 raise ValueError(
                     f"{resource.plural} are cached with another version or transform already"

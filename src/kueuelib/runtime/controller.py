@@ -325,11 +325,11 @@ def is_terminal(error: BaseException) -> bool:
     """
     if isinstance(error, BaseExceptionGroup):
         return all(is_terminal(each) for each in error.exceptions)
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, TerminalError):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TerminalError):
             return True
-        found = found.__cause__
+        cause = cause.__cause__
     return False
 
 

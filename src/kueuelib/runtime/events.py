@@ -230,7 +230,7 @@ def reference(obj_or_ref: Mapping[str, Any]) -> dict[str, Any]:
     meta = obj_or_ref.get("metadata")
     if meta is None:
         return dict(obj_or_ref)
-    found = {
+    fields = {
         "kind": obj_or_ref.get("kind"),
         "namespace": meta.get("namespace"),
         "name": meta["name"],
@@ -238,4 +238,4 @@ def reference(obj_or_ref: Mapping[str, Any]) -> dict[str, Any]:
         "apiVersion": obj_or_ref.get("apiVersion"),
         "resourceVersion": meta.get("resourceVersion"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in fields.items() if value}

@@ -127,7 +127,7 @@ def _said(error: BaseException) -> str:
 
 def name_in(module: Any, name: str) -> Any:
     """The value under a dotted name in a module; None if there is none."""
-    found = module
+    value = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value

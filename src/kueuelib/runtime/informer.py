@@ -259,8 +259,8 @@ class Informer:
                 self.learn_gone(obj)
 
     def _is_ours(self, obj: Obj) -> bool:
-        found = obj.get("apiVersion"), obj.get("kind")
-        return not self.ended and found == (self.resource.api_version, self.resource.kind)
+        type_meta = obj.get("apiVersion"), obj.get("kind")
+        return not self.ended and type_meta == (self.resource.api_version, self.resource.kind)
 
     def _change(self, changes: Sequence[Change[Obj]]) -> None:
         self._dispatch.put(self.store.apply(changes, same=same_version))

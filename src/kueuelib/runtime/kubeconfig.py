@@ -132,12 +132,12 @@ def find_source(
         return KubeconfigSource((path,), context, clock=clock)
     if listed := env.get("KUBECONFIG"):
         paths = tuple(Path(part).expanduser() for part in listed.split(os.pathsep) if part)
-        found = tuple(path for path in paths if path.is_file())
-        if not found:
+        files = tuple(path for path in paths if path.is_file())
+        if not files:
             raise ConfigError(
                 f"$KUBECONFIG ({listed})", "there is no such file", "correct or unset KUBECONFIG"
             )
-        return KubeconfigSource(found, context, clock=clock)
+        return KubeconfigSource(files, context, clock=clock)
     home = Path("~/.kube/config").expanduser()
     if home.is_file():
         return KubeconfigSource((home,), context, clock=clock)
@@ -332,10 +332,10 @@ def _fingerprint(url: str, tls: TlsFiles) -> str:
 
 def _stamp(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        info = path.stat()
     except OSError:
         return (0, 0)
-    return (found.st_mtime_ns, found.st_size)
+    return (info.st_mtime_ns, info.st_size)
 
 
 def _first_line(path: Path) -> str:

@@ -51,30 +51,30 @@ def select(
         raise ConfigError(subject, "current-context is not set", f"set it (contexts: {listed})")
     if name not in contexts:
         raise ConfigError(subject, f"there is no context {name!r}", f"use one of: {listed}")
-    found = contexts[name]
-    cluster = merged["clusters"].get(found.get("cluster"))
+    entry = contexts[name]
+    cluster = merged["clusters"].get(entry.get("cluster"))
     if cluster is None:
         raise ConfigError(
             subject,
-            f"context {name!r} names the cluster {found.get('cluster')!r}, which is not listed",
+            f"context {name!r} names the cluster {entry.get('cluster')!r}, which is not listed",
             "add it under clusters",
         )
     user: dict[str, Any] | None = {}
-    if found.get("user"):
-        user = merged["users"].get(found["user"])
+    if entry.get("user"):
+        user = merged["users"].get(entry["user"])
     if user is None:
         raise ConfigError(
             subject,
-            f"context {name!r} names the user {found['user']!r}, which is not listed",
+            f"context {name!r} names the user {entry['user']!r}, which is not listed",
             "add the user under users",
         )
-    return str(name), cluster, user, str(found.get("namespace") or "")
+    return str(name), cluster, user, str(entry.get("namespace") or "")
 
 
 def _read(path: Path) -> dict[str, Any]:
     fix = "repair the kubeconfig, or name another one"
-    found = documents(read_text(path, fix), str(path), fix)
-    document = found[0] if len(found) == 1 else None
+    contents = documents(read_text(path, fix), str(path), fix)
+    document = contents[0] if len(contents) == 1 else None
     if not isinstance(document, dict) or document.get("kind", "Config") != "Config":
         raise ConfigError(str(path), "is not a kubeconfig (kind: Config)", fix)
     return document

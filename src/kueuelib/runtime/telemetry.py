@@ -296,12 +296,12 @@ class _Queues:
 
 def _few(depth: Mapping[int, int]) -> dict[str, int]:
     """Depth by label; priorities beyond the first ones share a label."""
-    found = {"0": depth.get(0, 0)}
+    by_label = {"0": depth.get(0, 0)}
     for priority, count in sorted(depth.items(), key=lambda pair: -abs(pair[1])):
-        label = str(priority) if len(found) < MAX_PRIORITIES else "exceeded_cardinality_limit"
+        label = str(priority) if len(by_label) < MAX_PRIORITIES else "exceeded_cardinality_limit"
         if priority:
-            found[label] = found.get(label, 0) + count
-    return found
+            by_label[label] = by_label.get(label, 0) + count
+    return by_label
 
 
 @attrs.frozen(eq=False)

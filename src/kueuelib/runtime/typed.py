@@ -54,14 +54,14 @@ class TypedInformer(Generic[K]):
 
     def get(self, key: ObjectKey) -> K | None:
         """The object under a key, or None."""
-        found = self.raw.store.get(key)
-        return None if found is None else self._value(found)
+        raw = self.raw.store.get(key)
+        return None if raw is None else self._value(raw)
 
     def items(self, namespace: str = "") -> tuple[K, ...]:
         """All objects, or those of one namespace."""
         store = self.raw.store
-        found = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.items()
-        return tuple(map(self._value, found))
+        objects = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.items()
+        return tuple(map(self._value, objects))
 
     def by_index(self, name: str, value: Hashable) -> tuple[K, ...]:
         """The objects that an index of the store finds; see `Informer.add_index`."""

@@ -72,10 +72,10 @@ class WatchStream:
 
     async def __anext__(self) -> dict[str, Any]:
         """The next event."""
-        found = await self.batch(1)
-        if not found:
+        events = await self.batch(1)
+        if not events:
             raise StopAsyncIteration
-        return found[0]
+        return events[0]
 
     async def batch(self, limit: int = 1000) -> list[dict[str, Any]]:
         """Wait for an event; return it with those that are already here. An empty result is the

@@ -94,11 +94,11 @@ def _validate(
         decode(cls, new)
     except InvalidObject as wrong_types:
         return list(wrong_types.errors)
-    found = list(dict.fromkeys(errors(new, old)))
-    if not found or old is None:
-        return found
+    broken = list(dict.fromkeys(errors(new, old)))
+    if not broken or old is None:
+        return broken
     known = _broken_before(cls, errors, old)
-    return [error for error in found if error not in known]
+    return [error for error in broken if error not in known]
 
 
 def _only_metadata(new: Obj, old: Obj) -> bool:

@@ -37,17 +37,17 @@ def label_value(path: str, value: str) -> Iterator[FieldError]:
         yield invalid(path, value, LABEL_VALUE_RULE)
 
 
-def labels(path: str, found: Mapping[str, str] | None) -> Iterator[FieldError]:
+def labels(path: str, mapping: Mapping[str, str] | None) -> Iterator[FieldError]:
     """Keys and values must be those of labels."""
-    for key, value in (found or {}).items():
+    for key, value in (mapping or {}).items():
         yield from qualified_name(path, key)
         yield from label_value(path, value)
 
 
-def annotation_map(path: str, found: Mapping[str, str] | None) -> Iterator[FieldError]:
+def annotation_map(path: str, mapping: Mapping[str, str] | None) -> Iterator[FieldError]:
     """Keys must be qualified names, and all together must not be too large."""
     size = 0
-    for key, value in (found or {}).items():
+    for key, value in (mapping or {}).items():
         size += len(key.encode()) + len(value.encode())
         yield from qualified_name(path, key.lower())
     if size > _ANNOTATIONS_LIMIT:
@@ -80,10 +80,10 @@ def label_selector(path: str, selector: Mapping[str, Any] | None) -> Iterator[Fi
             yield from label_value(f"{here}.values[{position}]", value)
 
 
-def taints(path: str, found: Sequence[Mapping[str, Any]] | None) -> Iterator[FieldError]:
+def taints(path: str, items: Sequence[Mapping[str, Any]] | None) -> Iterator[FieldError]:
     """Taints must be valid and differ in key or effect."""
     seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(found or ()):
+    for index, taint in enumerate(items or ()):
         here = f"{path}[{index}]"
         key, effect = taint.get("key", ""), taint.get("effect", "")
         yield from qualified_name(f"{here}.key", key)
@@ -101,9 +101,9 @@ def _effect(path: str, effect: str) -> Iterator[FieldError]:
         yield not_supported(path, effect, TAINT_EFFECTS)
 
 
-def tolerations(path: str, found: Sequence[Mapping[str, Any]] | None) -> Iterator[FieldError]:
+def tolerations(path: str, items: Sequence[Mapping[str, Any]] | None) -> Iterator[FieldError]:
     """Tolerations must be those that a pod may have (rule T of spec/api 3.3)."""
-    for index, one in enumerate(found or ()):
+    for index, one in enumerate(items or ()):
         here = f"{path}[{index}]"
         key, operator = one.get("key", ""), one.get("operator", "")
         value, effect = one.get("value", ""), one.get("effect", "")
@@ -130,10 +130,10 @@ def tolerations(path: str, found: Sequence[Mapping[str, Any]] | None) -> Iterato
             yield from _effect(f"{here}.effect", effect)
 
 
-def conditions(path: str, found: Iterable[Mapping[str, Any]] | None) -> Iterator[FieldError]:
+def conditions(path: str, items: Iterable[Mapping[str, Any]] | None) -> Iterator[FieldError]:
     """Conditions must be those of `metav1.Condition`, one of each type."""
     seen: set[str] = set()
-    for index, one in enumerate(found or ()):
+    for index, one in enumerate(items or ()):
         here = f"{path}[{index}]"
         kind, status, reason = one.get("type", ""), one.get("status", ""), one.get("reason", "")
         if not kind:

@@ -31,12 +31,12 @@ class Report:
     def causes(self) -> Mapping[int, int]:
         """What follows from what: the places of findings, each with that of its first cause."""
         errors: dict[str, int] = {}
-        for place, (name, found) in enumerate(self.findings):
-            if found.severity is Severity.ERROR:
+        for place, (name, finding) in enumerate(self.findings):
+            if finding.severity is Severity.ERROR:
                 errors.setdefault(name, place)
         above: dict[int, int] = {}
-        for place, (_, found) in enumerate(self.findings):
-            cause = next((errors[name] for name in found.follows if name in errors), place)
+        for place, (_, finding) in enumerate(self.findings):
+            cause = next((errors[name] for name in finding.follows if name in errors), place)
             if _first(cause, above) != place:
                 above[place] = cause
         return {place: _first(place, above) for place in above}

@@ -36,16 +36,16 @@ def client_configs(snapshot: Snapshot) -> Iterator[tuple[Subject, Obj]]:
         snapshot: the cluster.
     """
     for kind, name in CONFIGURATIONS:
-        found = snapshot.find(kind, name)
+        obj = snapshot.find(kind, name)
         seen = []
-        for webhook in () if found is None else found.get("webhooks") or ():
+        for webhook in () if obj is None else obj.get("webhooks") or ():
             config = webhook.get("clientConfig") or {}
             if config.get("caBundle") not in seen:
                 seen.append(config.get("caBundle"))
                 yield Subject(kind, name), config
     for name in converted_crds():
-        found = snapshot.find(CRDS.kind, name)
-        conversion = {} if found is None else found["spec"].get("conversion") or {}
+        obj = snapshot.find(CRDS.kind, name)
+        conversion = {} if obj is None else obj["spec"].get("conversion") or {}
         if conversion.get("strategy") == "Webhook":
             yield (
                 Subject(CRDS.kind, name),
@@ -66,12 +66,12 @@ def outside(snapshot: Snapshot) -> str:
 def install(snapshot: Snapshot) -> str:
     """The command that installs again what is there, in the same way."""
     url, namespace = outside(snapshot), snapshot.namespace
-    found = "kueuelib install"
+    command = "kueuelib install"
     if url:
-        found += f" --webhook-url {url}"
+        command += f" --webhook-url {url}"
     if namespace != MANAGER_NAMESPACE:
-        found += f" --namespace {namespace}"
-    return found
+        command += f" --namespace {namespace}"
+    return command
 
 
 def start(snapshot: Snapshot) -> str:

@@ -101,10 +101,10 @@ async def _create_request(context: Context, resource: Resource, wl: Obj, wanted:
     try:
         made = await context.client.create(resource, body)
     except AlreadyExists:
-        found = await context.client.get(resource, ObjectKey(meta["namespace"], wanted.name))
-        if found["metadata"].get("deletionTimestamp") or not wanted.matches(found):
+        request = await context.client.get(resource, ObjectKey(meta["namespace"], wanted.name))
+        if request["metadata"].get("deletionTimestamp") or not wanted.matches(request):
             raise
-        return found
+        return request
     context.event(
         "Normal", "ProvisioningRequestCreated", f"Created ProvisioningRequest {wanted.name}"
     )
@@ -162,8 +162,8 @@ def _owner(obj: Obj) -> Obj:
 
 def _copy(template: Obj) -> Obj:
     """A copy in which the merged parts may be changed."""
-    found = dict(template)
+    copied = dict(template)
     for part in ("metadata", "spec"):
-        if part in found:
-            found[part] = dict(found[part] or {})
-    return found
+        if part in copied:
+            copied[part] = dict(copied[part] or {})
+    return copied

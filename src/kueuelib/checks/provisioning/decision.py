@@ -130,7 +130,7 @@ def pod_sets_of(
         one["name"]: one
         for one in (states.status_of(wl).get("admission") or {}).get("podSetAssignments") or ()
     }
-    found: list[tuple[Any, NodeRequest]] = []
+    requests: list[tuple[Any, NodeRequest]] = []
     for pod_set in wl["spec"]["podSets"]:
         name, template = pod_set["name"], pod_set["template"]
         assignment = assigned.get(name) or {}
@@ -139,14 +139,14 @@ def pod_sets_of(
         if not count or (managed and not {*managed} & _resources(template)):
             continue
         kind = (_identity(template, policy), assignment.get("flavors") or {}) if policy else name
-        for position, (other, same) in enumerate(found):
+        for position, (other, same) in enumerate(requests):
             if other == kind:
                 merged = NodeRequest(same.name, same.count + count, (*same.members, name))
-                found[position] = (kind, merged)
+                requests[position] = (kind, merged)
                 break
         else:
-            found.append((kind, NodeRequest(name, count)))
-    return tuple(request for _, request in found)
+            requests.append((kind, NodeRequest(name, count)))
+    return tuple(request for _, request in requests)
 
 
 def _identity(template: Mapping[str, Any], policy: str) -> Any:
@@ -180,11 +180,11 @@ def _without_nothing(value: Any) -> Any:
 
 def _resources(template: Mapping[str, Any]) -> set[str]:
     spec = template.get("spec") or {}
-    found: set[str] = set()
+    names: set[str] = set()
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         resources = container.get("resources") or {}
-        found |= (resources.get("requests") or {}).keys() | (resources.get("limits") or {}).keys()
-    return found
+        names |= (resources.get("requests") or {}).keys() | (resources.get("limits") or {}).keys()
+    return names
 
 
 def wanted(
@@ -227,15 +227,15 @@ def decide(
     if not attempts[0].pod_sets:
         return Decision(Ready("No pod set needs nodes"))
     by_name = {request["metadata"]["name"]: request for request in requests}
-    found = [(one, by_name[one.name]) for one in attempts if one.name in by_name]
+    pairs = [(one, by_name[one.name]) for one in attempts if one.name in by_name]
     if states.is_admitted(wl):
-        return Decision(_while_admitted(wl, check, by_name, found))
-    if not found:
+        return Decision(_while_admitted(wl, check, by_name, pairs))
+    if not pairs:
         return Decision(Pending("Waiting for the nodes to be provisioned"), attempts[0])
-    unused = tuple(one.name for one, request in found if not one.matches(request))
+    unused = tuple(one.name for one, request in pairs if not one.matches(request))
     if unused:
         return Decision(Pending("The request for nodes is renewed", again=SYNC_PAUSE), None, unused)
-    latest, request = found[-1]
+    latest, request = pairs[-1]
     for failure in (FAILED, BOOKING_EXPIRED):
         if _is(request, failure):
             return _after_failure(attempts, latest, request, failure, retry, now)
@@ -249,14 +249,14 @@ def _while_admitted(
     wl: Mapping[str, Any],
     check: str,
     by_name: Mapping[str, Obj],
-    found: Sequence[tuple[Wanted, Obj]],
+    pairs: Sequence[tuple[Wanted, Obj]],
 ) -> Verdict:
     """An admitted workload has its nodes; only their revocation matters.
 
     The results of other attempts, and whether a request was deleted, no longer matter.
     """
     used = _used(wl, check)
-    request = by_name.get(used) if used else found[-1][1] if found else None
+    request = by_name.get(used) if used else pairs[-1][1] if pairs else None
     if request is not None and _is(request, CAPACITY_REVOKED):
         return Rejected(_text(request, CAPACITY_REVOKED, "The capacity was revoked"))
     return Ready(PROVISIONED)

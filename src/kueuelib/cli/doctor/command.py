@@ -93,7 +93,7 @@ def to_lines(report: Report) -> Iterator[str]:
         reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
         yield f"Not checked: {', '.join(names)}: {why}"
-    severities = [group.found[0].severity for group in groups]
+    severities = [group.findings[0].severity for group in groups]
     counts = [
         f"{count} {WORDS[severity]}{'' if count == 1 else 's'}"
         for severity in sorted(Severity, reverse=True)
@@ -110,18 +110,18 @@ class _Group:
     """Findings of one check that one command fixes, and what follows from them."""
 
     check: str
-    found: list[Finding]
+    findings: list[Finding]
     follows: dict[str, list[Finding]] = attrs.field(factory=dict)
 
     def lines(self) -> Iterator[str]:
-        first = self.found[0]
-        yield f"{WORDS[first.severity]}: {_some(self.found)} ({self.check})"
+        first = self.findings[0]
+        yield f"{WORDS[first.severity]}: {_some(self.findings)} ({self.check})"
         yield f"  {first.problem}"
-        for one in self.found[1:MOST_ALIKE]:
+        for one in self.findings[1:MOST_ALIKE]:
             what = one.problem if one.subject == first.subject else f"{one.subject}: {one.problem}"
             yield f"  {what}"
-        if len(self.found) > MOST_ALIKE:
-            yield f"  and {len(self.found) - MOST_ALIKE} more like these"
+        if len(self.findings) > MOST_ALIKE:
+            yield f"  and {len(self.findings) - MOST_ALIKE} more like these"
         yield f"  -> {first.fix}"
         for check, some in self.follows.items():
             yield f"  so: {_some(some)} ({check})"
@@ -131,14 +131,14 @@ def _groups(report: Report) -> list[_Group]:
     """The findings that follow from nothing, those with one fix together."""
     groups: dict[tuple[str, Severity, str], _Group] = {}
     group_of: dict[int, _Group] = {}
-    for place, (name, found) in enumerate(report.findings):
+    for place, (name, finding) in enumerate(report.findings):
         if place not in report.causes:
-            key = name, found.severity, found.fix
+            key = name, finding.severity, finding.fix
             group_of[place] = groups.setdefault(key, _Group(name, []))
-            group_of[place].found.append(found)
+            group_of[place].findings.append(finding)
     for place, cause in report.causes.items():
-        name, found = report.findings[place]
-        group_of[cause].follows.setdefault(name, []).append(found)
+        name, finding = report.findings[place]
+        group_of[cause].follows.setdefault(name, []).append(finding)
     return list(groups.values())
 
 
@@ -170,7 +170,7 @@ def _finding(report: Report, place: int) -> Obj:
     }
 
 
-def _what(name: str, found: Finding) -> Obj:
-    subject = found.subject
+def _what(name: str, finding: Finding) -> Obj:
+    subject = finding.subject
     where = {"kind": subject.kind, "namespace": subject.namespace, "name": subject.name}
     return {"check": name, "object": where}

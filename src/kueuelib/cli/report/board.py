@@ -77,8 +77,8 @@ def with_change(
         key: the Workload.
         verified: the change.
     """
-    found_now = {**state.verified, **_kept(asked, {key: verified}, state.overview)}
-    return _state(version, state.facts, state.overview, found_now)
+    verified_now = {**state.verified, **_kept(asked, {key: verified}, state.overview)}
+    return _state(version, state.facts, state.overview, verified_now)
 
 
 def _state(

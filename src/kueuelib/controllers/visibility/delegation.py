@@ -82,8 +82,8 @@ def front_proxy(config_map: Obj) -> FrontProxy:
     data = config_map.get("data") or {}
 
     def listed(key: str) -> tuple[str, ...]:
-        found = json.loads(data.get(f"requestheader-{key}") or "[]")
-        return tuple(str(each) for each in found)
+        names = json.loads(data.get(f"requestheader-{key}") or "[]")
+        return tuple(str(each) for each in names)
 
     try:
         return FrontProxy(
@@ -157,10 +157,10 @@ class Delegation:
         accepted.
         """
         try:
-            found = front_proxy(await self._client.get(CONFIG_MAPS, TRUST))
-            if found == self.proxy or not found.authority:
+            proxy = front_proxy(await self._client.get(CONFIG_MAPS, TRUST))
+            if proxy == self.proxy or not proxy.authority:
                 return
-            self._tls.load_verify_locations(cadata=found.authority)
+            self._tls.load_verify_locations(cadata=proxy.authority)
         except (ApiError, TransportError, ssl.SSLError, ValueError) as error:
             if str(error) != self._problem:  # it is looked at every minute
                 self._problem = str(error)
@@ -168,7 +168,7 @@ class Delegation:
             return
         self._problem = ""
         self._tls.verify_mode = ssl.CERT_OPTIONAL
-        self.proxy = found
+        self.proxy = proxy
 
     async def by_token(self, token: str) -> Caller:
         """The owner of a token; see `caller_by_token`."""

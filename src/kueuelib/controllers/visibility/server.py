@@ -153,11 +153,11 @@ class VisibilityServer:
             None if transport is None else transport.get_extra_info("peercert")
         )
         headers = request.headers
-        found = proxied(
+        caller = proxied(
             self._delegation.proxy, certificate, headers, lambda name: headers.getall(name, [])
         )
-        if found is not None:
-            return found
+        if caller is not None:
+            return caller
         token = bearer_token(headers.get("Authorization", ""))
         return await self._delegation.by_token(token)
 

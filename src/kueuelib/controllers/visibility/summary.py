@@ -46,8 +46,8 @@ def page_of(query: Mapping[str, str]) -> Page:
     Raises:
         BadRequest: one of them is not a number, or below 0.
     """
-    found = {name: _number(name, query.get(name, "")) for name in ("offset", "limit")}
-    return Page(found["offset"], min(found["limit"] or DEFAULT_LIMIT, MOST))
+    numbers = {name: _number(name, query.get(name, "")) for name in ("offset", "limit")}
+    return Page(numbers["offset"], min(numbers["limit"] or DEFAULT_LIMIT, MOST))
 
 
 def _number(name: str, text: str) -> int:
@@ -128,8 +128,8 @@ def api_group() -> Obj:
 
 def api_groups() -> Obj:
     """`/apis`."""
-    found = {key: value for key, value in api_group().items() if key not in ("kind", "apiVersion")}
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [found]}
+    group = {key: value for key, value in api_group().items() if key not in ("kind", "apiVersion")}
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}
 
 
 def api_resources(version: str) -> Obj:

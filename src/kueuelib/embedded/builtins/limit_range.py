@@ -221,9 +221,9 @@ def _broken(
         elif name not in limits:
             problems.append(f"{ratio}, but no limit is specified")
         else:
-            found_ratio = limits[name].fraction() / requests[name].fraction()
-            if found_ratio > Quantity.parse(text).fraction():
-                problems.append(f"{ratio}, but provided ratio is {float(found_ratio):f}")
+            actual_ratio = limits[name].fraction() / requests[name].fraction()
+            if actual_ratio > Quantity.parse(text).fraction():
+                problems.append(f"{ratio}, but provided ratio is {float(actual_ratio):f}")
     return problems
 
 

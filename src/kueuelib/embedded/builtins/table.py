@@ -80,12 +80,12 @@ def _rules() -> Mapping[str, list[tuple[str, list[tuple[str, str]]]]]:
 
 def kinds_with_rules() -> Mapping[tuple[str, str], Callable[[Obj], list[FieldError]]]:
     """The kinds of which all rules are in `rules.txt`, with the check of an object."""
-    found = {}
+    checks = {}
     for type_ in _rules():
         group, slash, kind = type_.partition("/")
         if slash:
-            found["" if group == "core" else group, kind] = partial(_check_object, type_)
-    return found
+            checks["" if group == "core" else group, kind] = partial(_check_object, type_)
+    return checks
 
 
 def _check_object(type_: str, obj: Obj) -> list[FieldError]:

@@ -147,14 +147,14 @@ class Context:
         Raises:
             ConfigError: the operator does not declare it.
         """
-        found = self._around.clusters.get(other.name)
-        if found is None:
+        cluster = self._around.clusters.get(other.name)
+        if cluster is None:
             raise ConfigError(
                 f"operator {self._around.operator}",
                 f"uses cluster {other.name}, which it does not declare",
                 f"call cluster({other.name!r}) of this operator",
             )
-        return found
+        return cluster
 
     # ---- children
 
@@ -327,14 +327,14 @@ class Context:
         return isinstance(status, type) and "observed_generation" in attrs.fields_dict(status)
 
     def _informer(self, resource: Watched) -> Informer:
-        found = self._around.informers.get(resource)
-        if found is None:
+        informer = self._around.informers.get(resource)
+        if informer is None:
             raise ConfigError(
                 f"operator {self._around.operator}",
                 f"reads {resource.kind}, which it does not watch",
                 f"name it in owns= or watches= of {self._around.declared.resource.kind}",
             )
-        return found
+        return informer
 
     def _index(self, resource: Watched, name: str, *, owned: bool) -> str:
         declared = self._around.declared
@@ -367,8 +367,8 @@ class Context:
         self, resource: Resource, key: ObjectKey, present: Obj | None, *, adopt: bool
     ) -> None:
         """Refuse to take over an object. The cache lacks objects without our label."""
-        found = await read(self.client, resource, key) if present is None else present
-        problem = found and claim_problem(found, self.obj, self._around.operator, adopt=adopt)
+        actual = await read(self.client, resource, key) if present is None else present
+        problem = actual and claim_problem(actual, self.obj, self._around.operator, adopt=adopt)
         if problem:
             raise ConfigError(f"{resource.kind} {key}", *problem)
 

@@ -358,8 +358,8 @@ class Operator:
     def definitions(self) -> tuple[Definition, ...]:
         """The definitions, made by `crd`, of all classes that the operator names, each once."""
         kinds = [*(each.kind for each in self.reconciled), *self._kinds]
-        found = (getattr(kind, "definition", None) for kind in kinds)
-        return tuple(dict.fromkeys(each for each in found if isinstance(each, Definition)))
+        definitions = (getattr(kind, "definition", None) for kind in kinds)
+        return tuple(dict.fromkeys(each for each in definitions if isinstance(each, Definition)))
 
     @property
     def needs_webhooks(self) -> bool:
@@ -395,5 +395,5 @@ def _checked(name: str, what: str) -> str:
 
 def _arguments(function: Callable[..., Any]) -> int:
     """The number of arguments that a function needs."""
-    found = inspect.signature(function).parameters.values()
-    return sum(each.default is each.empty and each.kind <= each.VAR_POSITIONAL for each in found)
+    needed = inspect.signature(function).parameters.values()
+    return sum(each.default is each.empty and each.kind <= each.VAR_POSITIONAL for each in needed)

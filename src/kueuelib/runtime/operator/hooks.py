@@ -53,12 +53,12 @@ def _mutator(hook: Hook) -> Mutator:
 def _validator(hook: Hook) -> Validator:
     kind = hook.kind
 
-    def judged(found: object) -> Sequence[FieldError] | Verdict:
-        if isinstance(found, Verdict):
-            return found
-        if isinstance(found, Sequence) and all(isinstance(each, FieldError) for each in found):
-            return found
-        problem = f"returned {found!r:.60}"
+    def judged(answer: object) -> Sequence[FieldError] | Verdict:
+        if isinstance(answer, Verdict):
+            return answer
+        if isinstance(answer, Sequence) and all(isinstance(each, FieldError) for each in answer):
+            return answer
+        problem = f"returned {answer!r:.60}"
         raise ConfigError(hook.path, problem, "return a list of FieldError, or a Verdict")
 
     if isinstance(kind, Resource):
@@ -125,7 +125,7 @@ def _entry(hook: Hook, client_config: ClientConfig) -> Obj:
 
 def trusting(operator: Operator) -> list[Trusting]:
     """The objects that carry the authority of the operator's certificate."""
-    found = [
+    objects = [
         Trusting(resource, operator.name)
         for resource, mutating in ((MUTATING_WEBHOOKS, True), (VALIDATING_WEBHOOKS, False))
         if any(hook.mutating is mutating for hook in operator.hooks)
@@ -133,5 +133,5 @@ def trusting(operator: Operator) -> list[Trusting]:
     for definition in operator.definitions:
         if definition.versions:
             resource = definition.resource
-            found.append(Trusting(CRDS, f"{resource.plural}.{resource.group}"))
-    return found
+            objects.append(Trusting(CRDS, f"{resource.plural}.{resource.group}"))
+    return objects

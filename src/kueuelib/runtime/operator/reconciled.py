@@ -77,9 +77,9 @@ def resource_of(kind: Kind) -> Resource:
     """
     if isinstance(kind, Resource):
         return kind
-    found = getattr(kind, "resource", None)
-    if isinstance(found, Resource):
-        return found
+    resource = getattr(kind, "resource", None)
+    if isinstance(resource, Resource):
+        return resource
     if isinstance(kind, type):
         raise ConfigError(kind.__name__, "has no resource", "decorate the class with @crd")
     raise ConfigError(f"{kind!r:.60}", "is not a kind", "name a class with @crd, or a Resource")
@@ -156,7 +156,7 @@ class Reconciled(Generic[V]):
                 f"{', '.join(sorted(twice))} is named twice",
                 "name a kind once: as the kind itself, in owns= or in watches=",
             )
-        self.indexes = {watched_of(each): dict(found) for each, found in indexes.items()}
+        self.indexes = {watched_of(each): dict(functions) for each, functions in indexes.items()}
         self.metadata_only = frozenset(map(watched_of, metadata_only))
         self._check_known("indexes=", self.indexes)
         self._check_known("metadata_only=", self.metadata_only)
@@ -167,9 +167,9 @@ class Reconciled(Generic[V]):
         self.finalizer = ""
         self.teardown_function: Reconcile[V] | None = None
 
-    def __call__(self, found: V, context: Context) -> Awaitable[Result | None]:
+    def __call__(self, value: V, context: Context) -> Awaitable[Result | None]:
         """Call the reconciler, for example in a test."""
-        return self.function(found, context)
+        return self.function(value, context)
 
     def teardown(self, finalizer: str) -> Callable[[Reconcile[V]], Reconcile[V]]:
         """Register what has to happen before an object of the kind may vanish.

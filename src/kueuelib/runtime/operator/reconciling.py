@@ -130,11 +130,11 @@ def controller_for(
     resource = declared.resource
 
     def informer_of(kind: Watched, label_selector: str = "") -> Informer:
-        found = kind.resource if isinstance(kind, OtherKind) else kind
+        watched_resource = kind.resource if isinstance(kind, OtherKind) else kind
         held_by = clusters[kind.cluster].cache if isinstance(kind, OtherKind) else cache
         return held_by.informer(
-            found,
-            namespace=space if found.namespaced else "",
+            watched_resource,
+            namespace=space if watched_resource.namespaced else "",
             label_selector=label_selector,
             metadata_only=kind in declared.metadata_only,
         )

@@ -175,12 +175,12 @@ def _other_clusters(
         raise ConfigError(
             subject, f"has no cluster {', '.join(unknown)}", f"leave it out; declared: {declared}"
         )
-    found = {}
+    clusters = {}
     for name, client in clients.items():
         guarded = client.guarded(manager.require_leadership)
-        found[name] = Cluster(guarded, name, telemetry=telemetry)
-        manager.add(Group.CACHES, found[name], f"cluster {name}")
-    return found
+        clusters[name] = Cluster(guarded, name, telemetry=telemetry)
+        manager.add(Group.CACHES, clusters[name], f"cluster {name}")
+    return clusters
 
 
 def _add_webhooks(

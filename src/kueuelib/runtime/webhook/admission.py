@@ -144,10 +144,10 @@ def validating(validator: Validator) -> AdmissionHandler:
         if request.operation == "CONNECT":
             return {"allowed": True}
         try:
-            found = validator(request.object, request.old_object, request)
+            reply = validator(request.object, request.old_object, request)
         except (InvalidObject, ApiError) as error:
             return denied(error)
-        verdict = found if isinstance(found, Verdict) else Verdict(found)
+        verdict = reply if isinstance(reply, Verdict) else Verdict(reply)
         if verdict.errors:
             answer = denied(Forbidden(aggregate(verdict.errors)))
         else:

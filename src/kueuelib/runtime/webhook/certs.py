@@ -106,20 +106,20 @@ class Judgement:
     authority_ends: float = 0.0
 
 
-def judge(found: Certificates) -> Judgement:
+def judge(certificates: Certificates) -> Judgement:
     """Check certificates by a handshake between a strict client and a server that uses them."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.verify_flags |= ssl.VERIFY_X509_STRICT
     client.check_hostname = False  # the names are compared by the caller
     try:
-        load(server, found)
-        client.load_verify_locations(cadata=found.ca_cert.decode("ascii"))
+        load(server, certificates)
+        client.load_verify_locations(cadata=certificates.ca_cert.decode("ascii"))
         peer = _handshake(client, server)
     except (ssl.SSLError, OSError, ValueError) as error:
         return Judgement(problem=getattr(error, "verify_message", "") or str(error))
     first = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    first.load_verify_locations(cadata=_first(found.ca_cert).decode("ascii"))
+    first.load_verify_locations(cadata=_first(certificates.ca_cert).decode("ascii"))
     own = first.get_ca_certs()
     pairs = peer.get("subjectAltName", ())
     return Judgement(
@@ -148,21 +148,21 @@ def renewed(
     """
     if present is None:
         return _all_new(names, now, organisation)
-    found = judge(present)
-    if found.problem:
+    judgement = judge(present)
+    if judgement.problem:
         return _all_new(names, now, organisation)
-    if found.authority_ends - now < RENEW_BEFORE:
-        made = _all_new(found.names | names, now, organisation)
+    if judgement.authority_ends - now < RENEW_BEFORE:
+        made = _all_new(judgement.names | names, now, organisation)
         return attrs.evolve(made, ca_cert=made.ca_cert + _first(present.ca_cert))
-    if found.server_ends - now < RENEW_BEFORE or not found.names.covers(names):
+    if judgement.server_ends - now < RENEW_BEFORE or not judgement.names.covers(names):
         cert, key = _new_server(
-            _first(present.ca_cert), present.ca_key, found.names | names, now, organisation
+            _first(present.ca_cert), present.ca_key, judgement.names | names, now, organisation
         )
         return attrs.evolve(present, tls_cert=cert, tls_key=key)
     return present
 
 
-def load(context: ssl.SSLContext, found: Certificates) -> None:
+def load(context: ssl.SSLContext, certificates: Certificates) -> None:
     """Load these into a server's context, for new connections; open ones are not touched.
 
     Raises:
@@ -172,7 +172,7 @@ def load(context: ssl.SSLContext, found: Certificates) -> None:
     with tempfile.TemporaryDirectory(prefix="kueuelib-") as folder:
         path = Path(folder, "tls.pem")
         path.touch(0o600)
-        path.write_bytes(found.tls_key + b"\n" + found.tls_cert)
+        path.write_bytes(certificates.tls_key + b"\n" + certificates.tls_cert)
         context.load_cert_chain(path)
 
 

@@ -117,17 +117,17 @@ def types_of(schema: Shape, *, required: bool = False) -> Shape:
         schema: structural.
         required: keep the fields that must be there, too.
     """
-    found: dict[str, Any] = {}
+    shape: dict[str, Any] = {}
     for name, value in schema.items():
         if name in ("type", _INT_OR_STRING) or (required and name == "required"):
-            found[name] = value
+            shape[name] = value
         elif name == "properties":
-            found[name] = {
+            shape[name] = {
                 each: types_of(inner, required=required) for each, inner in value.items()
             }
         elif name in ("items", "additionalProperties") and isinstance(value, dict):
-            found[name] = types_of(value, required=required)
-    return found
+            shape[name] = types_of(value, required=required)
+    return shape
 
 
 def shape_with(fields: Shapes, required: str = "") -> Shape:
@@ -137,16 +137,16 @@ def shape_with(fields: Shapes, required: str = "") -> Shape:
         fields: their schemas, by path; what they require must be there.
         required: the path of a field that must be there.
     """
-    found: dict[str, Any] = {}
+    shape: dict[str, Any] = {}
     for path, schema in fields.items():
-        place = found
+        place = shape
         for name in path.split("."):
             place["type"] = "object"
             if path == required:
                 place["required"] = [name]
             place = place.setdefault("properties", {}).setdefault(name, {})
         place.update(types_of(schema, required=True))
-    return found
+    return shape
 
 
 def misfit(review: Any, kind: str) -> str:
@@ -158,8 +158,8 @@ def misfit(review: Any, kind: str) -> str:
     """
     if not isinstance(review, dict) or review.get("kind") != kind:
         return f"send a {kind}"
-    if found := _misfit(review, _REVIEWS[kind], ""):
-        return found
+    if problem := _misfit(review, _REVIEWS[kind], ""):
+        return problem
     request = review["request"]
     for name in _OBJECTS_OF.get(request.get("operation", ""), ()):
         if request.get(name) is None:
@@ -183,8 +183,8 @@ def misfit_of_objects(request: Mapping[str, Any], shapes: Shapes) -> str:
         shape = shapes.get(obj.get("apiVersion") or "", shapes.get(""))
         if shape is None:
             return f"{path}.apiVersion: {' or '.join(shapes)} is expected".removeprefix(".")
-        if found := _misfit(obj, shape, path):
-            return found
+        if problem := _misfit(obj, shape, path):
+            return problem
     return ""
 
 
@@ -201,8 +201,8 @@ def _misfit(value: Any, shape: Shape, path: str) -> str:
         return _misfit_inside(value, shape, path)
     if isinstance(value, list) and (inner := shape.get("items")):
         for i, each in enumerate(value):
-            if found := _misfit(each, inner, f"{path}[{i}]"):
-                return found
+            if problem := _misfit(each, inner, f"{path}[{i}]"):
+                return problem
     if not value and shape.get("minLength"):
         return f"{path} is missing"
     if "enum" in shape and value not in shape["enum"]:
@@ -218,11 +218,11 @@ def _misfit_inside(value: dict[str, Any], shape: Shape, path: str) -> str:
     properties = shape.get("properties", {})
     for name in value.keys() & properties.keys():
         if value[name] is not None and (
-            found := _misfit(value[name], properties[name], f"{dot}{name}")
+            problem := _misfit(value[name], properties[name], f"{dot}{name}")
         ):
-            return found
+            return problem
     if inner := shape.get("additionalProperties"):
         for name, each in value.items():
-            if found := _misfit(each, inner, f"{path}[{name}]"):
-                return found
+            if problem := _misfit(each, inner, f"{path}[{name}]"):
+                return problem
     return ""

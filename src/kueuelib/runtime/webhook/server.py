@@ -144,13 +144,13 @@ class WebhookServer:
             if wrong := misfit_of_objects(raw, shapes):
                 return {**denied(BadRequest(wrong)), "uid": request.uid}
             try:
-                found = handler(request)
-                if inspect.isawaitable(found):
-                    found = await found
+                response = handler(request)
+                if inspect.isawaitable(response):
+                    response = await response
             except Exception as error:  # noqa: BLE001 - the top of a request
                 self._crashed(path, handler, error)
-                found = denied(ServerError(_CRASHED))
-            return {**found, "uid": request.uid}
+                response = denied(ServerError(_CRASHED))
+            return {**response, "uid": request.uid}
 
         self._add(path, "AdmissionReview", answer)
 
@@ -197,8 +197,8 @@ class WebhookServer:
         self._paths[path] = (kind, answer)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
-        found = self._paths.get(request.path)
-        if found is None:
+        route = self._paths.get(request.path)
+        if route is None:
             raise web.HTTPNotFound(text=f"no webhook at {request.path}")
         if request.method != "POST":
             raise web.HTTPMethodNotAllowed(request.method, ["POST"])
@@ -209,7 +209,7 @@ class WebhookServer:
             if request.content_type != "application/json":
                 raise web.HTTPUnsupportedMediaType(text="send application/json")
             async with self._bodies.read(request) as body:
-                code, answered = await self._review(body, *found)
+                code, answered = await self._review(body, *route)
             return web.Response(body=answered, content_type="application/json")
         except (ApiError, web.RequestPayloadError, HttpProcessingError) as error:
             status = error.code if isinstance(error, ApiError) else 400
@@ -237,8 +237,8 @@ class WebhookServer:
         self, path: str, handler: Callable[..., Any], error: Exception, *, conversion: bool = False
     ) -> None:
         self._metrics.crashed(path, conversion=conversion)
-        found = inspect.unwrap(handler)
-        name = f"{found.__module__}.{getattr(found, '__qualname__', repr(found))}"
+        function = inspect.unwrap(handler)
+        name = f"{function.__module__}.{getattr(function, '__qualname__', repr(function))}"
         self._log.error("a webhook handler failed", path=path, handler=name, exc_info=error)
 
 
@@ -259,10 +259,10 @@ async def _answered(body: bytes, kind: str, answer: _Answer) -> tuple[str, bytes
         review = await asyncio.to_thread(_read, body, kind)
     if isinstance(review, str):
         raise web.HTTPBadRequest(text=review)
-    found = await answer(review["request"])
-    code = str((found.get("status") or {}).get("code", 200))
+    response = await answer(review["request"])
+    code = str((response.get("status") or {}).get("code", 200))
     mirrored = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
-    return code, orjson.dumps({**mirrored, "response": found})
+    return code, orjson.dumps({**mirrored, "response": response})
 
 
 def _read(body: bytes, kind: str) -> Review | str:

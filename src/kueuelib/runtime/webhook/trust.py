@@ -91,24 +91,24 @@ async def ensure_certificates(
     """
     for _ in range(ATTEMPTS):
         try:
-            found: Obj | None = await client.get(SECRETS, secret)
+            stored: Obj | None = await client.get(SECRETS, secret)
         except NotFound:
-            found = None
-        present = None if found is None else from_secret(found)
+            stored = None
+        present = None if stored is None else from_secret(stored)
         wanted = renewed(present, names, clock.now(), organisation=organisation)
         if wanted == present:
             return wanted
         data = to_data(wanted)
         try:
-            if found is None:
+            if stored is None:
                 meta = {"namespace": secret.namespace, "name": secret.name, "labels": labels or {}}
                 await client.create(
                     SECRETS,
                     {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data},
                 )
             else:
-                merged = {**(found.get("data") or {}), **data}
-                await client.replace(SECRETS, {**found, "data": merged})
+                merged = {**(stored.get("data") or {}), **data}
+                await client.replace(SECRETS, {**stored, "data": merged})
         except Conflict:
             continue
         return wanted
@@ -125,9 +125,9 @@ def from_secret(secret: Mapping[str, Any]) -> Certificates | None:
     return Certificates(*parts) if all(parts) else None
 
 
-def to_data(found: Certificates) -> dict[str, str]:
+def to_data(certificates: Certificates) -> dict[str, str]:
     """The `data` of a Secret with these certificates."""
-    parts = (found.ca_cert, found.ca_key, found.tls_cert, found.tls_key)
+    parts = (certificates.ca_cert, certificates.ca_key, certificates.tls_cert, certificates.tls_key)
     return {
         field: base64.b64encode(part).decode() for field, part in zip(FIELDS, parts, strict=True)
     }
@@ -143,7 +143,7 @@ def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
         ca_cert: the authority, PEM.
     """
     bundle = base64.b64encode(ca_cert).decode()
-    if all(found == bundle for found in _bundles(obj)):
+    if all(each == bundle for each in _bundles(obj)):
         return obj  # found out without a copy: CRDs are large, and looked at every minute
     made = copy.deepcopy(obj)
     for client_config in _client_configs(made):
@@ -199,9 +199,9 @@ async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -
 async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> None:
     key = ObjectKey("", target.name)
     for attempt in range(ATTEMPTS):
-        found = await client.get(target.resource, key)
-        wanted = with_bundle(found, ca_cert)
-        if wanted is found:
+        obj = await client.get(target.resource, key)
+        wanted = with_bundle(obj, ca_cert)
+        if wanted is obj:
             return
         try:
             await client.replace(target.resource, wanted)
@@ -282,7 +282,7 @@ class CertificateKeeper:
                 continue
 
     async def _look(self) -> None:
-        found = await ensure_certificates(
+        certificates = await ensure_certificates(
             self._client,
             self._secret,
             self._names,
@@ -290,16 +290,16 @@ class CertificateKeeper:
             organisation=self._organisation,
         )
         # First those who trust, then the server: a new authority is known before it is used.
-        missing = await inject(self._client, self._trusting, found.ca_cert)
+        missing = await inject(self._client, self._trusting, certificates.ca_cert)
         if missing != self._missing:
             self._missing = missing
             if missing:
                 self._log.warning("nobody to trust our certificate", missing=missing)
-        if found != self._loaded:
+        if certificates != self._loaded:
             for context in self._contexts:
-                load(context, found)
+                load(context, certificates)
             self._log.info("certificate loaded", secret=str(self._secret))
-            self._loaded = found
+            self._loaded = certificates
 
 
 class CertificateFiles:

@@ -244,9 +244,9 @@ class StormLoop(asyncio.BaseEventLoop):
         self._timers = [entry for entry in self._timers if owner_of(entry[2]) is not owner]
         heapq.heapify(self._timers)
 
-    def bury(self, *things: Any) -> None:
+    def bury(self, *objects: Any) -> None:
         """Keep what must not be freed before the process ends."""
-        self._graveyard += things
+        self._graveyard += objects
 
     def resume(self, owner: Owner) -> None:
         """End the pause of a process: what became ready meanwhile runs."""

@@ -38,16 +38,16 @@ class Searches:
     def __init__(self, snapshot: Snapshot, preemptor: Preemptor) -> None:
         self.snapshot = snapshot
         self.preemptor = preemptor
-        self._found: dict[tuple[object, ...], SearchResult] = {}
+        self._results: dict[tuple[object, ...], SearchResult] = {}
 
     def find(self, contested: frozenset[FlavorResource], needed: Amounts) -> SearchResult:
         """The workloads that have to leave; see `find_victims`."""
         guard = self.preemptor.guard
         key = (contested, frozenset(needed.items()), guard is not None and guard.broken)
-        result = self._found.get(key)
+        result = self._results.get(key)
         if result is None:
             result = find_victims(self.snapshot, self.preemptor, contested, needed)
-            self._found[key] = result
+            self._results[key] = result
         return result
 
 
