@@ -44,8 +44,8 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     if folder.mark > saved:
         _LOG.warning(
             "%s has lost its latest records: it ends at resource version %d, and %d had been "
-            "saved. What was written in between is gone, or is as it was before. The server goes "
-            "on without it; to have it again, stop the server and restore a copy of %s",
+            "saved. What was written in between is gone, or is as it was before. The server "
+            "continues without it; to have it again, stop the server and restore a copy of %s",
             folder.file,
             latest,
             folder.mark,

@@ -1,1 +1,1 @@
-"""Generic state machines without I/O, clock or chance."""
+"""Generic state machines without I/O, clock or randomness."""

@@ -14,8 +14,8 @@ class Backoff:
         factor: growth per attempt.
         cap: the longest pause in seconds, before jitter.
         jitter: a pause becomes up to `1 + jitter` times as long.
-        reset_after: after that many seconds without a call the next pause is the first again;
-            must exceed the longest pause, else a long pause would count as health.
+        reset_after: after so many seconds without a call, the next pause is the first again; it
+            must exceed the longest pause, or a long pause would count as recovery.
     """
 
     base: float = 0.8
@@ -52,5 +52,5 @@ class Backoff:
         return min(grown, self.cap) * (1.0 + self.jitter * chance)
 
     def reset(self) -> None:
-        """All is well: the next pause is the first again."""
+        """After a success: the next pause is the first again."""
         self._attempts = 0

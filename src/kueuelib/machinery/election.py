@@ -38,17 +38,17 @@ CANDIDATE_SPREAD = 0.25
 
 @attrs.frozen
 class ElectionOptions:
-    """Who wants to lead, and how patient everybody is; all times in seconds.
+    """The identity of a candidate, and the durations of the election in seconds.
 
     Attributes:
         lease: namespace and name of the Lease.
-        identity: who we are; of one election at a time.
-        lease_duration: how long others leave a Lease alone that is not renewed.
+        identity: of this process; used in one election at a time.
+        lease_duration: how long others respect a Lease that is not renewed.
         renew_deadline: how long a leader that cannot renew its Lease continues.
         retry_period: how often a leader renews it.
         release_on_cancel: whether a leader that ends frees its Lease.
-        labels: that the Lease gets besides those it has.
-        annotations: that the Lease gets besides those it has.
+        labels: additional labels of the Lease.
+        annotations: additional annotations of the Lease.
 
     Raises:
         ValueError: unless `lease_duration > renew_deadline > retry_period * 1.2 > 0`.
@@ -95,24 +95,24 @@ class ElectionCore:
     """Decides when to take, renew and give up a Lease.
 
     The shell runs `start`, then executes the commands in order; the last one is a call, a `Wait` or
-    `Stop`, and its outcome is fed to `step`. While `deadline` is not None it also feeds `Tick` at
-    that time even though a call is under way, and then abandons that call.
+    `Stop`, and its outcome is fed to `step`. While `deadline` is not None, it also feeds `Tick` at
+    that time, even during a call, and then abandons that call.
 
-    Guarantees: whether another holder's lease has expired is judged only by how long *this* process
-    saw no change of the record, never by comparing clocks of two machines. Leadership ends on our
-    side (`renew_deadline` after the last successful renewal began) before others may take over.
-    A Lease that names our own identity is taken at once: only an earlier election of this process
-    can have written it, and that one is over. So an identity must never be used by two elections
-    at a time.
+    Guarantees: whether another holder's lease has expired depends only on how long *this* process
+        has seen no change of the record, never on a comparison of two machines' clocks. Leadership
+        ends on our side (`renew_deadline` after the last successful renewal began) before others
+        may take over. A Lease with our own identity is taken at once, because only an earlier
+        election of this process can have written it. So two elections must never use the same
+        identity at the same time.
 
-    A candidate reads the Lease more often than a leader renews it, and again at the moment at
-    which it expires. So it takes over at most 3/4 of a retry period and one call later than the
-    lease duration after the last renewal, and as soon after a release.
+    A candidate reads the Lease more often than a leader renews it, and again at the moment of its
+    expiry. So after the last renewal it takes over within the lease duration, 3/4 of a retry period
+    and one call; after a release within the last two.
 
     Attributes:
         leading: whether this process leads, as of the last step.
-        standing: whether this process may acquire the Lease; otherwise it only observes, so that
-            the time that another holder has left runs meanwhile.
+        standing: whether this process may acquire the Lease; otherwise it only observes, while the
+            remaining time of another holder passes.
         slow_paths: renewals that needed a fresh read first.
     """
 
@@ -131,7 +131,7 @@ class ElectionCore:
 
     @property
     def deadline(self) -> float | None:
-        """When leadership ends unless it is renewed before; None when not leading."""
+        """When leadership ends unless it is renewed; None when not leading."""
         return self._renewed + self.options.renew_deadline if self.leading else None
 
     def is_leader(self, now: float) -> bool:
@@ -145,7 +145,7 @@ class ElectionCore:
         return tuple(self._fetch(now))
 
     def step(self, event: Input, now: float, wall: float, chance: float) -> tuple[Command, ...]:
-        """Feed what happened, get what to do.
+        """Take what happened; return what to do.
 
         Args:
             event: what happened.
@@ -154,7 +154,7 @@ class ElectionCore:
             chance: a random number in [0, 1).
 
         Raises:
-            ValueError: the input does not fit what was commanded last.
+            ValueError: the input does not fit the last command.
         """
         if self.leading and now >= self._renewed + self.options.renew_deadline:
             return tuple(self._lose("the lease could not be renewed in time"))
@@ -227,7 +227,7 @@ class ElectionCore:
         return said + self._wait(self.options.retry_period)
 
     def _expiry(self) -> float:
-        """When the observed lease of another holder has expired unless it is renewed."""
+        """When the observed lease of another holder expires unless it is renewed."""
         duration: float = self._seen.get("leaseDurationSeconds") or self.options.lease_duration
         return self._seen_at + duration
 

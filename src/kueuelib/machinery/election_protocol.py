@@ -1,4 +1,4 @@
-"""What goes into an `ElectionCore`, and what it asks of its shell."""
+"""The inputs of an `ElectionCore`, and its commands to the shell."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CreateLease:
 
 @attrs.frozen
 class UpdateLease:
-    """Replace it; its resource version makes the server refuse what is based on old news."""
+    """Replace it; its resource version makes the server refuse an update of an outdated state."""
 
     lease: Obj
 
@@ -85,7 +85,7 @@ class StoppedLeading:
 
 @attrs.frozen
 class LeaderChanged:
-    """Somebody, perhaps this process, holds the Lease now."""
+    """There is a new holder of the Lease, perhaps this process."""
 
     identity: str
 

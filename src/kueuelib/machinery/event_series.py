@@ -15,7 +15,7 @@ from kueuelib.machinery.rate_limits import TokenBucket
 V = TypeVar("V")
 
 MAX_MESSAGE = 1024
-"""Bytes."""
+"""The longest message, in bytes."""
 MAX_REASON = 128
 COMBINED = "(combined from similar events): "
 
@@ -42,8 +42,8 @@ class EventFacts:
         type: `Normal` or `Warning`.
         reason: one word in CamelCase, at most 128 bytes.
         message: for people; cut at 1024 bytes.
-        component: who says so.
-        instance: which replica of it.
+        component: the reporting component.
+        instance: the replica of the component.
     """
 
     regarding: Mapping[str, Any]
@@ -65,7 +65,7 @@ _REFERENCE = ("apiVersion", "kind", "namespace", "name", "uid", "fieldPath")
 
 @attrs.frozen
 class CreateEvent:
-    """Create this event. When the server refuses it, call `EventSeries.lost`."""
+    """Create this event. If the server refuses it, call `EventSeries.lost`."""
 
     series: Hashable
     obj: Obj
@@ -73,7 +73,7 @@ class CreateEvent:
 
 @attrs.frozen
 class PatchEvent:
-    """Merge `patch` into the event `key`. When it is not found, write what `lost` returns."""
+    """Merge `patch` into the event `key`. If it is not found, write the result of `lost`."""
 
     series: Hashable
     key: ObjectKey
@@ -117,7 +117,7 @@ class _Recent(Generic[V]):
 class EventSeries:
     """Turns facts into writes.
 
-    The same facts again patch the count of the first event. More than `similar` different messages
+    Repeated facts patch the count of the first event. More than `similar` different messages
     of one kind within `window` seconds share one event. One source may write `burst` events about
     one object, then one per `refill` seconds; the rest is dropped, though still counted.
 
@@ -175,7 +175,7 @@ class EventSeries:
         return CreateEvent(series, obj)
 
     def forget(self, series: Hashable) -> None:
-        """The server will not take this event: the next occurrence starts a new series."""
+        """The server does not accept this event: the next occurrence starts a new series."""
         self._series.drop(series)
 
     def _grouped(self, facts: EventFacts, now: float) -> tuple[Hashable, str]:

@@ -37,7 +37,7 @@ class FieldSelector:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every field it looks at; a server refuses the ones it does not know."""
+        """Every field that it reads; a server refuses unknown ones."""
         return tuple(dict.fromkeys(each.path for each in self.requirements))
 
     def exact(self, path: str) -> str | None:
@@ -84,7 +84,7 @@ def parse_field_selector(text: str) -> FieldSelector:
     r"""The selector of a `fieldSelector` query parameter; `\` escapes `\`, `,` and `=` in values.
 
     Raises:
-        InvalidSelector: the text has no such form.
+        InvalidSelector: the text is not a field selector.
     """
     requirements = []
     for term in _terms(text):

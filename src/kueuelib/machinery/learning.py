@@ -1,4 +1,4 @@
-"""States of objects that are newer than the watch: the answers to our own requests.
+"""Keeps states of objects that are newer than the watch: the answers to our own requests.
 
 The rule is: *an older state never replaces a newer one*. The resource versions of a kind come from
 one counter of the server, so they are compared as integers, even if an object was deleted and
@@ -58,7 +58,7 @@ class Scope:
         """The scope of a request with these parameters.
 
         Raises:
-            InvalidSelector: a selector has no such form.
+            InvalidSelector: a selector is malformed.
         """
         return cls(
             namespace, parse_label_selector(label_selector), parse_field_selector(field_selector)
@@ -68,7 +68,7 @@ class Scope:
         """Whether a raw object belongs to the scope; None if only the server can decide.
 
         A server may have a default for a selectable field, or select by a path that is not in the
-        object. So a missing field decides nothing.
+        object. So a missing field proves nothing.
         """
         if self.namespace not in ("", obj["metadata"].get("namespace")):
             return False
@@ -119,7 +119,7 @@ class Ahead:
         self._known.clear()
 
     def snapshot(self) -> Mapping[ObjectKey, object]:
-        """What is known now, for `unchanged` and `forget`."""
+        """The present knowledge, for `unchanged` and `forget`."""
         return dict(self._known)
 
     def unchanged(self, snapshot: Mapping[ObjectKey, object]) -> bool:
@@ -127,7 +127,7 @@ class Ahead:
         return any(self._known.get(key) == known for key, known in snapshot.items())
 
     def forget(self, snapshot: Mapping[ObjectKey, object]) -> None:
-        """Forget what is in a snapshot, except where something newer was learned since."""
+        """Forget the content of a snapshot, except where something newer was learned since."""
         for key, known in snapshot.items():
             if self._known.get(key) == known:
                 del self._known[key]
@@ -141,7 +141,7 @@ class Ahead:
             position: the version up to which lists and watches are complete.
 
         Returns:
-            whether the state is newer than everything known of this key.
+            whether the state is newer than all known states of this key.
         """
         version, uid = version_number(obj), _uid(obj)
         if not position or version <= position:

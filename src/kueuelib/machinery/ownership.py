@@ -1,4 +1,4 @@
-"""Children of an object as its operator wants them: what is applied, and when that can be skipped.
+"""The desired children of an object: what is applied, and when that can be skipped.
 
 Pure functions of raw objects, and one memory without clock.
 """
@@ -50,17 +50,18 @@ class OfOwner:
 
 
 def owned_child(child: Obj, resource: Resource, owner: Obj, owner_kind: Resource, by: str) -> Obj:
-    """A child as it is applied: with namespace, controller reference and label; a new dict.
+    """A child in the form that is applied: with namespace, controller reference and label; a new
+    dict.
 
     Args:
-        child: what the operator wants.
+        child: the fields that the operator wants.
         resource: the kind of the child.
         owner: the object as the server returned it.
         owner_kind: the kind of the owner.
         by: the name of the operator.
 
     Raises:
-        ConfigError: the owner cannot own it: it is in another namespace, or cluster-scoped.
+        ConfigError: the owner cannot own it, because it is cluster-scoped or in another namespace.
     """
     placed = placed_child(child, resource, owner)
     meta = placed["metadata"]
@@ -105,7 +106,7 @@ def claim_problem(
 
     Args:
         present: the object.
-        owner: whose child it shall be.
+        owner: the intended owner.
         by: the operator that applies it.
         adopt: whether it may be taken over if nothing controls it.
     """
@@ -127,13 +128,13 @@ def claim_problem(
 
 
 class Applied:
-    """What was applied last, and what came of it: an equal apply of an equal object is skipped.
+    """Remembers the last applies and their results: an equal apply of an equal object is skipped.
 
     It costs 32 bytes per child and ends with the process; the first apply after a restart is sent.
 
     Args:
-        metadata_only: kinds of which the cache has nothing else. Their objects have changed if
-            their resource version has.
+        metadata_only: kinds of which the cache only has metadata. Their objects count as changed if
+            their resource version has changed.
     """
 
     def __init__(self, metadata_only: Collection[object] = ()) -> None:
@@ -154,7 +155,7 @@ class Applied:
         self._known[key] = (_digest(wanted), self._print(resource, answer))
 
     def forget(self, resource: Resource, key: ObjectKey) -> None:
-        """Forget a child that is gone."""
+        """Forget a deleted child."""
         self._known.pop((resource.group_kind, key), None)
 
     def _print(self, resource: Resource, obj: Obj) -> bytes:

@@ -50,17 +50,18 @@ class _Record:
 class QueueCore(Generic[K]):
     """Keys to work on: each at most once, by priority, some of them later.
 
-    The shell calls `pop_ready` for each free worker, `done` when the worker ends, and sleeps until
-    `next_deadline` or until an `add`. All `now` are seconds of one monotonic clock.
+    The shell calls `pop_ready` for each free worker and `done` when the worker ends, and sleeps
+    until `next_deadline` or an `add`. All `now` are seconds of one monotonic clock.
 
     Guarantees:
         - A key is never held by two workers. Adds before a pop lead to one run, adds during a run
           to exactly one more.
-        - Ready keys come by descending priority, then by the order in which they became ready.
+        - Ready keys are handed out by descending priority, then in the order in which they became
+          ready.
         - A key that has been ready for `patience` seconds is overdue. As long as there is one,
           every second pop takes the one that became ready first, whatever its priority. So a busy
-          queue delays the keys of a first list, but does not hold them back, and at most half of
-          the pops are taken from live changes.
+          queue delays the keys of a first list but does not starve them, and live changes lose at
+          most half of the pops.
         - The earlier of two delays wins; an add without delay makes a waiting key ready; the higher
           of two priorities wins, and raising it puts the key behind its new equals.
 
@@ -91,7 +92,7 @@ class QueueCore(Generic[K]):
         self.retries = 0
 
     def __len__(self) -> int:
-        """How many keys are ready, those included whose earlier run still continues."""
+        """How many keys are ready, including those whose earlier run still continues."""
         return sum(self._depth.values())
 
     @property
@@ -101,7 +102,7 @@ class QueueCore(Generic[K]):
 
     @property
     def processing(self) -> int:
-        """How many keys workers hold."""
+        """How many keys are being worked on."""
         return len(self._processing)
 
     @property
@@ -174,7 +175,7 @@ class QueueCore(Generic[K]):
             how many seconds the run took.
 
         Raises:
-            KeyError: nobody held the key.
+            KeyError: no worker held the key.
         """
         took = max(0.0, now - self._processing.pop(key))
         record = self._records.get(key)
@@ -191,7 +192,7 @@ class QueueCore(Generic[K]):
         return self._limiter.num_requeues(key)
 
     def next_deadline(self, now: float) -> float | None:
-        """When `pop_ready` is worth a call: `now`, later, or None: not before an add or done."""
+        """When `pop_ready` is worth a call: `now`, later, or None: only after an add or done."""
         if self._mode is _Mode.OPEN:
             self._advance(now)
         while self._ready and not self._is_ready(self._ready[0][2], self._ready[0][1]):
@@ -214,11 +215,11 @@ class QueueCore(Generic[K]):
         return max((max(0.0, now - start) for start in self._processing.values()), default=0.0)
 
     def shut_down(self, *, drain: bool) -> None:
-        """Ignore adds from now on, and drop what is delayed.
+        """Ignore adds from now on, and drop delayed keys.
 
         Args:
-            drain: hand out what is ready, and once more what was added during its run (client-go's
-                way); False drops it all at once (controller-runtime's way), also during a drain.
+            drain: hand out ready keys, and again those added during their run (as client-go does);
+                False drops all keys at once (as controller-runtime does), also during a drain.
         """
         self._waiting.clear()
         if drain and self._mode is not _Mode.CLOSED:
@@ -299,7 +300,7 @@ class QueueCore(Generic[K]):
         return record is not None and record.ready_at == at and record.counter == counter
 
     def _compact(self, limit: int) -> None:
-        """Forget superseded heap entries before they outnumber the living."""
+        """Remove superseded heap entries before they outnumber the others."""
         if len(self._ready) > limit:
             self._ready = [each for each in self._ready if self._is_ready(each[2], each[1])]
             heapify(self._ready)

@@ -10,7 +10,7 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class RateLimiter(Protocol[K_contra]):
-    """Answers how long a key waits before its next attempt."""
+    """Returns how long a key waits before its next attempt."""
 
     def when(self, key: K_contra, now: float) -> float:
         """Count an attempt of `key` and return the seconds it must wait."""
@@ -43,8 +43,8 @@ class _Counting(Generic[K]):
 class ItemExponential(_Counting[K]):
     """`base * 2**failures` seconds per key, at most `cap`.
 
-    By default at most a minute: with the 1,000 seconds of client-go, a key that failed all through
-    an outage of two minutes would be retried up to five minutes after it.
+    The default cap is a minute: with client-go's 1,000 seconds, a key that failed during an outage
+    of two minutes would be retried up to five minutes after it.
     """
 
     def __init__(self, base: float = 0.005, cap: float = 60.0) -> None:
@@ -59,7 +59,7 @@ class ItemExponential(_Counting[K]):
 class TokenBucket:
     """`rate` tokens per second, at most `burst` saved; the same bucket for every key.
 
-    Each call reserves a token and returns when it will exist, so that reservations queue up.
+    Each call reserves a token and returns how long to wait for it, so reservations queue up.
     """
 
     def __init__(self, rate: float, burst: int) -> None:
@@ -84,8 +84,8 @@ class TokenBucket:
         return True
 
     def forget(self, key: object) -> None:
-        """A bucket remembers no key."""
+        """Does nothing: a bucket does not remember keys."""
 
     def num_requeues(self, key: object) -> int:  # noqa: ARG002 - the protocol's
-        """A bucket counts no key."""
+        """Always 0: a bucket does not count keys."""
         return 0

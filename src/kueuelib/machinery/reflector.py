@@ -39,9 +39,10 @@ from kueuelib.machinery.store import Change
 SHORT_WATCH = 1.0
 """Seconds; a stream that ends sooner is suspicious."""
 CONFIRMATION = 60.0
-"""Seconds; a stream that lasts longer should have delivered all that was learned before it began.
-Otherwise a consistent list decides. For example, an answer may come from a history that the server
-has lost since."""
+"""Seconds; a stream that lasts longer should have delivered everything that was learned before
+it began. Otherwise a consistent list decides. For example, an answer may stem from a history
+that the server has lost since.
+"""
 
 
 class _State(Enum):
@@ -76,7 +77,7 @@ class ReflectorCore:
 
     A step without an activity means: continue with the present one. While a stream is open and
     `deadline` is not None, feed `Tick()` when that time comes. `now` is monotonic, in seconds;
-    `chance` a random number in [0, 1). To stop, cancel the shell; the core needs no farewell.
+    `chance` a random number in [0, 1). To stop, cancel the shell; the core needs no clean-up.
 
     Answers to the process's own requests enter through `learn` and `lose`, at any time. An older
     state never replaces a newer one. The shell carries out all changes of a step before it awaits
@@ -136,7 +137,7 @@ class ReflectorCore:
 
     @property
     def synced(self) -> bool:
-        """Whether `MarkSynced` was said."""
+        """Whether `MarkSynced` was returned."""
         return self._replica.synced
 
     @property
@@ -164,7 +165,7 @@ class ReflectorCore:
         return tuple(self._fill("start", chance))
 
     def step(self, event: Input, now: float, chance: float) -> tuple[Command, ...]:
-        """Feed what happened, get what to do."""
+        """Take what happened; return what to do."""
         match event:
             case Received(events) if self._state is _State.WATCHING:
                 commands = self._received(events, now, chance)
@@ -200,7 +201,7 @@ class ReflectorCore:
         return self._replica.learn(answer, included=included)
 
     def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
-        """Return the changes to the store when the object that it holds no longer exists."""
+        """Return the changes to the store for an object that no longer exists."""
         return self._replica.lose(held)
 
     # ---- filling the store ----------------------------------------------------------------------

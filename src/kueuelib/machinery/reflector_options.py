@@ -13,8 +13,7 @@ class ReflectorOptions:
     """How a reflector lists and watches.
 
     Attributes:
-        page_size: objects per page; None: 500 where paging helps, no paging where the server's
-            watch cache answers.
+        page_size: objects per page; None: 500, or no paging if the server's watch cache answers.
         stream_lists: fill the store from a watch (`sendInitialEvents`) instead of a list; falls
             back to lists when the server does not know it.
         any_start: accept a first list from the watch cache of any replica, however stale. By
@@ -24,7 +23,7 @@ class ReflectorOptions:
         internal_error_retry: seconds during which internal errors of a stream lead to a new
             watch instead of a list.
         initial_events_warning: seconds after which a missing end of the initial events is reported.
-        initial_events_timeout: seconds after which they are given up for a list.
+        initial_events_timeout: seconds after which a list is used instead.
         batch: most events that are applied to the store in one go.
     """
 

@@ -1,4 +1,4 @@
-"""What goes into a `ReflectorCore`, and what it asks of its shell."""
+"""The inputs of a `ReflectorCore`, and its commands to the shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kueuelib.machinery.store import Change
 
 
 class MalformedStream(KueuelibError):
-    """A list or a watch delivered what cannot be understood, or nothing at all."""
+    """A list or a watch delivered malformed data, or nothing at all."""
 
 
 # ---- inputs -------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ class WatchEvent(NamedTuple):
 
 @attrs.frozen
 class Received:
-    """Events of the present stream, in order; as many as were there, so that batches cost less."""
+    """Events of the present stream, in order; all that are available, because batches cost less."""
 
     events: Sequence[WatchEvent]
 
@@ -65,8 +65,8 @@ class StreamEnded:
     """The watch ended, or could not be opened.
 
     Attributes:
-        error: None when the server closed it, or when the shell did because it was idle or over its
-            time; else why: the refusal, the broken connection, the undecodable line.
+        error: None if the server closed it, or if the shell did because it was idle or out of time;
+            otherwise the refusal, the broken connection or the malformed line.
     """
 
     error: Exception | None = None
@@ -150,7 +150,7 @@ class Replace:
 
 @attrs.frozen
 class MarkSynced:
-    """The store has its first full content; said once."""
+    """The store has its first full content; returned once."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Read keys and versions from what a server sends to a reflector, and classify its errors."""
+"""Reads keys and versions from the answers to a reflector, and classifies errors."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def is_too_large_version(error: Exception) -> bool:
 
 
 def is_internal(error: Exception) -> bool:
-    """Whether it is the server's `InternalError`, which may pass."""
+    """Whether it is the server's `InternalError`, which may be temporary."""
     return isinstance(error, ServerError) and error.reason == "InternalError"
 
 
 def is_unsupported(error: Exception) -> bool:
-    """Whether the server does not know what it was asked to do."""
+    """Whether the server does not support the request."""
     unsupported = BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType
     return isinstance(error, unsupported)
 
@@ -64,7 +64,7 @@ def version_in(obj: Obj) -> str:
 
 
 def misfit(event: WatchEvent, resource: Resource | None) -> MalformedStream | None:
-    """What is wrong with an event of a watch of a kind, or of any kind if None."""
+    """What is wrong with an event of a watch of a kind (None: any kind)."""
     if event.type not in ("ADDED", "MODIFIED", "DELETED"):
         return MalformedStream(f"unknown watch event {event.type!r}")
     kind = event.object.get("kind")

@@ -1,4 +1,4 @@
-"""The objects of a server as a reflector has read them: which states, and how new they are."""
+"""Decides which states of objects a reflector keeps, and how new they are."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from kueuelib.machinery.store import Change
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 NO_VERSION = ("", "0")
-"""What a request says that accepts any version."""
+"""The version in a request that accepts any state."""
 
 
 class Replica:
     """Decides which state of an object replaces which, and which version may be passed back.
 
     Args:
-        resource: the kind that objects without one get; None: any kind.
+        resource: the kind of objects that do not name one; None: any kind.
         transform: applied to each object before it is kept.
 
     Attributes:
         version: the last resource version that may be passed back; empty before the first list.
         synced: whether it was filled once.
         ahead: states that are newer than the watch.
-        unavailable: the next filling must be a consistent read.
+        unavailable: whether the next filling must be a consistent read.
         requested: the version that this filling asked for.
         least: the version that this filling must have at least.
         before: what was learned before this activity began.
         filling: initial events, until their end.
-        trusted: versions of the objects of this stream may be passed back.
+        trusted: whether versions of objects in this stream may be passed back.
     """
 
     def __init__(self, resource: Resource | None, transform: Callable[[Obj], Obj] | None) -> None:
@@ -79,12 +79,12 @@ class Replica:
         self.before = self.ahead.snapshot()
 
     def is_outdated(self, version: str) -> bool:
-        """Whether a list is older than it may be; a consistent read never is."""
+        """Whether a list is too old; a consistent read never is."""
         number = number_of(version)
         return bool(self.requested) and 0 < number < self.least
 
     def filled(self, objects: dict[ObjectKey, Obj], version: str) -> list[Command]:
-        """Take all objects of the server, as of a version."""
+        """Take in all objects of the server, as of a version."""
         self.version = version
         self.unavailable = False
         number = number_of(version)
@@ -130,11 +130,11 @@ class Replica:
         return Change(key, value)
 
     def pass_by(self) -> None:
-        """Forget what the watch has caught up with."""
+        """Forget learned states that the watch has caught up with."""
         self.ahead.pass_by(number_of(self.version))
 
     def bookmark(self, obj: Obj) -> list[Command]:
-        """Take a bookmark, which may end the initial events."""
+        """Take in a bookmark, which may end the initial events."""
         version = version_in(obj)
         if self.filling is None:
             self.trusted = True
@@ -147,13 +147,13 @@ class Replica:
         return self.filled(filled, version)
 
     def outdated_end(self, bookmark: Obj) -> str:
-        """The version of a bookmark that ends initial events that are too old; else empty."""
+        """The version of a bookmark that ends initial events which are too old; otherwise empty."""
         version = version_in(bookmark)
         ends = self.filling is not None and _ends_initial_events(bookmark)
         return version if ends and self.is_outdated(version) else ""
 
     def kept(self, obj: Obj) -> Obj:
-        """An object as the store keeps it."""
+        """An object in the form that the store keeps."""
         if self._resource is not None and obj.get("kind", PARTIAL) == PARTIAL:
             obj["kind"] = self._resource.kind
             obj["apiVersion"] = self._resource.api_version

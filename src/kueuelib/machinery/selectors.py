@@ -47,9 +47,9 @@ class Op(Enum):
 
 
 LABEL_SELECTOR_OPS = frozenset({Op.IN, Op.NOT_IN, Op.EXISTS, Op.DOES_NOT_EXIST})
-"""What a `LabelSelector` may use."""
+"""The operators of a `LabelSelector`."""
 NODE_SELECTOR_OPS = frozenset(Op)
-"""What node affinity may use."""
+"""The operators of node affinity."""
 
 
 def _sorted_values(values: Iterable[str]) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ class Selector:
         """The text for a `labelSelector` query parameter.
 
         Raises:
-            ValueError: the selector matches nothing, which no text can say.
+            ValueError: the selector matches nothing, which a text cannot express.
         """
         if self.nothing:
             raise ValueError("a selector that matches nothing has no text")
@@ -222,7 +222,7 @@ def parse_label_selector(text: str) -> Selector:
     """The selector of a `labelSelector` query parameter, for example `a=b,c in (d,e),!f`.
 
     Raises:
-        InvalidSelector: the text has no such form.
+        InvalidSelector: the text is not a label selector.
     """
     return _Parser(text).selector()
 

@@ -30,13 +30,13 @@ class Delta(Generic[T]):
 
     Attributes:
         kind: what happened.
-        key: whose delta it is.
+        key: the key.
         old: what the store held before; None when added.
         new: what it holds now; None when deleted.
         initial: whether it belongs to the first filling of the store, or is replayed to a handler
             that was added late. Such deltas describe what exists, not what changed.
 
-    An object that was deleted and created again while nobody looked is an update whose UIDs differ.
+    An object that was deleted and recreated unnoticed appears as an update with different UIDs.
     """
 
     kind: DeltaKind
@@ -47,14 +47,14 @@ class Delta(Generic[T]):
 
     @property
     def last(self) -> T:
-        """The newest known state: `new`, or `old` of what was deleted."""
+        """The newest known state: `new`, or for a deletion `old`."""
         newest = self.old if self.new is None else self.new
         assert newest is not None
         return newest
 
 
 class Change(NamedTuple, Generic[T]):
-    """An order to a store: hold `value` under `key`, or drop the key when `value` is None."""
+    """A command to a store: hold `value` under `key`, or drop the key if `value` is None."""
 
     key: ObjectKey
     value: T | None
@@ -106,7 +106,7 @@ class Store(Generic[T]):
     """Objects by key, with named indexes that follow every write.
 
     Guarantees: indexes and content change together before a method returns; a failing index
-    function leaves the store as it was; iteration is in the order in which keys came.
+    function leaves the store as it was; iteration is in the order in which keys were added.
 
     Caveats: values are shared, not copied. Readers must not change them in place.
     """
@@ -129,7 +129,7 @@ class Store(Generic[T]):
         return iter(tuple(self._items))
 
     def get(self, key: ObjectKey) -> T | None:
-        """What is held under `key`, or None."""
+        """The value under `key`, or None."""
         return self._items.get(key)
 
     def keys(self) -> tuple[ObjectKey, ...]:
@@ -141,7 +141,7 @@ class Store(Generic[T]):
         return tuple(self._items.values())
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
-        """Add an index, built at once from what is held.
+        """Add an index, built at once from the present content.
 
         Raises:
             ValueError: the name is taken by another function.
@@ -169,7 +169,7 @@ class Store(Generic[T]):
         return tuple(self._indexes[name].keys.get(value, ()))
 
     def index_values(self, name: str) -> tuple[Hashable, ...]:
-        """Every value under which an index finds something."""
+        """Every value with an entry in an index."""
         return tuple(self._indexes[name].keys)
 
     def put(self, key: ObjectKey, value: T, *, initial: bool = False) -> Delta[T]:
@@ -183,7 +183,7 @@ class Store(Generic[T]):
         return Delta(kind, key, old, value, initial)
 
     def remove(self, key: ObjectKey) -> Delta[T] | None:
-        """Drop `key`; None when it was not held."""
+        """Drop `key`; None if it was not held."""
         old = self._items.pop(key, None)
         if old is None:
             return None
@@ -197,8 +197,8 @@ class Store(Generic[T]):
         """Carry out changes in order; dropping an unknown key gives no delta.
 
         Args:
-            changes: what to hold and what to drop.
-            same: when it says that old and new are the same, the old one stays without a delta.
+            changes: values to hold and keys to drop.
+            same: if it returns True for old and new, the old one stays, without a delta.
         """
         deltas = []
         for key, value in changes:
@@ -218,12 +218,12 @@ class Store(Generic[T]):
         same: Callable[[T, T], bool] | None = None,
         kept: Container[ObjectKey] = (),
     ) -> tuple[Delta[T], ...]:
-        """Hold exactly `items`: first deltas of what vanished, then of what is listed.
+        """Hold exactly `items`; returns the deltas of removed objects first, then of listed ones.
 
         Args:
-            items: the new content; a later pair wins over an earlier one of the same key.
+            items: the new content; of two pairs with the same key, the later one wins.
             initial: marks the deltas of listed objects.
-            same: when it says that old and new are the same, the old one stays without a delta.
+            same: if it returns True for old and new, the old one stays, without a delta.
             kept: keys that stay as they are, whether they are held or not.
         """
         listed = {key: value for key, value in items if key not in kept}
@@ -240,7 +240,7 @@ class Store(Generic[T]):
         return tuple(deltas)
 
     def as_initial(self) -> tuple[Delta[T], ...]:
-        """What a handler that comes late is told: an initial ADDED for everything held."""
+        """The deltas for a late handler: an initial ADDED for everything held."""
         return tuple(
             Delta(DeltaKind.ADDED, key, None, value, initial=True)
             for key, value in self._items.items()

@@ -12,7 +12,7 @@ def document(title: str, body: Markup, *, style: str, policy: str) -> str:
         title: of the window.
         body: the element.
         style: CSS.
-        policy: what the page may load and run, as a Content-Security-Policy.
+        policy: the Content-Security-Policy of the page.
     """
     head = tag(
         "head",

@@ -9,7 +9,7 @@ _VOID = frozenset({"br", "circle", "line", "link", "meta", "path", "rect"})
 
 
 class Markup(str):
-    """Text that is markup already; any other text is escaped where it meets markup."""
+    """Text that is markup already; any other text is escaped when it becomes a part of markup."""
 
     __slots__ = ()
 

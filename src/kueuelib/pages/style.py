@@ -1,4 +1,4 @@
-"""How pages look: light and dark as the reader's system is, and on paper."""
+"""The style of pages: light or dark like the reader's system, and for paper."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def colours(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
     """The colours of all pages and those of one page, as variables named `--<name>`.
 
     Args:
-        light: those of the page, by name.
-        dark: the same names.
+        light: the colours of the page, by name.
+        dark: the same names for dark mode.
     """
     bright, dim = _scheme({**_LIGHT, **light}, "light"), _scheme({**_DARK, **dark}, "dark")
     return f"{bright}@media (prefers-color-scheme:dark){{{dim}}}@media print{{{bright}}}"

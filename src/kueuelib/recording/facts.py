@@ -1,7 +1,7 @@
-"""Facts as JSON and back: of every object only what decisions depend on.
+"""Converts facts to JSON and back, with only those parts of objects that decisions depend on.
 
-A class of the API lists the fields that it knows, and those of them that are left out here are
-listed below. So what nobody reads is not written: environments, commands, images, annotations.
+Only fields that the API classes know are written, except those listed below. So unused data is left
+out: environments, commands, images, annotations.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _CLASSES: Mapping[type[Any], type[Struct]] = {
     events.RuntimeClassSet: core.RuntimeClass,
     events.WorkloadSet: kueue.Workload,
 }
-"""The object of every fact that brings one; it is the only field of the fact."""
+"""The class of the object in every fact that has one; it is the fact's only field."""
 
 REVISION = "kueuelib.dev/revision"
-"""The field of a spec that replaces another one."""
+"""The field with the number of a spec."""
 
 KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 """Every fact by the name that it has in a recording."""
@@ -93,7 +93,7 @@ class BadFact(Exception):
 
 
 def fact_data(event: Event) -> Any:
-    """A fact as JSON: the object, the name or the key that it is about, or an object of these."""
+    """A fact as JSON: the object, the name or the key that it is about, or a mapping of these."""
     kind = type(event)
     fields = attrs.fields(kind)
     if isinstance(event, events.WorkloadSet):
@@ -105,13 +105,13 @@ def fact_data(event: Event) -> Any:
 def workload_data(workload: kueue.Workload, before: kueue.Workload | None, number: int) -> Obj:
     """A Workload as JSON, without its spec if that did not change.
 
-    A spec may change in a field that is not written. So one that replaces another carries a number:
-    the engine, which compares specs, then sees that they differ.
+    A spec may change in a field that is not written. So a new spec carries a number, by which the
+    engine sees that it differs.
 
     Args:
         workload: the object.
-        before: the same Workload as it was last; None if it was not known.
-        number: another one for every call.
+        before: the last state of the Workload; None if it was not known.
+        number: a different one for every call.
     """
     data: Obj = {"metadata": _converter.unstructure(workload.metadata)}
     if before is None or before.uid != workload.uid:
@@ -133,7 +133,7 @@ def _status(status: WorkloadStatus) -> Obj:
 
 
 def subject_of(event: Event) -> tuple[str, ObjectKey] | None:
-    """Which object a fact is about: a word for the kind, and the key; None for no object."""
+    """The object that a fact is about: a word for the kind, and the key; None if there is none."""
     word = _SUBJECTS.get(type(event))
     if word is None:
         return None
@@ -145,7 +145,7 @@ def subject_of(event: Event) -> tuple[str, ObjectKey] | None:
 
 
 def is_last(event: Event) -> bool:
-    """Whether a fact says that there is nothing more to know of its object."""
+    """Whether a fact is the last one about its object."""
     if isinstance(event, events.WorkloadSet):
         return is_finished(event.workload)
     return type(event).__name__.endswith(("Gone", "Deleted"))
@@ -156,7 +156,7 @@ def fact_of(kind: str, data: Any, known: Callable[[ObjectKey], kueue.Workload | 
 
     Args:
         kind: the name of its class.
-        data: what `fact_data` made.
+        data: the result of `fact_data`.
         known: the Workloads, for one that is written without its spec.
 
     Raises:

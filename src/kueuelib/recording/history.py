@@ -1,4 +1,4 @@
-"""The objects of a recording at any time, and what became of its Workloads later."""
+"""The objects of a recording at any time, and the later fate of its Workloads."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _FIELDS = {
     "RuntimeClass": "runtime_classes",
     "Workload": "workloads",
 }
-"""Where a world has the objects of each kind of facts."""
+"""The field of a world for the objects of each kind of fact."""
 _BY_KEY = ("local_queues", "limit_ranges", "workloads")
 
 
 class Objects:
-    """What is there, by kind and key, as the facts so far say."""
+    """The present objects by kind and key, according to the facts so far."""
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[ObjectKey, Any]] = {name: {} for name in _FIELDS.values()}
@@ -43,7 +43,7 @@ class Objects:
         return self._tables["workloads"].get(key)
 
     def observe(self, event: Event) -> None:
-        """Takes over a fact."""
+        """Takes in a fact."""
         subject = subject_of(event)
         if subject is None:
             return  # what a manager meant to do; objects say what was done
@@ -61,7 +61,7 @@ class Objects:
             table[key] = getattr(event, field.name)
 
     def world(self, settings: Settings = DEFAULTS) -> World:
-        """All of it as a value."""
+        """The present world as a value."""
         tables: dict[str, Any] = {
             name: dict(table)
             if name in _BY_KEY
@@ -73,14 +73,14 @@ class Objects:
 
 @attrs.define(eq=False)
 class Past:
-    """What a recording says of one Workload.
+    """The history of one Workload in a recording.
 
     Attributes:
-        workload: as it was seen last.
-        first: as it was seen first.
-        seen: when that was, in seconds since the epoch.
-        ended: when it finished or was deleted; None: it did not.
-        finished: whether it finished; otherwise it was deleted, or is still there.
+        workload: its last known state.
+        first: its first known state.
+        seen: when it was first seen, in seconds since the epoch.
+        ended: when it finished or was deleted; None if neither.
+        finished: whether it finished; otherwise it was deleted, or still exists.
     """
 
     workload: Workload
@@ -91,16 +91,16 @@ class Past:
 
     @property
     def ran(self) -> float | None:
-        """For how many seconds it was admitted in its last turn; None: it was not, or still is."""
+        """How many seconds its last admission took; None if there was none, or it continues."""
         since = conditions.since(self.workload.status.conditions, names.ADMITTED)
         return None if since is None or self.ended is None else max(0.0, self.ended - since)
 
 
 class Lives:
-    """What becomes of every Workload, from one time on.
+    """The fate of every Workload from one time on.
 
     Args:
-        begin: the Workloads that are there.
+        begin: the Workloads at that time.
         at: the time, in seconds since the epoch.
     """
 
@@ -109,7 +109,7 @@ class Lives:
         self._uids = {past.workload.key: uid for uid, past in self.by_uid.items()}
 
     def observe(self, event: Event, at: float) -> None:
-        """Takes over a fact."""
+        """Takes in a fact."""
         if isinstance(event, events.WorkloadSet):
             self._set(event.workload, at)
         elif isinstance(event, events.WorkloadGone):

@@ -1,6 +1,6 @@
-"""Plans as JSON: short, and in words that stay the same from version to version.
+"""Plans as short JSON whose words stay the same from version to version.
 
-What follows from the facts is left out: amounts, messages, waiting times.
+Parts that follow from the facts are left out: amounts, messages, waiting times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DIGITS = 16
 
 
 def plan_data(plan: Plan) -> Obj:
-    """A plan as JSON: only the parts that there are.
+    """A plan as JSON, without empty parts.
 
     `admit`: workload, ClusterQueue, pod sets with their counts and flavors, whether it is admitted
     at once, and how far up the tree it borrows. `preempt`: workload, and its victims with the
@@ -37,7 +37,7 @@ def plan_data(plan: Plan) -> Obj:
 
 
 def preemptions_data(preemptions: tuple[Preemption, ...]) -> Obj:
-    """The same of preemptions that no cycle decided."""
+    """The same for preemptions outside a cycle."""
     return {"preempt": list(map(_preempt, preemptions))} if preemptions else {}
 
 

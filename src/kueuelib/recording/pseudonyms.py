@@ -1,8 +1,8 @@
-"""Other names for the objects of a recording.
+"""Replaces the names of objects in a recording.
 
-The alphabetical order of names decides ties, so pseudonyms have the order of the names that they
-stand for: then the plans are the same. Nothing else can be learned from them, and they are not the
-same in another recording. Names of resources, pod sets and node labels, and UIDs, stay.
+The alphabetical order of names decides ties, so pseudonyms sort like the names that they replace,
+and the plans stay the same. They reveal nothing else, and differ from recording to recording. Names
+of resources, pod sets and node labels, and UIDs, stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INTRODUCED = re.compile(
     rf"(?:\bflavor |\b(?:Cluster|Local)Queue (?!selector)|\bworkload (?={_NAME}/))"
     rf"({_NAME})(?:/({_NAME}))?"
 )
-"""Where a message that the scheduler compares with its verdict has names."""
+"""The places of names in messages that the scheduler compares with its verdict."""
 
 _NAMED = ("metadata.name", "metadata.namespace", "metadata.labels.*")
 _FLAVORS = "spec.resourceGroups.*.flavors.*.name"
@@ -45,11 +45,11 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
     "Forgotten": ("key.*",),
     "EvictionFailed": ("key.*",),
 }
-"""By kind of fact, where names are besides those of the metadata; `*` is every item or value."""
+"""The places of names besides the metadata, by kind of fact; `*` is every item or value."""
 
 
 class Pseudonyms:
-    """Gives every name another one, always the same."""
+    """Gives every name a fixed pseudonym."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -120,7 +120,7 @@ class Pseudonyms:
         return "/".join(map(self._name, text.split("/")))
 
     def _text(self, text: str) -> str:
-        """A message with its names replaced, also those of objects that appear later."""
+        """A message with its names replaced, including those of objects that appear later."""
         for match in _INTRODUCED.finditer(text):
             for name in filter(None, match.groups()):
                 self.of(name)
@@ -128,7 +128,7 @@ class Pseudonyms:
 
 
 def _changed(data: Any, path: list[str], change: Callable[[str], str]) -> Any:
-    """The data with the texts at a path replaced; what is not there is not missed."""
+    """The data with the texts at a path replaced; a missing path is ignored."""
     if not path:
         return change(data) if isinstance(data, str) else data
     first, *rest = path

@@ -1,4 +1,4 @@
-"""Reads a recording: its parts in order, their lines one by one, and what is wrong with them."""
+"""Reads a recording: its parts in order, their lines one by one, and the errors in them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kueuelib.errors import ConfigError
 from kueuelib.recording.parts import parts_of
 
 FORMAT = 1
-"""The version of the form of recordings that this module reads, and `writer` writes."""
+"""The version of the format that this module reads and `writer` writes."""
 _CHUNK = 2**10
 END_OF_TIME = 253_370_764_800.0
-"""Seconds since the epoch: the year 9999, from which on objects cannot say when something was."""
+"""The year 9999 in seconds since the epoch; objects cannot express later times."""
 _FIX = "give a recording as the manager wrote it"
 
 
@@ -38,7 +38,7 @@ class Where:
         return f"{self.file}:{self.line}"
 
     def wrong(self, field: str, reason: str, fix: str = _FIX) -> ConfigError:
-        """The error that says what is wrong with the line."""
+        """The error for a line."""
         return ConfigError(str(self), f"{field}: {reason}" if field else reason, fix)
 
 
@@ -48,10 +48,10 @@ class Begin:
 
     Attributes:
         where: the line.
-        at: when the part was begun, in seconds since the epoch.
-        life: a text that the parts of one engine have in common.
+        at: when the part began, in seconds since the epoch.
+        life: identifies the parts of one engine.
         part: its number among them, from 1.
-        by: `manager`, or `watches` where nobody decided anything.
+        by: `manager`, or `watches` if nothing was decided.
         hash: of all plans of the parts before.
         configuration: the manager's settings for decisions and times.
         hashed: whether names were replaced.
@@ -77,8 +77,8 @@ class Told:
         where: the line.
         at: when the engine received it, in seconds since the epoch.
         fact: the kind.
-        of: what it is about, as JSON.
-        again: whether the parts before say so, too.
+        of: its subject, as JSON.
+        again: whether earlier parts contain it, too.
     """
 
     where: Where
@@ -90,7 +90,7 @@ class Told:
 
 @attrs.frozen
 class Looked:
-    """The engine was asked for a cycle; `heads` is how many heads it gave, None for no cycle."""
+    """The engine was asked for a cycle; `heads` is the number of heads, None without a cycle."""
 
     where: Where
     at: float
@@ -106,7 +106,7 @@ class Decided:
         at: when, in seconds since the epoch.
         plan: as JSON.
         hash: of it and all plans before.
-        room: the workload for which room was made outside of a cycle; None: a cycle decided.
+        room: the workload for which room was made outside a cycle; None: a cycle decided.
     """
 
     where: Where
@@ -134,7 +134,8 @@ def read(path: Path, notes: Notes) -> Iterator[Line]:
         notes: gets the parts that end in the middle, as after a kill.
 
     Raises:
-        ConfigError: a file or a line cannot be read; file, line, field and reason are named.
+        ConfigError: a file or a line cannot be read; the message names file, line, field and
+            reason.
     """
     parts = parts_of(path)
     if not parts:

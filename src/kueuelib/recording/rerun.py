@@ -18,21 +18,21 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Event
 
 _MOST_WARM_UP = 100_000
-"""Cycles after which an engine that begins in the middle is taken as warm."""
+"""Cycles after which an engine that begins in the middle counts as warm."""
 
 
 @attrs.frozen
 class Difference:
-    """The first decision that is not the recorded one.
+    """The first decision that differs from the recorded one.
 
     Attributes:
         where: the line of the recording.
         at: when it was decided, in seconds since the epoch.
         cycle: the number of the cycle, from 1.
         recorded: the recorded plan.
-        replayed: the plan of this engine; None: it saw nothing to decide, or another number of
+        replayed: the plan of this engine; None if it saw nothing to decide, or another number of
             heads.
-        why: what differs, in words.
+        why: the difference, in words.
     """
 
     where: Where
@@ -44,7 +44,7 @@ class Difference:
 
 
 class Rerun:
-    """Takes the lines of a recording, one after the other.
+    """Replays the lines of a recording, one after the other.
 
     Args:
         make: an engine with the settings of a manager's configuration.
@@ -57,8 +57,8 @@ class Rerun:
         hash: of all plans of the present engine.
         fresh: whether the last line began another engine.
         event: the last fact that the engine received.
-        in_the_middle: the line where a part begins whose earlier parts are missing, if any: what
-            the engine knew besides the facts is not known then.
+        in_the_middle: the first line of a part whose earlier parts are missing, if any; other
+            knowledge of the engine is then lost.
         at: the time of the last line.
     """
 
@@ -76,10 +76,10 @@ class Rerun:
         self._cycle: CycleInput | None = None
 
     def take(self, line: Line) -> Difference | None:
-        """Goes one line further.
+        """Takes the next line.
 
         Returns:
-            What differs from the recording, if anything; nothing more may be taken then.
+            The difference from the recording, if any; no more lines may be taken then.
 
         Raises:
             ConfigError: the line cannot be read, or does not follow from those before.
@@ -121,7 +121,7 @@ class Rerun:
         self._cycle = None
 
     def _warm_up(self, engine: Engine, now: float) -> None:
-        """Tries what waits, as the manager had done before the part began."""
+        """Tries the waiting Workloads, as the manager had done before the part began."""
         self._cold = False
         for _ in range(_MOST_WARM_UP):
             cycle = engine.next_cycle(now)

@@ -23,7 +23,7 @@ Rename = Callable[[Obj], Obj]
 
 
 class Tape:
-    """Lines of JSON, without line ends, until somebody takes them.
+    """Lines of JSON, without line ends, kept until they are taken.
 
     Args:
         rename: replaces the names in every line before it is written.
@@ -42,7 +42,7 @@ class Tape:
         self._wake: Callable[[], None] = lambda: None
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` when the first line is there to be taken; it must be quick and not raise."""
+        """Calls `wake` when the first line is ready; it must be quick and not raise."""
         self._wake = wake
 
     def write(self, line: Obj) -> None:
@@ -64,12 +64,12 @@ class Tape:
             self._wake()
 
     def close(self) -> None:
-        """Forgets what nobody took, and everything that is still to come."""
+        """Drops all lines, present and future."""
         self._open = False
         self._lines.clear()
 
     def take(self) -> list[bytes]:
-        """All lines that nobody has taken."""
+        """Takes all lines."""
         lines, self._lines = self._lines, []
         return lines
 
@@ -77,12 +77,12 @@ class Tape:
 class RecordedEngine(Engine):
     """The decision engine, with a tape of everything that changes it.
 
-    `advance` is not on the tape: what it brings about, the next line brings about as well.
+    `advance` is not on the tape, because the next line has the same effect.
 
     Args:
         settings: the administrator's choices.
-        tape: where it is written down.
-        history: past preemptions; by default those that are seen.
+        tape: records.
+        history: past preemptions; by default those that it sees.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RecordedEngine(Engine):
         self._assumed: dict[ObjectKey, events.Assumed] = {}
 
     def observe(self, event: Event, now: float) -> Effects:
-        """Takes over one fact, and writes it down."""
+        """Takes in one fact, and records it."""
         if isinstance(event, events.WorkloadSet):
             before = self.workload(event.workload.key)
             if holds_quota(event.workload):
@@ -119,7 +119,7 @@ class RecordedEngine(Engine):
             self._latest[subject] = event
 
     def latest(self) -> tuple[Event, ...]:
-        """The facts about everything that is there now, for a recording that begins here."""
+        """The facts about all present objects, for a recording that begins here."""
         held = {key: self.cache.holder(key) for key in self._assumed}
         self._assumed = {
             key: event
@@ -129,13 +129,13 @@ class RecordedEngine(Engine):
         return (*self._latest.values(), *self._assumed.values())
 
     def next_cycle(self, now: float) -> CycleInput | None:
-        """The heads that are worth a try; how many there are is written down."""
+        """The heads that are worth a try; their number is recorded."""
         cycle = super().next_cycle(now)
         self.tape.write({"at": now, "heads": None if cycle is None else len(cycle.heads)})
         return cycle
 
     def settle(self, plan: Plan, now: float) -> Settled:
-        """Carries out a plan, and writes it down."""
+        """Carries out a plan, and records it."""
         self.tape.plan({"at": now, "plan": plan_data(plan)})
         settled = super().settle(plan, now)
         for admit in settled.admissions:

@@ -1,4 +1,4 @@
-"""Writes what is on a tape to files: compressed, flushed every second, rotated by size."""
+"""Writes a tape to files: compressed, flushed every second, rotated by size."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.settings import Settings
 
 FLUSH = 1.0
-"""Seconds after which a line is in the file at the latest."""
+"""The longest delay, in seconds, until a line is in the file."""
 LEVEL = 1
-"""How hard zlib tries: lines are alike, so more effort gains little."""
+"""The compression level of zlib: lines are alike, so a higher one gains little."""
 MEBI = 2**20
 MANAGER, WATCHES = "manager", "watches"
 
@@ -40,10 +40,9 @@ class RecordingOptions:
 
     Attributes:
         path: the file.
-        configuration: the manager's settings for decisions and times, as its file
-            has it.
-        by: `manager`, or `watches` where nobody decides anything.
-        size: bytes after which another file is begun.
+        configuration: the manager's settings for decisions and times, in the form of its file.
+        by: `manager`, or `watches` if nothing is decided.
+        size: bytes after which another file begins.
         files: how many files are kept.
         hash_names: whether names are replaced.
     """
@@ -112,7 +111,7 @@ class Recorder:
         )
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Writes until cancelled, then what is left."""
+        """Writes until cancelled, then writes the rest."""
         ready()
         try:
             while True:
@@ -136,7 +135,7 @@ class Recorder:
                 self._ends(error)
 
     def _again(self, header: bytes, latest: tuple[Event, ...]) -> Iterator[bytes]:
-        """The first lines of a part: everything that is true where it begins."""
+        """The first lines of a part: all facts that hold at its beginning."""
         yield header
         at = self._clock.now()
         for event in latest:

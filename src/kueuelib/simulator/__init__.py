@@ -1,4 +1,4 @@
-"""Virtual time over the scheduler: the manager's own decisions about a trace of jobs.
+"""Runs the scheduler in virtual time: the manager's own decisions about a trace of jobs.
 
 trace = Trace.of(jobs)                      jobs as values, in the order of their arrival
 driver = Driver(cluster, record)            the engine, with the facts of a cluster

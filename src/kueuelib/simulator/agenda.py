@@ -1,4 +1,4 @@
-"""The virtual time, and what is going to happen."""
+"""The virtual time, and the planned events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Agenda:
-    """What is planned, by time.
+    """Planned events by time.
 
     Attributes:
         now: the virtual time.
@@ -20,16 +20,16 @@ class Agenda:
         self._number = 0
 
     def plan(self, at: float, act: Callable[[], None]) -> None:
-        """Plans something; equal times come in the order in which they were planned."""
+        """Plans an event; events at equal times happen in the order in which they were planned."""
         self._number += 1
         heapq.heappush(self._planned, (at, self._number, act))
 
     @property
     def next_at(self) -> float:
-        """When the next thing happens, infinite when nothing is planned."""
+        """The time of the next event; infinite if there is none."""
         return self._planned[0][0] if self._planned else math.inf
 
     def act(self) -> None:
-        """Does the next thing."""
+        """Executes the next event."""
         _, _, act = heapq.heappop(self._planned)
         act()

@@ -1,9 +1,8 @@
-"""What happens to a cluster in the course of time: objects that change, flavors that are lost.
+"""Changes of a cluster over time: objects that change, flavors that are lost.
 
-An object with the annotation `kueuelib.dev/at-seconds` takes the place of the one of its kind and
-name at that time. A ResourceFlavor with `kueuelib.dev/lost-at-seconds` is lost then: its quota
-counts as 0 everywhere, and jobs that hold some of it have to leave. It is back when it changes
-later.
+An object with the annotation `kueuelib.dev/at-seconds` replaces the object of its kind and name at
+that time. A ResourceFlavor with `kueuelib.dev/lost-at-seconds` is lost then: its quota counts as 0
+everywhere, and jobs that hold some of it are evicted. It returns when it changes later.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FLAVOR = "ResourceFlavor"
 
 @attrs.frozen(eq=False)
 class Change:
-    """What the cluster is like from a time on.
+    """The state of the cluster from a time on.
 
     Attributes:
         at: seconds on the trace's clock.
@@ -52,14 +51,15 @@ class _Timed:
 def course(
     objects: Iterable[Obj], settings: Settings = DEFAULTS
 ) -> tuple[Cluster, tuple[Change, ...]]:
-    """A cluster as it is at first, and its changes in the order of time.
+    """The initial cluster, and its changes in the order of time.
 
     Args:
-        objects: raw objects; those with a time come into force then, the last one of equal times.
+        objects: raw objects; those with a time take effect then; of several with the same time, the
+            last one.
         settings: the administrator's choices.
 
     Raises:
-        ConfigError: an object cannot be read, its time is not one, or a queue comes later.
+        ConfigError: an object or its time cannot be read, or a queue is added later.
     """
     timed: list[_Timed] = []
     now: list[Obj] = []
@@ -92,7 +92,7 @@ def course(
 
 
 def key_of_change(obj: Obj) -> tuple[Any, ...]:
-    """What makes an object one of its own beside others: its time, besides kind and name."""
+    """The identity of an object: kind, name and time."""
     notes = annotations_of(obj)
     return obj["kind"], key_in(obj), notes.get(AT_SECONDS), notes.get(LOST_AT_SECONDS)
 
@@ -117,7 +117,7 @@ def _timed(obj: Obj) -> _Timed | None:
 
 
 def _refuse_new_queue(obj: Obj, now: Iterable[Obj]) -> None:
-    """Queues are there from the beginning, and LocalQueues stay where they are."""
+    """Refuses queues that are added later, and LocalQueues that change their ClusterQueue."""
     if obj["kind"] not in ("ClusterQueue", "LocalQueue"):
         return
     before = next((one for one in now if kind_and_key(one) == kind_and_key(obj)), None)
@@ -131,7 +131,7 @@ def _refuse_new_queue(obj: Obj, now: Iterable[Obj]) -> None:
 
 
 def _without(obj: Obj, lost: set[str]) -> Obj:
-    """A ClusterQueue or Cohort in which flavors have no quota; anything else as it is."""
+    """A ClusterQueue or Cohort without quota in some flavors; other objects unchanged."""
     groups = (obj.get("spec") or {}).get("resourceGroups")
     if not lost or not groups:
         return obj

@@ -30,13 +30,13 @@ KINDS = {
         kinds.RUNTIME_CLASSES,
     )
 }
-"""What the scheduler reads besides Workloads."""
+"""The kinds that the scheduler reads besides Workloads."""
 
 T = TypeVar("T", bound=Struct)
 
 
 def kind_and_key(obj: Obj) -> tuple[Any, ...]:
-    """What makes an object another one."""
+    """The identity of an object: kind and key."""
     return obj.get("kind"), key_in(obj)
 
 
@@ -49,8 +49,8 @@ def overlaid(
 
     Args:
         objects: raw objects.
-        policy: raw objects; those that replace none are added.
-        identity: what has to be the same in both for one to replace the other.
+        policy: raw objects; those that replace nothing are added.
+        identity: equal for two objects that replace each other.
     """
     by_identity = {identity(obj): obj for obj in objects}
     by_identity.update({identity(obj): obj for obj in policy})
@@ -67,7 +67,7 @@ def key_in(obj: Mapping[str, Any]) -> ObjectKey:
 
 @attrs.frozen(eq=False)
 class Cluster:
-    """Everything that stays as it is while jobs come and go.
+    """Everything that stays the same while jobs come and go.
 
     Attributes:
         world: the facts for the engine, without Workloads.
@@ -83,17 +83,17 @@ class Cluster:
 
 
 def cluster_of(objects: Iterable[Obj], settings: Settings = DEFAULTS) -> Cluster:
-    """A cluster of raw objects; kinds that the scheduler does not read are left out.
+    """A cluster made of raw objects; kinds that the scheduler does not read are left out.
 
-    Every AdmissionCheck counts as Active: `--check` says when it answers. Namespaces that only
-    LocalQueues name exist, without labels.
+    Every AdmissionCheck counts as Active; `--check` says when it answers. Namespaces that only
+    LocalQueues name exist without labels.
 
     Args:
         objects: raw objects, in either version of the API.
         settings: the administrator's choices.
 
     Raises:
-        ConfigError: an object cannot be read; the first one.
+        ConfigError: an object cannot be read; the message names the first one.
     """
     raw: dict[str, list[Obj]] = {kind: [] for kind in KINDS}
     for obj in objects:

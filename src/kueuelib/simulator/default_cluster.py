@@ -1,8 +1,8 @@
-"""Queues for a trace that comes without any: one ClusterQueue per queue of its jobs.
+"""Queues for a trace without any: one ClusterQueue per queue of its jobs.
 
-All of them are in one cohort, so that what one does not use the others may borrow. Together they
-own the machines of the trace. The machines are what the trace says; where it says nothing, enough
-for its work to take `LOAD` of them on average, and for its largest job.
+All are in one cohort, so each may borrow what the others do not use. Together they own the machines
+of the trace. If the trace does not name machines, there are enough for its largest job, and for its
+work to take `LOAD` of them on average.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kueuelib.simulator.work import CPU
 COHORT = "trace"
 FLAVOR = "default"
 LOAD = 0.8
-"""The part of the machines that the work takes on average, when the trace does not name them."""
+"""The average load of the machines, if the trace does not name them."""
 
 
 def default_cluster(trace: Trace, machines: Mapping[str, int]) -> tuple[Obj, ...]:
@@ -28,7 +28,7 @@ def default_cluster(trace: Trace, machines: Mapping[str, int]) -> tuple[Obj, ...
 
     Args:
         trace: the jobs.
-        machines: by resource, what the trace says that its machines have; CPUs in whole CPUs.
+        machines: by resource, the capacity of the machines in the trace; CPUs in whole CPUs.
     """
     total = _machines(trace, machines)
     objects: list[Obj] = [_object("ResourceFlavor", {"name": FLAVOR}, {})]
@@ -65,7 +65,7 @@ def _machines(trace: Trace, machines: Mapping[str, int]) -> dict[str, int]:
 
 
 def _parts(trace: Trace, total: Mapping[str, int]) -> dict[ObjectKey, dict[str, int]]:
-    """What each queue owns: in proportion to its work, in whole units, without a remainder."""
+    """The quota of each queue: in proportion to its work, in whole units, without a remainder."""
     parts: dict[ObjectKey, dict[str, int]] = {key: {} for key in sorted(trace.demand)}
     for resource, amount in total.items():
         unit = 1000 if resource == CPU else 1

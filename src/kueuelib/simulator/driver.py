@@ -6,7 +6,7 @@
 
 Every decision is the manager's: `Engine` and `decide` for admissions and preemptions,
 `workload.next_step` for everything that follows. Time moves from one event to the next, so the cost
-grows with the events, not with the time between them.
+depends on the number of events, not on the time between them.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ STALL_AFTER = 1000
 """Cycles without a result at one instant, beyond one per job, before time moves on."""
 STALL_SECONDS = 1.0
 IDLE_LOOKS = 10_000
-"""Cycles without any event between them, before what still waits is given up."""
+"""Cycles without an event between them, after which waiting jobs are given up."""
 
 
 class Driver:
     """Runs jobs through the engine.
 
     Args:
-        cluster: the queues and settings at first.
-        listeners: hear what happens, in this order.
+        cluster: the initial queues and settings.
+        listeners: receive what happens, in this order.
         changes: of the cluster, in the order of time.
-        life: what the configuration says about time.
-        timing: how long things take.
+        life: the settings for times.
+        timing: the durations besides run times.
 
     Attributes:
         events: how many arrivals, ends and other planned events there were.
         cycles: how many cycles were decided.
-        stalls: how often cycles at one instant came to nothing for so long that time moved on.
-        engine: what decides.
+        stalls: how often time moved on after too many cycles without a result at one instant.
+        engine: the decision engine.
         live: the jobs that have arrived and not ended.
         interrupted: whether `stop` was called.
     """
@@ -95,11 +95,11 @@ class Driver:
 
     @property
     def orphans(self) -> int:
-        """How many jobs were to follow a job that was never seen."""
+        """How many jobs should follow a job that never came."""
         return self._following.orphans
 
     def stop(self) -> None:
-        """Ends `run` after what is being done; may be called from a signal handler."""
+        """Ends `run` after the present step; may be called from a signal handler."""
         self.interrupted = True
 
     def world(self) -> World:
@@ -167,7 +167,7 @@ class Driver:
     # --- cycles
 
     def _cycle_at(self) -> float:
-        """When the next cycle begins, infinite when there is nothing to decide."""
+        """When the next cycle begins; infinite if there is nothing to decide."""
         now = self._agenda.now
         if self.engine.has_work(now):
             at = now

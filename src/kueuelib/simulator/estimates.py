@@ -1,4 +1,4 @@
-"""How long jobs run, as those before them did: of the same queue, asking for the same."""
+"""Estimates run times from earlier jobs of the same queue with the same requests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 
 Likeness = tuple[ObjectKey, str]
-"""Jobs that are alike: their LocalQueue, and what they ask for as a text."""
+"""A class of similar jobs: their LocalQueue, and their requests as a text."""
 
 
 def likeness(workload: Workload) -> Likeness:
-    """What jobs are compared by."""
+    """The class of a job."""
     parts = []
     for pod_set in workload.spec.pod_sets:
         containers = [
@@ -31,13 +31,13 @@ class RunTimes:
         self._in_queue: dict[ObjectKey, list[float]] = {}
 
     def add(self, workload: Workload, seconds: float) -> None:
-        """A job has ended."""
+        """Adds a job that has ended."""
         group = likeness(workload)
         insort(self._alike.setdefault(group, []), seconds)
         insort(self._in_queue.setdefault(group[0], []), seconds)
 
     def of(self, workload: Workload) -> tuple[float, ...]:
-        """The run times of jobs that are alike, ascending."""
+        """The run times of similar jobs, ascending."""
         return tuple(self._alike.get(likeness(workload), ()))
 
     def in_queue(self, workload: Workload) -> tuple[float, ...]:
@@ -45,6 +45,6 @@ class RunTimes:
         return tuple(self._in_queue.get(likeness(workload)[0], ()))
 
     def middle(self, workload: Workload) -> float | None:
-        """The run time in the middle of those that are alike, else of its LocalQueue."""
+        """The median run time of similar jobs, or else of its LocalQueue."""
         times = self.of(workload) or self.in_queue(workload)
         return times[len(times) // 2] if times else None

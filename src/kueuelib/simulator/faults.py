@@ -1,4 +1,4 @@
-"""What is wrong with the lines of a trace: counted and left out, or refused."""
+"""Faulty lines of a trace: counted and left out, or refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from kueuelib.errors import ConfigError
 
 SHOWN = 10
-"""Bad lines that are kept to be shown; the others are only counted."""
+"""The most bad lines that are kept and shown; the others are only counted."""
 
 
 @attrs.frozen
@@ -20,7 +20,7 @@ class BadLine:
     Attributes:
         file: its file.
         line: its number, from 1; for JSON and YAML the number of the item.
-        field: the field at fault, empty when it is the line as a whole.
+        field: the field at fault, empty if it is the whole line.
         reason: what is wrong with it.
     """
 
@@ -49,7 +49,7 @@ class BadValue(Exception):
 
 
 class Faults:
-    """Counts what was left out of a trace.
+    """Counts the lines that were left out of a trace.
 
     Args:
         strict: whether a bad line is an error.
@@ -57,7 +57,7 @@ class Faults:
     Attributes:
         bad: how many lines could not be read.
         shown: the first of them.
-        dropped: by reason, how many lines were read and describe no job that ran.
+        dropped: by reason, the number of valid lines that do not describe a job that ran.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
@@ -84,5 +84,5 @@ class Faults:
             self.shown.append(bad_line)
 
     def drop(self, reason: str) -> None:
-        """Leaves out a line that is in order and describes no job that ran."""
+        """Leaves out a valid line that does not describe a job that ran."""
         self.dropped[reason] += 1

@@ -1,4 +1,4 @@
-"""Small sums that do not grow with what they count."""
+"""Small summaries whose size does not grow with the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 from kueuelib.simulator.work import CPU
 
 DIGITS = 3
-"""Significant digits of quantiles: up to 999 they are exact for whole numbers."""
+"""Significant digits of quantiles; whole numbers up to 999 are exact."""
 
 
 class Spread:
@@ -24,7 +24,7 @@ class Spread:
         self.most = 0.0
 
     def add(self, value: float) -> None:
-        """Counts a value from 0 on."""
+        """Counts a value of at least 0."""
         self._counts[_rounded(value)] += 1
         self.count += 1
         self.total += value
@@ -32,11 +32,11 @@ class Spread:
 
     @property
     def mean(self) -> float | None:
-        """The average, exactly; None of nothing."""
+        """The exact average; None without values."""
         return self.total / self.count if self.count else None
 
     def quantile(self, part: float) -> float | None:
-        """The smallest value that at least this part of the values does not exceed."""
+        """The smallest value v such that at least this part of the values is at most v."""
         wanted = math.ceil(part * self.count)
         seen = 0
         for value in sorted(self._counts):
@@ -66,13 +66,13 @@ class Level:
     """An amount over time.
 
     Attributes:
-        nominal: what counts as borrowed beyond.
-        amount: what it is now.
-        most: the largest that it was.
+        nominal: the amount beyond which usage counts as borrowed.
+        amount: the present amount.
+        most: the largest amount so far.
         area: its integral until `since`, in amount times seconds.
-        borrowed: the integral of what exceeds `nominal`.
+        borrowed: the integral of the part above `nominal`.
         owned: the integral of `nominal`.
-        since: when it changed last.
+        since: the time of the last change.
     """
 
     nominal: int = 0
@@ -84,18 +84,18 @@ class Level:
     since: float = 0.0
 
     def begin(self, now: float) -> None:
-        """The time before now does not count."""
+        """Begin to count now."""
         self.area = self.borrowed = self.owned = 0.0
         self.since = now
 
     def change(self, by: int, now: float) -> None:
-        """The amount changes now."""
+        """Change the amount now."""
         self.pass_time(now)
         self.amount += by
         self.most = max(self.most, self.amount)
 
     def pass_time(self, now: float) -> None:
-        """The amount has been the same until now."""
+        """Advance the time with an unchanged amount."""
         seconds = now - self.since
         self.area += self.amount * seconds
         self.borrowed += max(0, self.amount - self.nominal) * seconds
@@ -103,7 +103,7 @@ class Level:
         self.since = now
 
     def until(self, now: float) -> tuple[float, float, float]:
-        """The integrals of the amount, of what is borrowed and of `nominal` until now."""
+        """The integrals of the amount, of its borrowed part and of `nominal` until now."""
         seconds = now - self.since
         return (
             self.area + self.amount * seconds,
@@ -113,12 +113,12 @@ class Level:
 
 
 def jain(values: Iterable[float]) -> float | None:
-    """Jain's index: 1 when all values are equal, 1/n when one has everything; None without any."""
+    """Jain's index: 1 if all values are equal, 1/n if one has everything; None without values."""
     numbers = list(values)
     squares = sum(value * value for value in numbers)
     return sum(numbers) ** 2 / (len(numbers) * squares) if squares else None
 
 
 def shown(resource: str, amount: float) -> float:
-    """An amount of the scheduler in the unit that people use: CPUs, not thousandths of them."""
+    """An amount of the scheduler in the usual unit, for example whole CPUs."""
     return amount / 1000 if resource == CPU else amount

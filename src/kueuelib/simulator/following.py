@@ -1,4 +1,4 @@
-"""Jobs that are submitted after the end of another one."""
+"""Submits jobs after the end of another one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kueuelib.simulator.work import Job
 
 
 class Following:
-    """Holds jobs back until the one that they follow is over.
+    """Holds jobs back until the job that they follow has ended.
 
     Args:
-        agenda: where a later submission is planned.
+        agenda: for later submissions.
         live: the jobs that have arrived and not ended.
         arrive: submits a job.
 
     Attributes:
         awaited: the jobs that others follow.
-        orphans: how many jobs were to follow a job that was never seen.
+        orphans: how many jobs should follow a job that never came.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Following:
             self._agenda.plan(at, partial(self._arrive, job))
 
     def over(self, key: ObjectKey) -> None:
-        """A job has ended: those that follow it may come."""
+        """A job has ended: submit those that follow it."""
         now = self._agenda.now
         if key in self.awaited:
             self._ended[key] = now

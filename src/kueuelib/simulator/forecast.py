@@ -1,7 +1,7 @@
-"""When a Workload that waits will start: many simulations from the present state.
+"""Forecasts when a waiting Workload will start, by many simulations from the present state.
 
-How long jobs run is drawn again for each of them, from the finished ones that are alike; jobs that
-come later are drawn from those that came lately. Nothing else is random.
+Each simulation draws run times from similar finished jobs, and later arrivals from recent ones.
+Nothing else is random.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from kueuelib.simulator.work import Job
 from kueuelib.workload.life import LifeSettings
 
 RUNS = 200
-"""How many simulations there are."""
+"""The default number of simulations."""
 HORIZON = 30 * 86400.0
 """Seconds after which a simulation ends."""
 MOST_LATER = 2000
-"""How many jobs come later at most, in each simulation."""
+"""The most later arrivals in each simulation."""
 SHORTEST = 3600.0
-"""Seconds from which on the jobs that came lately say how many will come."""
+"""The shortest period, in seconds, whose arrivals are used to predict later ones."""
 FEW = 5
-"""Finished jobs below which their run times say little."""
+"""With fewer finished jobs than this, run times are unreliable."""
 _FOREVER = 2 * HORIZON
 
 
 @attrs.frozen
 class Known:
-    """What is known besides the objects.
+    """Knowledge besides the objects.
 
     Attributes:
         times: the run times of jobs that have ended.
-        limits: by UID, for how many seconds a Workload may run at most.
-        recent: Workloads that came lately, whatever became of them.
-        since: from when on `recent` is complete, in seconds since the epoch.
+        limits: by UID, the most seconds that a Workload may run.
+        recent: Workloads that arrived recently, whatever their fate.
+        since: the time since which `recent` is complete, in seconds since the epoch.
     """
 
     times: RunTimes
@@ -63,14 +63,13 @@ class Forecast:
     """When a Workload will start.
 
     Attributes:
-        waits: how long until it starts, in seconds, ascending; one for each simulation in which it
-            does.
+        waits: the seconds until it starts, ascending; one for each simulation in which it starts.
         runs: how many simulations there were.
         because: why it did not start in the others: condition reasons with their numbers.
-        sources: of the Workloads that were there, how many run times came from where: `alike`,
+        sources: how many run times of present Workloads came from each source: `alike`,
             `few alike`, `limit`, `longer than all alike`, `unknown`.
-        unknown: the Workloads of which nobody knows how long they run; they never end here.
-        arrivals: how many jobs came later, in the middle of the simulations.
+        unknown: the Workloads whose run time is unknown; they never end here.
+        arrivals: the median number of later arrivals.
     """
 
     waits: tuple[float, ...]
@@ -81,9 +80,10 @@ class Forecast:
     arrivals: int
 
     def quantile(self, part: float) -> float | None:
-        """Seconds after which it has started with a probability; None: it may not.
+        """Seconds after which it has started with a probability; None if that is not certain
+        enough.
 
-        What really happens counts as one more simulation: of nine, the longest wait is the p90.
+        Reality counts as one more simulation: of nine, the longest wait is the p90.
         """
         index = math.ceil(part * (self.runs + 1)) - 1
         return self.waits[index] if 0 <= index < len(self.waits) else None
@@ -106,11 +106,11 @@ def forecast(
         world: the facts; not changed.
         key: the Workload; it waits.
         now: seconds since the epoch.
-        known: how long jobs run, and which came lately.
+        known: run times and recent arrivals.
         runs: how many simulations there are at most.
-        seed: of all that is drawn; the same one gives the same answer.
-        life: what the configuration says about time.
-        goes_on: asked before each simulation but the first, with the number of those that are done.
+        seed: of all random numbers; the same seed gives the same answer.
+        life: the settings for times.
+        goes_on: called before each simulation but the first, with the number of finished ones.
     """
     world = _tree_of(world, key)
     draw = _Draw(world, known, now, Random(seed))
@@ -145,7 +145,7 @@ def forecast(
 
 
 def _tree_of(world: World, key: ObjectKey) -> World:
-    """What can matter to a Workload: the ClusterQueues that share quota with its own."""
+    """The ClusterQueues that matter to a Workload because they share quota with its own."""
     queue = world.cluster_queue_of(world.workloads[key])
     if queue is None or world.settings.block_admission:
         return world
@@ -188,7 +188,7 @@ class _Watch(Listener):
             self._stop()
 
     def why(self) -> str:
-        """Why it waits at the end, as a condition says it."""
+        """Why it waits at the end, in the words of a condition."""
         assert self.driver is not None, "it is set before the run"
         reason = self.driver.engine.standing(self._key).reason
         return "Unknown" if reason is None else condition_reason(reason)
@@ -226,7 +226,7 @@ class _Draw:
         ]
 
     def jobs(self, *, later: bool) -> Iterator[Job]:
-        """What is there, and if asked for what comes later, in the order of arrivals."""
+        """The present jobs and, if requested, later ones, in the order of arrivals."""
         self.later = 0
         yield from map(self._job, self._present)
         span, count = max(SHORTEST, self._now - self._known.since), len(self._recent)
@@ -260,7 +260,7 @@ class _Draw:
         return "longer than all alike" if alike else "unknown"
 
     def _seconds(self, workload: Workload, elapsed: float) -> float:
-        """How long a job runs altogether, of which some seconds have passed."""
+        """The total run time of a job that has already run for some seconds."""
         limit = self._known.limits.get(workload.uid, math.inf)
         alike = self._known.times.of(workload)
         longer = alike[bisect_right(alike, elapsed) :]

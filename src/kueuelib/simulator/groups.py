@@ -1,4 +1,4 @@
-"""The figures of jobs that have something in common."""
+"""The figures of groups of jobs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 @attrs.define
 class Group:
-    """The jobs that have something in common.
+    """A group of jobs with a common property.
 
     Attributes:
-        jobs: how many arrived.
-        started: how many of them were started; not those that came with quota.
-        ends: how many ended, by how.
+        jobs: the number of arrivals.
+        started: how many of them started, without those that arrived with quota.
+        ends: how many ended, by kind of end.
         wait: seconds from arrival to the first start.
-        slowdown: bounded slowdown of those that ended, but for those that came with quota.
+        slowdown: bounded slowdown of those that ended, without those that arrived with quota.
         preemptions: how often they made room for others.
         lost: seconds of work that had to be repeated.
-        used: by flavor and resource, the quota that they held times the seconds.
+        used: by flavor and resource, the quota that they held, times seconds.
     """
 
     jobs: int = 0
@@ -39,7 +39,7 @@ class Group:
     used: dict[FlavorResource, float] = attrs.field(factory=dict)
 
     def hold(self, usage: Amounts, seconds: float) -> None:
-        """Counts quota that one of them held."""
+        """Counts the quota that a job held."""
         for pair, amount in usage.items():
             self.used[pair] = self.used.get(pair, 0.0) + amount * seconds
 

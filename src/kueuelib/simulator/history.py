@@ -1,8 +1,8 @@
-"""What ClusterQueues hold over time, in a bounded number of equal intervals.
+"""The usage of ClusterQueues over time, in a bounded number of equal intervals.
 
 The integrals of all levels are sampled at the borders of intervals, so that every interval has an
-exact mean however much happened in it. When there are too many intervals, each two of them become
-one: memory does not grow with time.
+exact mean. When there are too many intervals, they are merged in pairs: memory does not grow with
+time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from kueuelib.simulator.live import Live
 from kueuelib.simulator.meter import Meter
 
 FEWEST = 160
-"""Intervals, of a trace that ends with its last arrival; there are at most twice as many."""
+"""The fewest intervals, for a trace that ends with its last arrival; there are at most twice as
+many.
+"""
 
 Values = tuple[float, ...]
 
@@ -30,8 +32,8 @@ class Use:
     """The use of one resource of one flavor: means by interval, in the units that people use.
 
     Attributes:
-        used: what is used.
-        borrowed: what is used beyond nominal quota.
+        used: the usage.
+        borrowed: the usage beyond nominal quota.
         nominal: the nominal quota.
     """
 
@@ -62,7 +64,7 @@ class History:
     Attributes:
         borders: of the intervals, in seconds on the trace's clock; one more than intervals.
         queues: by ClusterQueue.
-        shared: by flavor and resource, the quota that cohorts bring themselves: means by interval.
+        shared: by flavor and resource, the cohorts' own quota: means by interval.
     """
 
     borders: Values
@@ -74,7 +76,7 @@ class History:
         return self._sum(queue.waiting for queue in self.queues.values())
 
     def total(self) -> dict[FlavorResource, Use]:
-        """The use of all ClusterQueues together; nominal quota with that of their cohorts."""
+        """The use of all ClusterQueues together; nominal quota includes that of their cohorts."""
         totals = {}
         for pair in sorted({pair for queue in self.queues.values() for pair in queue.use}):
             uses = [queue.use[pair] for queue in self.queues.values() if pair in queue.use]
@@ -91,7 +93,8 @@ class History:
     def jain(self) -> tuple[float | None, ...]:
         """By interval, Jain's index of the ClusterQueues that had jobs in it; None without any.
 
-        What is compared is use by nominal quota, of the resource that a ClusterQueue uses most.
+        It compares usage relative to nominal quota, for the resource that each ClusterQueue uses
+        most.
         """
         return tuple(
             jain(
@@ -134,8 +137,8 @@ class Historian(Listener):
     """Keeps the history of a simulation.
 
     Args:
-        meter: what is sampled; it has to hear of everything first.
-        span: how long the trace takes at least, in seconds.
+        meter: the source; it must receive every event first.
+        span: the shortest possible duration of the trace, in seconds.
     """
 
     def __init__(self, meter: Meter, span: float) -> None:

@@ -1,4 +1,4 @@
-"""A job between its arrival and its end: its Workload, and how far it has come."""
+"""A job between its arrival and its end: its Workload and its progress."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Live:
         raw: its Workload as the API server would have it.
         workload: the same as a typed value.
         arrived: when it was submitted.
-        given: whether it came with quota, so that nobody knows how long it waited.
-        turn: how often it was started or stopped; what was planned for an earlier turn is void.
-        started: since when it runs; None: it does not.
-        first_start: when it started first.
-        rate: the part of its pods that run, which is how fast it works.
+        given: whether it arrived with quota, so that its wait is unknown.
+        turn: how often it was started or stopped; events planned for an earlier turn are void.
+        started: since when it has been running; None if it is not.
+        first_start: the time of its first start.
+        rate: the part of its pods that run, and so the speed of its work.
         saved: seconds of its run time that need not be repeated.
         lost: seconds of work that had to be repeated.
         preemptions: how often it made room for others.
         stopping: whether it was evicted and still holds quota.
         holds: whether it holds quota.
-        asked: the checks that were asked since it got quota.
+        asked: the checks that were called since it got quota.
         usage: the quota that it holds, or held last.
         cluster_queue: where it holds quota, or held it last.
         key: of its Workload.
@@ -64,7 +64,7 @@ class Live:
         self.key = self.workload.key
 
     def set_raw(self, raw: Obj) -> None:
-        """Takes over a new state of the Workload."""
+        """Sets a new state of the Workload."""
         status = decode(WorkloadStatus, raw["status"])
         spec = self.workload.spec
         if raw["spec"] is not self.raw["spec"]:
@@ -73,7 +73,7 @@ class Live:
         self.workload = Workload(metadata=self.workload.metadata, spec=spec, status=status)
 
     def start(self, now: float) -> float:
-        """Begins to run; the seconds until it is done."""
+        """Begins to run; returns the seconds until it is done."""
         self.turn += 1
         self.started = now
         if self.first_start is None:
@@ -82,7 +82,7 @@ class Live:
         return (self.job.run_seconds - self.saved) / self.rate
 
     def stop(self, now: float) -> None:
-        """Stops to run before it is done: what was not saved is lost."""
+        """Stops before it is done: unsaved work is lost."""
         self.turn += 1
         if self.started is None:
             return
@@ -97,7 +97,7 @@ class Live:
         self.started = None
 
     def _rate(self) -> float:
-        """The smallest part of the pods of a pod set that run."""
+        """The smallest running part of the pods of any pod set."""
         admission = self.workload.status.admission
         counts = (
             {} if admission is None else {a.name: a.count for a in admission.pod_set_assignments}
@@ -111,11 +111,11 @@ class Live:
 
 
 def arriving(job: Job, number: int, now: float) -> Live:
-    """A job as it arrives.
+    """The `Live` of an arriving job.
 
     Args:
         job: the job.
-        number: its place in the order of arrivals, which decides between equal times.
+        number: its place in the order of arrivals, for equal times.
         now: the time of its creation.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The jobs that have arrived and not ended: what becomes of each, by the manager's own rules.
+"""The jobs that have arrived and not ended, each handled by the manager's own rules.
 
 admission -> reserved        look    -> the next step of a Workload's life
 eviction  -> stops           stopped -> its quota is free
@@ -37,21 +37,21 @@ from kueuelib.workload.next_step import next_step
 from kueuelib.workload.states import Phase
 
 DEACTIVATED = "deactivated"
-"""How a job ends whose Workload was deactivated: a limit was reached, or a check rejected it."""
+"""The end of a job whose Workload was deactivated: a limit was reached, or a check rejected it."""
 NODES_LOST = "NodesLost"
-"""Why a job is evicted whose flavor is lost."""
+"""The reason for evicting a job whose flavor is lost."""
 
 
 class Lives:
-    """Keeps the engine and the jobs at one state.
+    """Keeps the engine and the jobs in the same state.
 
     Args:
-        cluster: the queues and settings at first.
-        audience: hears what happens.
-        agenda: the time, and where ends are planned.
-        life: what the configuration says about time.
-        timing: how long things take.
-        over: is called with every job that has ended.
+        cluster: the initial queues and settings.
+        audience: receives what happens.
+        agenda: the time, and planned events.
+        life: the settings for times.
+        timing: the durations besides run times.
+        over: called with every job that has ended.
 
     Attributes:
         engine: has the facts of a cluster.
@@ -126,7 +126,7 @@ class Lives:
         self._store(live, states.preempt(live.raw, victim.path.value, message, self._now))
 
     def change(self, change: Change) -> None:
-        """The cluster is another one from now on."""
+        """Replaces the cluster."""
         before, self._cluster = self._cluster.world, change.cluster
         self._objects = _Objects(change.cluster)
         for event in difference(before, change.cluster.world):
@@ -142,14 +142,14 @@ class Lives:
     # --- the life of a Workload
 
     def _store(self, live: Live, raw: Obj) -> None:
-        """A Workload has a new state."""
+        """Stores a new state of a Workload."""
         live.set_raw(raw)
         self._observe(events.WorkloadSet(live.workload))
         self._due[live.key] = None
         self._react(live)
 
     def _react(self, live: Live) -> None:
-        """The job does what the phase of its Workload says."""
+        """The job follows the phase of its Workload."""
         match states.phase_of(live.raw):
             case Phase.ADMITTED if live.started is None:
                 self._start(live)
@@ -164,7 +164,7 @@ class Lives:
         self._spread(self.engine.observe(event, self._now))
 
     def settle_down(self) -> None:
-        """Takes the next steps of all Workloads that something happened to."""
+        """Takes the next steps of all changed Workloads."""
         while self._due:
             key = next(iter(self._due))
             del self._due[key]
@@ -187,7 +187,7 @@ class Lives:
             self._ask_checks(live)
 
     def _later(self, at: float, live: Live, act: Callable[[Live], None]) -> None:
-        """Plans what is void once the job has started, stopped or ended."""
+        """Plans an event that is void once the job has started, stopped or ended."""
         turn = live.turn
 
         def planned() -> None:
@@ -207,7 +207,7 @@ class Lives:
                 self._later(self._now + delay, live, partial(self._pass, name=name))
 
     def _pass(self, live: Live, *, name: str) -> None:
-        """A check says Ready."""
+        """Sets a check to Ready."""
         ready = {"state": CHECK_READY, "lastTransitionTime": format_time(self._now)}
         entries = [
             {**entry, **ready} if entry["name"] == name else entry
@@ -242,7 +242,7 @@ class Lives:
         self._store(live, raw)
 
     def _release(self, live: Live) -> None:
-        """Quota is free: after an eviction, or because the reservation was taken back."""
+        """Frees quota after an eviction or a cancelled reservation."""
         if not live.stopping:
             live.stop(self._now)
         live.stopping = False
@@ -253,10 +253,10 @@ class Lives:
     # --- the life of a job
 
     def arrive(self, job: Job) -> None:
-        """A job is submitted.
+        """Submits a job.
 
         Raises:
-            ConfigError: another one of this name is there.
+            ConfigError: a job of this name exists.
         """
         key = ObjectKey(job.namespace, job.name)
         if key in self.live:
@@ -286,7 +286,7 @@ class Lives:
 
 
 class _Objects:
-    """The objects of a cluster, as `surroundings` asks for them."""
+    """The objects of a cluster, for `surroundings`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -14,16 +14,16 @@ from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
 
 KEPT = 20
-"""Jobs that are kept."""
+"""The number of jobs that are kept."""
 MOST_TURNS = 200
-"""Times that a job ran that are kept; later ones are not."""
+"""The most runs of a job that are kept; later ones are not."""
 
 
 @attrs.define
 class Longest(Listener):
     """Keeps the jobs with the longest waits until their first start.
 
-    Jobs that came with quota are left out: nobody knows how long they waited.
+    Jobs that arrived with quota are left out, because their wait is unknown.
     """
 
     _since: dict[str, float] = attrs.field(factory=dict, init=False)
@@ -32,11 +32,11 @@ class Longest(Listener):
     _seen: int = attrs.field(default=0, init=False)
 
     def started(self, live: Live, now: float) -> None:
-        """Keeps since when it runs."""
+        """Records the start of a run."""
         self._since[live.workload.metadata.uid] = now
 
     def released(self, live: Live, now: float) -> None:
-        """Keeps from when until when it ran, if it did."""
+        """Records the run, if there was one."""
         since = self._since.pop(live.workload.metadata.uid, None)
         if since is not None:
             turns = self._ran.setdefault(live.workload.metadata.uid, [])
@@ -44,11 +44,11 @@ class Longest(Listener):
                 turns.append((since, now))
 
     def ended(self, live: Live, end: str, now: float) -> None:
-        """Keeps it if it waited long."""
+        """Keeps the job if it waited long."""
         self._keep(live, end, now, now)
 
     def unfinished(self, lives: Iterable[Live], now: float) -> None:
-        """Takes the jobs that have not ended, with what they waited until now."""
+        """Adds the jobs that have not ended, with their waits so far."""
         for live in lives:
             self.released(live, now)
             self._keep(live, "", None, now)
@@ -90,7 +90,7 @@ class Rivals(Listener):
     _count: Counter[tuple[str, str]] = attrs.field(factory=Counter, init=False)
 
     def preempted(self, live: Live, preemption: Preemption, now: float) -> None:
-        """Counts one."""
+        """Counts a preemption."""
         del now
         self._count[preemption.cluster_queue, live.cluster_queue] += 1
 

@@ -22,18 +22,18 @@ from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
 
 SHORTEST = 10.0
-"""Seconds that a run time counts at least in the bounded slowdown."""
+"""The shortest run time, in seconds, in the bounded slowdown."""
 MOST_GROUPS = 5000
-"""Shapes, priorities or queues that are counted apart, so that memory does not grow with jobs."""
+"""The most shapes, priorities or queues that are counted separately, to bound the memory."""
 OTHERS = "(others)"
 
 
 @attrs.define
 class QueueLevels:
-    """What a ClusterQueue holds over time.
+    """The levels of a ClusterQueue over time.
 
     Attributes:
-        cohort: the root of its tree, empty when it stands alone.
+        cohort: the root of its tree, empty if it has no cohort.
         used: by flavor and resource.
         waiting: jobs without quota.
         holding: jobs with quota.
@@ -59,8 +59,8 @@ class Meter(Listener):
 
     Attributes:
         queues: the levels by ClusterQueue.
-        shared: the quota that cohorts bring themselves, as levels that nobody uses.
-        changed: the ClusterQueues whose levels changed since somebody cleared it.
+        shared: the cohorts' own quota, as levels without usage.
+        changed: the ClusterQueues whose levels have changed since it was cleared.
         first: the first arrival; None before it.
         last: the last end of a job; None before it.
     """
@@ -92,7 +92,7 @@ class Meter(Listener):
         return nominal
 
     def cluster_changed(self, cluster: Cluster, now: float) -> None:
-        """Takes over nominal quota and cohorts; there are the same ClusterQueues as before."""
+        """Takes over nominal quota and cohorts; the ClusterQueues are the same as before."""
         self._world = cluster.world
         for name, queue in self.queues.items():
             queue.cohort = self._levels(name).cohort
@@ -138,7 +138,7 @@ class Meter(Listener):
             queue.waiting.change(1, now)
 
     def reserved(self, live: Live, admit: Admit | None, now: float) -> None:
-        """Adds what it uses."""
+        """Adds its usage."""
         if admit is not None:
             self._decide(now, "admit", live, admit.cluster_queue, *_chosen(admit))
         self._held[live.workload.metadata.uid] = live, now
@@ -154,7 +154,7 @@ class Meter(Listener):
             queue.used.setdefault(pair, Level(since=now)).change(sign * amount, now)
 
     def started(self, live: Live, now: float) -> None:
-        """Takes the wait of a first start."""
+        """Adds the wait until a first start."""
         if live.turn == 1 and not live.given:
             for group in self._of(live):
                 group.started += 1
@@ -167,14 +167,14 @@ class Meter(Listener):
             group.preemptions += 1
 
     def released(self, live: Live, now: float) -> None:
-        """Takes away what it used."""
+        """Subtracts its usage."""
         self._hold(live, -1, now)
         _, since = self._held.pop(live.workload.metadata.uid)
         for group in self._of(live):
             group.hold(live.usage, now - since)
 
     def ended(self, live: Live, end: str, now: float) -> None:
-        """Takes its slowdown and the work that it lost."""
+        """Adds its slowdown and lost work."""
         self.last = now
         slowdown = (now - live.arrived) / max(live.job.run_seconds, SHORTEST)
         for group in self._of(live):
@@ -188,7 +188,7 @@ class Meter(Listener):
             queue.waiting.change(-1, now)
 
     def rested(self, now: float, until: float) -> None:
-        """Remembers how far time has come."""
+        """Remembers the present time."""
         del until
         self._now = now
 
@@ -204,7 +204,7 @@ class Meter(Listener):
     # --- results
 
     def figures(self) -> Obj:
-        """Everything that was measured, as JSON; call it once the simulation is over."""
+        """All measurements as JSON; call it after the simulation."""
         for level in self._all():
             level.pass_time(self._now)
         for live, since in self._held.values():
@@ -234,7 +234,7 @@ class Meter(Listener):
         }
 
     def _lent(self, seconds: float) -> Obj:
-        """By cohort: what its ClusterQueues borrowed of each other, on average."""
+        """By cohort, what its ClusterQueues borrowed from each other on average."""
         by_cohort: Obj = {}
         for queue in self.queues.values():
             if queue.cohort and seconds:
@@ -252,7 +252,7 @@ def _nominal(queue: ClusterQueue) -> dict[FlavorResource, int]:
 def _owning(
     levels: dict[FlavorResource, Level], nominal: Mapping[FlavorResource, int], now: float
 ) -> dict[FlavorResource, Level]:
-    """Levels with other nominal quota from now on; 0 where none is named."""
+    """Changes the nominal quota of levels; 0 if none is named."""
     for pair in nominal:
         levels.setdefault(pair, Level(since=now))
     for pair, level in levels.items():
@@ -277,7 +277,7 @@ def _by_name(name: str) -> tuple[float, str]:
 
 
 def _share(levels: QueueLevels) -> float | None:
-    """The largest use of a resource by its nominal quota; None without quota or time."""
+    """The largest usage of a resource relative to its nominal quota; None without quota or time."""
     owned: dict[str, float] = {}
     area: dict[str, float] = {}
     for pair, level in levels.used.items():

@@ -1,4 +1,4 @@
-"""One run of a trace through one policy, with its files and figures."""
+"""Runs a trace through one policy, with its files and figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kueuelib.simulator.trace import Trace
 from kueuelib.workload.life import LifeSettings
 
 BASELINE = "baseline"
-"""The run without any policy laid over."""
+"""The run without a policy."""
 
 
 @attrs.frozen(eq=False)
@@ -33,10 +33,10 @@ class Policy:
 
     Attributes:
         name: of the run and its folder.
-        cluster: the queues and what the administrator chose about decisions.
-        life: what the administrator chose about time.
-        changes: what happens to the cluster in the course of time.
-        adds: kinds and names of the objects that a policy does not replace but adds.
+        cluster: the queues, and the settings for decisions.
+        life: the settings for times.
+        changes: of the cluster over time.
+        adds: kinds and names of the objects that a policy adds instead of replacing others.
         derived: raw objects that were made for the trace.
     """
 
@@ -50,7 +50,7 @@ class Policy:
 
 @attrs.frozen
 class Question:
-    """What to explain on the way.
+    """A question to answer during the run.
 
     Attributes:
         job: the job.
@@ -63,14 +63,14 @@ class Question:
 
 @attrs.frozen(eq=False)
 class Played:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        figures: everything that was measured, as JSON.
+        figures: all measurements, as JSON.
         history: the ClusterQueues over time.
         waits: the waits of all jobs that started, in ascending order, each with how many jobs
             waited no longer.
-        answers: by question, the explanation; None when the job was not there at that time.
+        answers: by question, the explanation; None if the job did not exist at that time.
     """
 
     figures: Obj
@@ -80,7 +80,7 @@ class Played:
 
 
 class _Asker(Listener):
-    """Explains jobs while the world is as it was at the time in question."""
+    """Explains jobs at the times in question."""
 
     def __init__(self, questions: Iterable[Question]) -> None:
         self._open = sorted(questions, key=lambda question: question.at)
@@ -88,7 +88,7 @@ class _Asker(Listener):
         self.driver: Driver | None = None
 
     def rested(self, now: float, until: float) -> None:
-        """Answers what is asked about the time before `until`."""
+        """Answers the questions about times before `until`."""
         while self._open and self._open[0].at < until:
             question = self._open.pop(0)
             self.answers.append((question, self._answer(question, now)))
@@ -117,12 +117,12 @@ def play(
     Args:
         trace: the jobs.
         policy: the rules.
-        folder: where to write; it exists.
-        timing: how long things take besides the jobs.
+        folder: an existing folder for the files.
+        timing: the durations besides run times.
         sample_seconds: the interval between the rows of a queue in `queues.csv`.
-        questions: what to explain on the way.
-        listeners: who else hears of everything.
-        stops: gets a function that ends the run with what is known so far.
+        questions: to answer during the run.
+        listeners: receive every event as well.
+        stops: receives a function that ends the run with the results so far.
 
     Raises:
         ConfigError: two jobs of one name at the same time.
@@ -164,7 +164,7 @@ def play(
 
 
 def _why(driver: Driver) -> Obj:
-    """How many jobs have not ended, by reason, and the message of the first of each."""
+    """How many jobs have not ended, by reason, with the first message of each."""
     reasons: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for key, live in driver.live.items():

@@ -1,4 +1,4 @@
-"""A world of facts as the simulator takes it: the cluster, and jobs with the quota they hold."""
+"""Turns a world of facts into the simulator's input: the cluster, and jobs with their quota."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def objects_of(world: World) -> Iterator[Obj]:
 
 
 def cluster_in(world: World) -> Cluster:
-    """The cluster of a world, its checks as active as they are there."""
+    """The cluster of a world; its checks are as active as in the world."""
     return Cluster(
         attrs.evolve(world, workloads={}),
         {name: encode(queue) for name, queue in world.cluster_queues.items()},
@@ -50,8 +50,8 @@ def job_of(workload: Workload, arrival: float, run_seconds: float, ran_seconds: 
 
     Args:
         workload: the object.
-        arrival: when the simulation hears of it.
-        run_seconds: how long it runs altogether.
+        arrival: when it arrives in the simulation.
+        run_seconds: its total run time.
         ran_seconds: how long it has run on arrival.
     """
     raw = encode(workload)
@@ -73,7 +73,9 @@ def job_of(workload: Workload, arrival: float, run_seconds: float, ran_seconds: 
 
 
 def run_time(workload: Workload) -> float | None:
-    """How long a finished Workload ran in its last turn; None: it did not, or has not finished."""
+    """How long the last run of a finished Workload took; None if it never ran or has not
+    finished.
+    """
     ended = conditions.since(workload.status.conditions, names.FINISHED)
     since = conditions.since(workload.status.conditions, names.ADMITTED)
     return None if ended is None or since is None else max(0.0, ended - since)

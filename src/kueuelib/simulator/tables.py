@@ -38,7 +38,7 @@ class JobRows(Listener):
     """Writes a row of `jobs.csv` for every job that ends.
 
     Args:
-        file: where to.
+        file: the open file.
     """
 
     def __init__(self, file: IO[str]) -> None:
@@ -101,12 +101,12 @@ class JobRows(Listener):
 class QueueRows(Listener):
     """Writes rows of `queues.csv` for ClusterQueues that changed, at most once per interval.
 
-    A row says what held at the end of its interval, at the time of the last change; it stays true
+    A row shows the state at the end of its interval, with the time of the last change; it holds
     until the next row of its queue.
 
     Args:
-        file: where to.
-        meter: what is written; it has to hear of everything first.
+        file: the open file.
+        meter: the source; it must receive every event first.
         every: the interval in seconds.
     """
 
@@ -117,7 +117,7 @@ class QueueRows(Listener):
         self._every = every
 
     def rested(self, now: float, until: float) -> None:
-        """Writes what changed, unless more may change in the same interval."""
+        """Writes the changed rows, unless more may change in the same interval."""
         if until < math.inf and until // self._every == now // self._every:
             return
         for name in sorted(self._meter.changed):
@@ -143,7 +143,7 @@ class QueueRows(Listener):
 
 
 def _texts(*values: Any) -> list[str]:
-    """Numbers without a useless point, nothing for None."""
+    """Numbers without a superfluous decimal point; empty for None."""
     return [
         "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
         for value in values

@@ -1,4 +1,4 @@
-"""How long things take besides the jobs."""
+"""The durations in a simulation besides run times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 @attrs.frozen
 class Timing:
-    """What takes time besides the jobs.
+    """The durations in a simulation besides run times.
 
     Attributes:
         stop_seconds: from the eviction of a running job until its quota is free.

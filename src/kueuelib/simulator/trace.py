@@ -1,4 +1,6 @@
-"""Any number of jobs in the order of their arrivals, in bounded memory, as often as needed."""
+"""A trace: any number of jobs in the order of their arrivals, in bounded memory, to be read
+repeatedly.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.simulator.work import Job
 
 CHUNK = 50_000
-"""Jobs that are in memory while a trace is put in order."""
+"""The number of jobs in memory while a trace is sorted."""
 _BATCH = 500
-"""Jobs that are read from a file at a time."""
+"""The number of jobs that are read from a file at a time."""
 
 
 @attrs.define
 class Demand:
-    """What the jobs of one queue ask for, all together.
+    """The total demand of the jobs of one queue.
 
     Attributes:
-        jobs: how many.
+        jobs: their number.
         work: by resource, the sum of amounts times run times, in the units of the scheduler.
         largest: by resource, the most that one job asks for.
     """
@@ -46,9 +48,9 @@ class Demand:
 
 
 def requested(job: Job) -> dict[str, int]:
-    """What all pods of a job ask for, in the units of the scheduler.
+    """The requests of all pods of a job, in the units of the scheduler.
 
-    Jobs with a pod template are not looked into: a manifest brings its own queues.
+    Jobs with a pod template are skipped, because a manifest has its own queues.
     """
     totals: dict[str, int] = {}
     for shape in job.pod_sets:
@@ -60,7 +62,7 @@ def requested(job: Job) -> dict[str, int]:
 
 
 class Trace:
-    """Jobs, put in order when made; iterate as often as needed.
+    """Jobs, sorted when the trace is made; iterate as often as needed.
 
     It is a context manager: leaving it deletes the files that it keeps.
 
@@ -68,7 +70,7 @@ class Trace:
         jobs: in any order; read once.
 
     Attributes:
-        demand: what is asked for, by namespace and queue.
+        demand: by namespace and queue.
         awaited: the jobs that others follow.
         first: the first arrival; None without jobs.
         last: the last one.
@@ -116,7 +118,7 @@ class Trace:
         self._rest = []
 
     def __iter__(self) -> Iterator[Job]:
-        """The jobs by arrival; those of equal arrival in the order in which they were read."""
+        """The jobs by arrival; those with equal arrivals in the order in which they were read."""
         return heapq.merge(*map(_stored, self._files), self._rest, key=_order)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Fields of a trace: texts into numbers and times, with the reason when they are not."""
+"""Parses fields of a trace as numbers and times; errors name the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from kueuelib.errors import InvalidQuantity
 from kueuelib.simulator.faults import BadValue
 
 END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-"""Seconds since the epoch: nothing happens from here on, as objects cannot say when it was."""
+"""The end of simulated time in seconds since the epoch, because objects cannot express later
+times.
+"""
 _MILLISECONDS = 1000.0
 _LARGEST = 2**53
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
@@ -36,7 +38,7 @@ def number(text: Any, field: str) -> float:
 
 
 def not_negative(text: Any, field: str) -> float:
-    """A number from 0 on that can be counted with.
+    """A number of at least 0 that is small enough to count with.
 
     Raises:
         BadValue: it is not one.
@@ -48,7 +50,7 @@ def not_negative(text: Any, field: str) -> float:
 
 
 def _countable(text: Any, field: str) -> float:
-    """A number below which no whole number is rounded."""
+    """Refuses a number above which whole numbers are rounded."""
     value = number(text, field)
     if abs(value) > _LARGEST:
         raise BadValue(field, f"{_shown(text)} is too large")
@@ -75,7 +77,7 @@ def whole(text: Any, field: str, *, least: int | None = None) -> int:
 
 
 def exact(text: Any, field: str) -> Fraction:
-    """A finite number from 0 on, exactly as it is written.
+    """A finite number of at least 0, exactly as written.
 
     Raises:
         BadValue: it is not one.
@@ -85,7 +87,7 @@ def exact(text: Any, field: str) -> Fraction:
 
 
 def moment(text: Any, field: str) -> float:
-    """When something happens: an `instant` from 0 on and before the year 9999.
+    """The time of an event: an `instant` from 0 to the year 9999.
 
     Raises:
         BadValue: it is not one.
@@ -100,7 +102,7 @@ def moment(text: Any, field: str) -> float:
 
 
 def instant(text: Any, field: str) -> float:
-    """Seconds: a number, or a date and time; without a zone it is taken as UTC.
+    """Seconds: a number, or a date and time; without a zone it counts as UTC.
 
     Raises:
         BadValue: it is neither.

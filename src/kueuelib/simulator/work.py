@@ -1,4 +1,4 @@
-"""A job of a trace as a value: what arrives when, asks for what, and runs how long."""
+"""A job of a trace as a value: its arrival, requests and run time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ CPU = "cpu"
 MEMORY = "memory"
 GPU = "nvidia.com/gpu"
 GPU_MILLI = "kueuelib.dev/gpu-milli"
-"""Thousandths of a GPU, for traces that share GPUs; extended resources have no fractions."""
+"""The resource for thousandths of a GPU, for traces with shared GPUs; extended resources have
+no fractions.
+"""
 
 COMPLETED = "completed"
 FAILED = "failed"
@@ -25,15 +27,15 @@ END_STATES = (COMPLETED, FAILED, KILLED)
 
 @attrs.frozen
 class PodShape:
-    """Pods that are alike.
+    """Identical pods.
 
     Attributes:
         count: how many.
         requests: what one pod asks for: resource and Kubernetes quantity, sorted.
         name: of the pod set.
         min_count: the fewest pods worth starting; None: all of them.
-        template: the raw pod template as JSON, when a manifest gave one; it replaces `requests`
-            for the scheduler.
+        template: the raw pod template as JSON, if a manifest has one; for the scheduler it replaces
+            `requests`.
     """
 
     count: int = 1
@@ -58,7 +60,7 @@ class PodShape:
 def pods(
     requests: Mapping[str, int | Fraction | str], count: int = 1, min_count: int | None = None
 ) -> PodShape:
-    """Pods that ask for amounts: whole numbers, fractions rounded up to thousandths, quantities.
+    """Pods with requests: whole numbers, fractions rounded up to thousandths, or quantities.
 
     Amounts of 0 are left out.
     """
@@ -82,22 +84,23 @@ class Job:
     Attributes:
         name: unique in its namespace.
         arrival: when it is submitted.
-        run_seconds: how long it runs when all its pods run and nothing stops it.
+        run_seconds: its run time if all its pods run and nothing stops it.
         pod_sets: what it asks for.
         queue: its LocalQueue.
         namespace: of the job and its LocalQueue.
         priority: higher goes first.
         end: how it ends: `completed`, `failed` or `killed`; it runs for `run_seconds` either way.
         after: the name of the job that has to end before this one is submitted; empty for none.
-        think_seconds: how long after the end of that job this one is submitted at the earliest.
+        think_seconds: the shortest delay between the end of that job and the submission of this
+            one.
         checkpoint_seconds: how often it saves its work; None: never, it restarts from scratch.
-        limit_seconds: how long it may be admitted, all turns together; None: as long as it takes.
+        limit_seconds: how long it may be admitted in total; None: without a limit.
         requested_seconds: the run time that its user expected, for the output only.
         user: who submitted it, for `--queue-by`.
         group: the group of the user, for `--queue-by`.
         vc: its virtual cluster, for `--queue-by`.
-        workload: its raw Workload as JSON, which brings its own times and perhaps quota.
-        ran_seconds: how long it has run on arrival, when its Workload is admitted already.
+        workload: its raw Workload as JSON, with its own times and perhaps quota.
+        ran_seconds: how long it has already run on arrival, if its Workload is admitted.
     """
 
     name: str
@@ -121,12 +124,12 @@ class Job:
 
     @property
     def shape(self) -> str:
-        """What it asks for as a text: jobs with the same text are counted together."""
+        """Its requests as a text; jobs with the same text are counted together."""
         return shape_of(self.pod_sets)
 
 
 def shape_of(pod_sets: Iterable[PodShape]) -> str:
-    """For example `4x(cpu=2,memory=1Gi)`."""
+    """The text of a shape, for example `4x(cpu=2,memory=1Gi)`."""
     return "+".join(
         f"{shape.count}x({','.join(f'{name}={text}' for name, text in shape.requests)})"
         for shape in pod_sets

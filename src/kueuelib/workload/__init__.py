@@ -1,6 +1,6 @@
-"""The life of a Workload: everything that is known about its phases, checks, orders and patches.
+"""The life of a Workload: all rules for its phases, checks, orders and patches.
 
-`states` has the rules of its state, `life` what time does to it, `plan` its next step, `orders`
-what becomes of what the scheduler decided; `patches` says how a status is written and `writer`
-writes it; `served` finds the version to speak. Nobody else keeps a copy of a rule.
+`states` has the rules of its state, `life` its deadlines, `next_step` its next step, `orders` the
+fate of the scheduler's decisions. `patches` computes how a status is written and `writer` writes
+it; `served` finds the API version to use. Every rule exists only here.
 """

@@ -1,4 +1,4 @@
-"""What a decision about a Workload depends on, gathered from wherever the objects are kept."""
+"""Gathers the objects that a decision about a Workload depends on."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Objects(Protocol):
 
 
 class Judgements(Protocol):
-    """What only the decision engine knows."""
+    """The knowledge of the decision engine."""
 
     def activity(self, name: str) -> Activity:
         """Whether a ClusterQueue can admit."""
         ...
 
     def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
-        """Why a reservation may not become an admission, None when it still may."""
+        """Why a reservation may not become an admission; None if it still may."""
         ...
 
 
@@ -57,9 +57,9 @@ def surroundings(
 
     Args:
         wl: the raw Workload.
-        objects: the objects around it.
-        judgements: what the engine says about them.
-        life: what the configuration says about time.
+        objects: finds the objects around it.
+        judgements: the engine's knowledge about them.
+        life: the settings for times.
     """
     queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
     raw_queue = objects.local_queue(queue_key)
@@ -93,7 +93,7 @@ def _void(
 
 
 def _late(required: Collection[str], objects: Objects) -> frozenset[str]:
-    """Those of the checks before which nothing is preempted."""
+    """Those of the checks that must pass or ask before preemption."""
     return frozenset(
         name
         for name in required

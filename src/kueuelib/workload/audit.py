@@ -1,10 +1,10 @@
-"""Whether the law of the orders holds at run time: pure.
+"""Checks at run time that the law of the orders holds. Pure.
 
-What the engine assumes has an order, or was stored and will be seen (`kueuelib.workload.orders`);
-the same holds of the victims that it counts as leaving. A breach would keep quota forever, so it
-is looked for every few seconds, at a cost that depends on nothing but how much is assumed. Between
-a stored status and its being seen there is some time; only what stays unexplained for `GRACE`
-seconds is suspected.
+Everything that the engine assumes has an order, or was stored and will be seen
+(`kueuelib.workload.orders`). The same holds for the victims that it counts as leaving. A violation
+would hold quota forever, so it is searched for every few seconds, at a cost that depends only on
+the number of assumptions. A stored status is seen with a delay, so only claims that stay
+unexplained for `GRACE` seconds are suspected.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.workload.orders import OrderBook
 
 GRACE = 15.0
-"""Seconds for which something may be assumed without an order."""
+"""Seconds for which an assumption may exist without an order."""
 
 
 @attrs.frozen
 class Claim:
-    """What the engine holds true although the API server does not say so yet.
+    """An assumption of the engine that the API server does not confirm yet.
 
     Attributes:
         key: the Workload.
@@ -38,7 +38,7 @@ class Claim:
 
     @property
     def withdrawal(self) -> Forgotten | EvictionFailed:
-        """What the engine must receive if it is not so."""
+        """The event for the engine if the claim is wrong."""
         told = EvictionFailed if self.leaving else Forgotten
         return told(self.key, self.uid)
 
@@ -55,11 +55,11 @@ class Audit:
     def look(
         self, assumed: Iterable[Holder], leaving: Iterable[Holder], book: OrderBook, now: float
     ) -> tuple[Claim, ...]:
-        """The claims that nothing has explained for `GRACE` seconds.
+        """The claims that have been unexplained for `GRACE` seconds.
 
         Args:
-            assumed: what the engine charges without having seen a reservation.
-            leaving: what it counts as leaving without having seen an eviction.
+            assumed: Workloads that the engine charges without having seen a reservation.
+            leaving: Workloads that it counts as leaving without having seen an eviction.
             book: the orders.
             now: monotonic seconds.
         """
@@ -77,5 +77,5 @@ class Audit:
         return tuple(claim for claim, since in self._since.items() if now - since >= GRACE)
 
     def explained(self, claim: Claim) -> None:
-        """A claim turned out to be true, or was withdrawn; if it stays its time begins again."""
+        """A claim was confirmed or withdrawn; if it remains, its time begins again."""
         self._since.pop(claim, None)

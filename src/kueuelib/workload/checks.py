@@ -1,4 +1,4 @@
-"""The rules of admission checks: which are required, what is listed, when all have passed.
+"""The rules of admission checks: which are required and listed, and when all have passed.
 
 spec/jobs 5.1; KEP-993 for preemptions that wait for checks.
 """
@@ -39,13 +39,13 @@ def named_checks(cluster_queue: Mapping[str, Any]) -> tuple[str, ...]:
 def required_checks(
     cluster_queue: Mapping[str, Any], admission: Mapping[str, Any] | None
 ) -> tuple[str, ...]:
-    """The names of the checks that a workload of this ClusterQueue has to pass, in its order.
+    """The names of the checks that a workload of this ClusterQueue has to pass, in the queue's
+    order.
 
     Args:
         cluster_queue: the raw ClusterQueue, in either version.
-        admission: the raw `status.admission`. A check that is for some flavors only counts when one
-            of them is assigned; without an admission only the checks that are for all flavors
-            count.
+        admission: the raw `status.admission`. A check for some flavors counts only if one of them
+            is assigned; without an admission, only checks for all flavors count.
     """
     assigned = {
         flavor
@@ -56,7 +56,7 @@ def required_checks(
 
 
 def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
-    """Whether every check is Ready, and none that is required is still missing from the status.
+    """Whether every check is Ready, and every required one is in the status.
 
     Args:
         wl: the raw Workload.
@@ -68,7 +68,7 @@ def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
 def may_preempt(wl: Mapping[str, Any], required: Collection[str], late: Collection[str]) -> bool:
     """Whether the preemptions that a reservation assumed may begin (KEP-993).
 
-    Until then only its flavors are verified; from then on there has to be room for it, too.
+    Before that, only its flavors are verified; afterwards there has to be room for it, too.
 
     Args:
         wl: the raw Workload.
@@ -99,7 +99,7 @@ def _rules(cluster_queue: Mapping[str, Any]) -> tuple[RequiredCheck, ...]:
 def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable[str] = ()) -> Obj:
     """Lists the checks of the ClusterQueue, each once and in its order (spec/jobs 5.1).
 
-    New ones are Pending, the state of one that stays is kept. A finished workload is left alone.
+    New ones are Pending, the state of one that stays is kept. A finished workload is not changed.
 
     Args:
         wl: the workload.
@@ -124,7 +124,7 @@ def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable
 
 
 def reset_checks(wl: Obj, checks: Iterable[str], message: str, now: float) -> Obj:
-    """Puts checks back to Pending and forgets what they wanted to change in the pods."""
+    """Sets checks back to Pending and drops their changes of the pods."""
     chosen = {*checks}
     if not any(entry["name"] in chosen for entry in check_states(wl)):
         return wl

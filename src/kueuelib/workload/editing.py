@@ -1,4 +1,4 @@
-"""Small changes of a raw status; every function leaves its argument alone."""
+"""Small changes of a raw status; no function changes its argument."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def set_condition(
     """The workload with a condition; its transition time moves only with its status.
 
     Args:
-        wl: the workload; it is left alone, and returned if the condition says the same.
+        wl: the workload; it is not changed, and returned if the condition is the same.
         type: of the condition.
         status: of the condition.
         reason: of the condition.
         message: of the condition; a long one is cut.
         now: seconds since the epoch.
-        renew: whether a condition that was found for an older generation is written again.
+        renew: whether to rewrite a condition of an older generation.
     """
     if len(message) > MESSAGE_LIMIT:
         message = message[: MESSAGE_LIMIT - 4] + " ..."

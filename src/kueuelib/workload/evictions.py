@@ -1,6 +1,6 @@
-"""The reasons of evictions, and what brings a Workload back to its queue after each.
+"""The reasons of evictions, and when a Workload returns to its queue after each.
 
-A new reason is a line of this table, and the step that evicts, in `next_step` or `life`.
+A new reason needs a line of this table, and the step that evicts, in `next_step` or `life`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PODS_READY_TIMEOUT: Final = names.REASON_PODS_READY_TIMEOUT
 PODS_MISSING: Final = "WaitingForReplacementPods"
 DEACTIVATED: Final = names.REASON_DEACTIVATED
 DUE_TO: Final = f"{DEACTIVATED}DueTo"
-"""Followed by the cause, if it was us who deactivated the Workload."""
+"""Followed by the cause, if the manager deactivated the Workload."""
 
 REACTIVATED: Final = "Reactivated"
 WAIT_FOR_START: Final = "WaitForStart"
@@ -31,12 +31,12 @@ WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
 
 @attrs.frozen
 class Return:
-    """How an evicted Workload comes back to its queue.
+    """How an evicted Workload returns to its queue.
 
     Attributes:
-        reason: of the condition Requeued when it is back; empty: the reason of the eviction.
-        at_once: without waiting for anything.
-        with_queue: as soon as its queues admit again.
+        reason: of the condition Requeued after its return; empty: the reason of the eviction.
+        at_once: it returns immediately.
+        with_queue: it returns as soon as its queues admit again.
     """
 
     reason: str = ""
@@ -56,5 +56,5 @@ _RETURNS: Final[Mapping[str, Return]] = {
 
 
 def return_after(eviction: str) -> Return:
-    """How a Workload comes back after an eviction with this reason."""
+    """How a Workload returns after an eviction with this reason."""
     return _RETURNS.get(eviction, Return())

@@ -1,4 +1,4 @@
-"""What time does to a Workload: pods that are not ready, an execution that takes too long, the end.
+"""The deadlines of a Workload: pods not ready in time, an execution that takes too long, retention.
 
 spec/jobs 5.1, spec/scheduling 3.7 and 4.5. All functions are pure; instants are seconds since the
 epoch. A function that finds nothing to do returns when it will, so that it is called again then.
@@ -24,15 +24,15 @@ from kueuelib.workload import evictions, states
 
 @attrs.frozen
 class PodsReadyPolicy:
-    """How long pods may take to be ready, and what follows (`waitForPodsReady`).
+    """How long pods may take to become ready, and the consequences (`waitForPodsReady`).
 
     Attributes:
         timeout: seconds from admission until all pods have to be ready.
-        recovery_timeout: seconds that a pod of a running job may take to be replaced; None: as long
-            as it takes.
-        backoff_base: seconds until the first new try; they double with every further one.
-        backoff_max: the most seconds until a new try.
-        limit: how many tries there are before the workload is deactivated; None: any number.
+        recovery_timeout: seconds that a pod of a running job may take to be replaced; None: without
+            a limit.
+        backoff_base: seconds until the first retry; they double with every further one.
+        backoff_max: the most seconds until a retry.
+        limit: the number of tries before the workload is deactivated; None: unlimited.
     """
 
     timeout: float = 300.0
@@ -42,18 +42,19 @@ class PodsReadyPolicy:
     limit: int | None = None
 
     def pause(self, count: int) -> float:
-        """Seconds until the workload is tried again after it failed `count` times."""
+        """Seconds until the next try of a workload after `count` failures."""
         doublings = min(count - 1, 62)  # far beyond any maximum
         return float(min(self.backoff_base * 2.0**doublings, self.backoff_max))
 
 
 @attrs.frozen
 class LifeSettings:
-    """What the configuration says about time.
+    """The settings for times.
 
     Attributes:
-        pods_ready: None when pods are not waited for.
-        delete_finished_after: seconds that finished Workloads are kept; None: until their job goes.
+        pods_ready: None if `waitForPodsReady` is off.
+        delete_finished_after: seconds that finished Workloads are kept; None: until their job is
+            deleted.
     """
 
     pods_ready: PodsReadyPolicy | None = None
@@ -62,11 +63,11 @@ class LifeSettings:
 
 @attrs.frozen
 class Due:
-    """What time has brought about.
+    """The result of checking a deadline.
 
     Attributes:
-        workload: with the status that it has to have now; None: it is not time yet.
-        at: when it will be; None: nothing to wait for.
+        workload: with its new status; None: it is not due yet.
+        at: when it will be due; None: never.
     """
 
     workload: Obj | None = None
@@ -74,7 +75,7 @@ class Due:
 
 
 def pods_overdue(wl: Obj, policy: PodsReadyPolicy, now: float) -> Due:
-    """Evicts an admitted workload whose pods are not ready in time, or ends its tries."""
+    """Evicts an admitted workload whose pods are not ready in time, or deactivates it."""
     deadline = _pods_deadline(wl, policy)
     if deadline is None or now < deadline:
         return Due(at=deadline)
@@ -89,7 +90,7 @@ def pods_overdue(wl: Obj, policy: PodsReadyPolicy, now: float) -> Due:
 
 
 def execution_overdue(wl: Obj, now: float) -> Due:
-    """Ends an admitted workload that was admitted longer than it may be, all turns together."""
+    """Stops a workload that was admitted longer than it may be, over all its admissions."""
     limit = wl.get("spec", {}).get("maximumExecutionTimeSeconds")
     if not limit:
         return Due()
@@ -109,7 +110,7 @@ def expires_at(wl: Mapping[str, Any], settings: LifeSettings) -> float | None:
 
 
 def back_off_ends(wl: Mapping[str, Any]) -> float | None:
-    """Until when a workload waits after its pods were not ready in time; None: it does not."""
+    """Until when a workload backs off after its pods were not ready in time; None: it does not."""
     until = (states.status_of(wl).get("requeueState") or {}).get("requeueAt")
     return None if until is None else parse_time(until)
 
@@ -120,13 +121,13 @@ def deactivation_target(wl: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def deactivation_reason(wl: Mapping[str, Any]) -> str:
-    """The reason of an eviction by deactivation: with the cause when it was announced by us."""
+    """The reason of an eviction by deactivation, with the cause if we announced it."""
     target = deactivation_target(wl)
     return evictions.DEACTIVATED if target is None else f"{evictions.DUE_TO}{target['reason']}"
 
 
 def pods_are_ready(wl: Mapping[str, Any]) -> bool:
-    """Whether PodsReady is True and was said in this turn, not before the workload was admitted."""
+    """Whether PodsReady is True, and became so after the present admission."""
     condition = states.condition(wl, PODS_READY)
     if condition.get("status") != "True" or not states.is_admitted(wl):
         return False

@@ -1,9 +1,8 @@
-"""What has to happen to one Workload now, given its queues: the workload reconciler's policy.
+"""Decides the next step of one Workload, given its queues: the workload reconciler's policy.
 
 spec/jobs 5.1 with its recommendations: deactivation evicts from here, not from the job; a rejected
 check deactivates; a check that said Retry goes back to Pending after the delay of its
-AdmissionCheck. One call gives one step; the change that the step makes is what leads to the next
-call.
+AdmissionCheck. One call returns one step; the change made by that step triggers the next call.
 """
 
 from __future__ import annotations
@@ -58,16 +57,16 @@ from kueuelib.workload.states import Phase
 
 @attrs.frozen
 class Surroundings:
-    """What a decision about a Workload depends on besides the Workload.
+    """The input of a decision about a Workload, besides the Workload.
 
     Attributes:
-        local_queue: what the LocalQueue is like that `spec.queueName` names, if it exists.
-        cluster_queue: the raw ClusterQueue that holds the workload's quota or, without quota, that
-            its LocalQueue names, if it exists.
+        local_queue: the raw LocalQueue that `spec.queueName` names, if it exists.
+        cluster_queue: the raw ClusterQueue that holds the workload's quota or, without quota, the
+            one that its LocalQueue names, if it exists.
         activity: whether that ClusterQueue can admit, and why not.
-        retry_delays: by AdmissionCheck, after how many seconds a Retry is over.
-        void: what the scheduler has against a reservation that is not admitted yet, or None.
-        life: what the configuration says about time.
+        retry_delays: by AdmissionCheck, the seconds until a Retry is over.
+        void: the scheduler's objection to a reservation that is not admitted yet, or None.
+        life: the settings for times.
     """
 
     local_queue: LocalQueueFacts | None = None
@@ -86,7 +85,7 @@ class Note:
         type: `Normal` or `Warning`.
         reason: one word in CamelCase.
         message: for people.
-        on_owners: whether the job shall have it as well.
+        on_owners: whether to report it on the job as well.
     """
 
     type: str
@@ -105,7 +104,7 @@ class Step:
         drop_finalizer: whether to remove the finalizer, so that the Workload can be deleted.
         delete: whether to delete the Workload.
         make_room: whether the victims of its reservation are to be evicted.
-        look_again: the instant at which to ask again although nothing happens, or None.
+        look_again: the instant of the next call even if nothing happens, or None.
         notes: events to report once the write has succeeded.
     """
 
@@ -165,13 +164,13 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
 
 
 def _lost_its_job(wl: Obj) -> bool:
-    """Whether its job was deleted without it: the deletion took the owner reference away."""
+    """Whether its job was deleted without it: then the owner reference is gone."""
     meta = wl["metadata"]
     return bool(labels_of(wl).get(JOB_UID_LABEL)) and not meta.get("ownerReferences")
 
 
 def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
-    """What keeps a pending Workload out of its queue, or None."""
+    """The obstacle that keeps a pending Workload out of its queue, or None."""
     facts = around.local_queue
     reason = queue_obstacle(queue_name, facts, known=around.cluster_queue is not None)
     if reason is None and facts is not None and not around.activity.active:
@@ -296,7 +295,7 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
 
 
 def _running(wl: Obj, settings: LifeSettings, now: float) -> Step:
-    """What time does to an admitted Workload."""
+    """The step of an admitted Workload: its deadlines."""
     overdue = [life.execution_overdue(wl, now)]
     if settings.pods_ready is not None:
         overdue.append(life.pods_overdue(wl, settings.pods_ready, now))
@@ -324,7 +323,7 @@ def _rejections(wl: Obj) -> str:
 
 
 def _told(wl: Obj, state: str) -> str:
-    """The checks in a state, each with what it says about it."""
+    """The checks in a state, each with its message."""
     return ", ".join(
         f"{entry['name']} ({entry['message']})" if entry.get("message") else entry["name"]
         for entry in states.check_states(wl)
@@ -340,7 +339,7 @@ def _eviction_note(wl: Obj) -> Note:
 def _retries(
     wl: Obj, delays: Mapping[str, float], now: float
 ) -> tuple[Sequence[str], float | None]:
-    """The checks whose delay after Retry is over, and the instant at which the next one is."""
+    """The checks whose delay after Retry is over, and the instant of the next one."""
     over, deadlines = [], []
     for entry in states.check_states(wl):
         if entry.get("state") != CHECK_RETRY or entry["name"] not in delays:

@@ -1,13 +1,13 @@
-"""What the scheduler has ordered for each Workload, until it is done or void: a pure machine.
+"""The scheduler's orders for each Workload, until they are done or void: a pure state machine.
 
 The scheduler orders three things: an admission, a reason to wait, an eviction. At most one order of
-a Workload is being written; of the others the newest counts. An order never just vanishes: if it
-ends without being written, the engine learns so (`Forgotten` for an admission, which takes its
-assumption back; `EvictionFailed` for an eviction, whose victim stays), unless its successor takes
-over what it stood for.
+a Workload is being written; of the others only the newest counts. An order never just vanishes: if
+it ends without being written, the engine receives an event, unless the next order takes over its
+role. The event is `Forgotten` for an admission, which undoes the assumption, or `EvictionFailed`
+for an eviction, whose victim stays.
 
-`A`, `W` and `E` are the three kinds. A dash in front reports to the engine that the order ended. A
-line of the table is what waits, a column what is submitted:
+`A`, `W` and `E` are the three kinds. A dash in front means that the engine learns of the end of the
+order. A line of the table is the waiting order, a column the submitted one:
 
 ```
  waits             | A'                    | W'       | E'
@@ -20,19 +20,20 @@ line of the table is what waits, a column what is submitted:
  E                 | A'  -E                | W'  -E   | E'             (-E if other)
 ```
 
-*Other* means another UID: the Workload was deleted and made again. In the column of evictions it
-means as well that the victim is not only assumed: its reservation was seen, so `A` is done. Why so:
+*Other* means another UID: the Workload was deleted and recreated. In the column of evictions it
+also means that the victim is not only assumed: its reservation was seen, so `A` is done. The
+reasons:
 
-- An admission that nobody began to write needs no eviction: it is just not written.
-- One that may have been stored, because its answer was lost, is written again first. The
-  answer says what became of it. Until then its quota is not free for others.
+- An admission whose write has not begun needs no eviction: it is simply not written.
+- One that may have been stored, because its answer was lost, is written again first. The answer
+  shows its fate. Until then its quota is not free for others.
 - A reason to wait, or a new admission, is only found for a Workload that the engine does not
-  charge. It has ended the assumption, or seen the victim leave, by itself (the Workload was held
-  back, deleted, released), so the order is void and must no longer be written. A new admission
-  of the same UID takes over the assumption.
+  charge. So it has already dropped the assumption or seen the victim leave (the Workload was held
+  back, deleted or released). The order is void and must no longer be written. A new admission of
+  the same UID takes over the assumption.
 
-While an order is being written the table holds for what comes next, but an eviction of an admission
-that is being written comes next in any case. When the write ends:
+While an order is being written, the table holds for the next order, except that an eviction of an
+admission that is being written always comes next. When the write ends:
 
 ```
  what became of it | nothing waits      | N waits
@@ -45,9 +46,9 @@ that is being written comes next in any case. When the write ends:
                    | stored             |
 ```
 
-From this follows the law that holds between any two inputs: *what the engine assumes has an
-admission that waits or is being written, or its reservation is stored and was not seen yet*. The
-same holds of victims and evictions.
+This implies the law that holds between any two inputs: *everything that the engine assumes has an
+admission that waits or is being written, or its reservation is stored but was not seen yet*. The
+same holds for victims and evictions.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.quota.holders import Holder
 
 REFUSALS = 5
-"""After how many refusals by the server an order is given up."""
+"""The number of refusals by the server after which an order is given up."""
 
 
 @attrs.frozen(eq=False)
@@ -72,8 +73,8 @@ class Eviction:
     """The order that evicts one victim.
 
     Attributes:
-        victim: who.
-        preemption: which preemption it belongs to.
+        victim: the victim.
+        preemption: the preemption that it belongs to.
     """
 
     victim: Victim
@@ -95,11 +96,11 @@ What = Admit | Wait | Eviction
 
 @attrs.frozen(eq=False)
 class Order:
-    """One order; two orders are never the same, even when they say the same.
+    """One order; two orders are never equal, even if their content is.
 
     Attributes:
-        number: they are counted in the order in which they came.
-        what: what is to be written.
+        number: counts the orders.
+        what: the content to write.
     """
 
     number: int
@@ -117,20 +118,20 @@ class Order:
 
 
 class Outcome(enum.Enum):
-    """What became of an attempt to write an order."""
+    """The result of an attempt to write an order."""
 
     STORED = "stored"
-    """The object says now what was ordered, or said so before."""
+    """The object has the ordered state now, or had it before."""
     VOID = "void"
     """The object is such that the order no longer makes sense."""
     GONE = "gone"
     """The object, or the one of that UID, no longer exists."""
     REFUSED = "refused"
-    """The server does not want it; `REFUSALS` of them end the order."""
+    """The server refused it; `REFUSALS` of these end the order."""
     AGAIN = "again"
-    """Nothing was written; the same order is to be tried again."""
+    """Nothing was written; try the same order again."""
     UNKNOWN = "unknown"
-    """The answer was lost: it may be stored. The same order is to be tried again."""
+    """The answer was lost: it may be stored. Try the same order again."""
 
 
 class End(enum.Enum):
@@ -141,7 +142,7 @@ class End(enum.Enum):
     GONE = "gone"
     REFUSED = "refused"
     PREEMPTED = "preempted"
-    """An admission that nobody needs to write, because it was to be evicted at once."""
+    """An admission that was not written, because it was to be evicted at once."""
     SUPERSEDED = "superseded"
     """A newer order took its place."""
 
@@ -152,7 +153,7 @@ class Ended:
 
     Attributes:
         order: the order.
-        how: what became of it.
+        how: the result.
     """
 
     order: Order
@@ -164,9 +165,9 @@ class Line:
     """The orders of one Workload.
 
     Attributes:
-        first: the order that is written now, or that is written next.
+        first: the order that is being written, or that is written next.
         under_way: whether it is being written now.
-        then: what comes after it, None for nothing.
+        then: the order after it, or None.
         refusals: how often the server refused the first order.
         doubtful: whether the first order may have been stored by an attempt without an answer.
     """
@@ -194,7 +195,7 @@ class Edge:
 
 
 def submitted(line: Line | None, new: Order) -> Edge:
-    """A new order comes."""
+    """Submit a new order."""
     if line is None:
         return Edge(Line(new))
     first = line.first
@@ -220,7 +221,7 @@ def submitted(line: Line | None, new: Order) -> Edge:
 
 
 def begun(line: Line) -> Line:
-    """The first order is being written from now on."""
+    """Begin to write the first order."""
     assert not line.under_way
     return attrs.evolve(line, under_way=True)
 
@@ -231,7 +232,7 @@ def gives_up(line: Line) -> bool:
 
 
 def ended(line: Line, outcome: Outcome) -> Edge:
-    """An attempt to write the first order came to its end."""
+    """End an attempt to write the first order."""
     assert line.under_way
     first, then = line.first, line.then
     rest = None if then is None else Line(then)
@@ -253,7 +254,7 @@ def ended(line: Line, outcome: Outcome) -> Edge:
 
 
 def _lost(line: Line, how: End) -> Edge:
-    """The first order will not be written; what waits behind an admission may need it."""
+    """The first order will not be written; an order behind an admission may depend on it."""
     first, then = line.first, line.then
     if then is not None and _evicts(then, first):
         over = (Ended(first, how), Ended(then, End.VOID))
@@ -263,7 +264,7 @@ def _lost(line: Line, how: End) -> Edge:
 
 
 def _meet(old: Order, new: Order) -> Edge:
-    """A new order meets one that nobody began to write."""
+    """A new order replaces or follows one whose write has not begun."""
     if _evicts(new, old):
         over = (Ended(old, End.PREEMPTED), Ended(new, End.VOID))
         return Edge(None, over, (*_loss(old), *_loss(new)))
@@ -272,14 +273,14 @@ def _meet(old: Order, new: Order) -> Edge:
 
 
 def _evicts(new: Order, old: Order) -> bool:
-    """Whether one order is the end of what the other one would begin."""
+    """Whether one order evicts what the other one would admit."""
     if not isinstance(new.what, Eviction) or not isinstance(old.what, Admit):
         return False
     return new.what.victim.holder.assumed and new.uid == old.uid
 
 
 def _takes_over(new: Order, old: Order) -> bool:
-    """Whether one order stands for the same assumption, or the same victim, as the other one."""
+    """Whether one order has the same assumption or victim as the other."""
     return type(new.what) is type(old.what) and new.uid == old.uid
 
 
@@ -295,13 +296,13 @@ def _loss(order: Order) -> tuple[Forgotten | EvictionFailed, ...]:
 
 
 def foregone(what: What, holder: Holder | None) -> Outcome | None:
-    """What became of an order without writing it, None when it has to be written.
+    """The outcome of an order that needs no write; None if it has to be written.
 
-    An admission whose assumption the engine has ended by itself would use quota that nobody counts.
+    An admission whose assumption the engine has dropped would use uncounted quota.
 
     Args:
-        what: an order that is to be written next.
-        holder: what the engine charges its Workload, None for nothing.
+        what: the order that would be written next.
+        holder: the engine's charge for its Workload, or None.
     """
     if not isinstance(what, Admit):
         return None
@@ -313,7 +314,7 @@ def foregone(what: What, holder: Holder | None) -> Outcome | None:
 
 
 class OrderBook:
-    """The orders of all Workloads: remembers where each is in the table."""
+    """The orders of all Workloads, each with its place in the table."""
 
     def __init__(self) -> None:
         self._lines: dict[ObjectKey, Line] = {}
@@ -331,7 +332,7 @@ class OrderBook:
         return self._keep(what.key, submitted(self._lines.get(what.key), Order(self._count, what)))
 
     def begin(self, key: ObjectKey) -> Order | None:
-        """The order that is to be written now; None when there is none, or one is under way."""
+        """Begin the next order and return it; None if there is none, or one is under way."""
         line = self._lines.get(key)
         if line is None or line.under_way:
             return None
@@ -339,7 +340,7 @@ class OrderBook:
         return line.first
 
     def end(self, order: Order, outcome: Outcome) -> Edge:
-        """An attempt to write the order that is under way came to its end."""
+        """End the attempt to write the order that is under way."""
         line = self._lines[order.key]
         assert line.first is order
         return self._keep(order.key, ended(line, outcome))
@@ -351,7 +352,7 @@ class OrderBook:
         return gives_up(line)
 
     def waits(self, key: ObjectKey) -> What | None:
-        """The order of a Workload that is to be written next, None when there is none."""
+        """The order of a Workload that is written next, or None."""
         line = self._lines.get(key)
         if line is None:
             return None
@@ -359,7 +360,7 @@ class OrderBook:
         return None if order is None else order.what
 
     def admits(self, key: ObjectKey, uid: str) -> bool:
-        """Whether an admission of this very Workload waits or is being written."""
+        """Whether an admission of exactly this Workload waits or is being written."""
         line = self._lines.get(key)
         if line is None:
             return False
@@ -370,7 +371,7 @@ class OrderBook:
         )
 
     def evicts(self, key: ObjectKey, uid: str) -> bool:
-        """Whether an eviction of this very Workload waits or is being written."""
+        """Whether an eviction of exactly this Workload waits or is being written."""
         line = self._lines.get(key)
         if line is None:
             return False

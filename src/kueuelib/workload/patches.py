@@ -1,13 +1,12 @@
-"""What has to be sent so that a Workload's status becomes what `transitions` made of it.
+"""Computes the patches that bring a Workload's status to the result of `transitions`.
 
 The admission bundle (`status.admission`, `status.requeueState`, `status.resourceRequests`,
-`status.schedulingStats`, how long the workload was admitted before, and the conditions of `BUNDLE`)
-is one server-side apply of the manager `kueue-admission`, always whole: what is left out is removed
-(spec/api 2.5). The list of checks is replaced by a merge patch, because only that removes what a
-check's controller has written. When both change, the checks go first: nobody may see free quota
-beside an old approval.
-Every body names the UID and the
-resource version it is made from, so that it never lands on another or a changed object.
+`status.schedulingStats`, the past execution time, and the conditions of `BUNDLE`) is one
+server-side apply of the manager `kueue-admission`. It is always complete, because omitted fields
+are removed (spec/api 2.5). The list of checks is replaced by a merge patch, because only that
+removes fields of a check's controller. If both change, the checks are written first, so that free
+quota never appears beside an old approval. Every body names the UID and the resource version that
+it is made from, so that it never applies to another or a changed object.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class StatusWrite:
 
     Attributes:
         style: `apply` (server-side, with force) or `merge`.
-        body: the patch, with `metadata.uid`, and with `metadata.resourceVersion` unless it may
-            race.
+        body: the patch, with `metadata.uid`, and with `metadata.resourceVersion` unless races are
+            harmless.
         field_manager: on whose behalf.
     """
 

@@ -1,4 +1,4 @@
-"""Where a Workload is in its life, read from its raw object.
+"""Reads the phase of a Workload from its raw object.
 
 The steps between the phases are in `kueuelib.workload.transitions`. All instants are seconds since
 the epoch.
@@ -25,7 +25,7 @@ _PAST_SECONDS = {
 
 
 class Phase(enum.Enum):
-    """Where a Workload is in its life."""
+    """The phase of a Workload's life."""
 
     PENDING = "pending"
     RESERVED = "reserved"
@@ -35,7 +35,7 @@ class Phase(enum.Enum):
 
     @property
     def holds_quota(self) -> bool:
-        """Whether the workload counts in the usage of its ClusterQueue."""
+        """Whether the workload counts towards the usage of its ClusterQueue."""
         return self in (Phase.RESERVED, Phase.ADMITTED, Phase.EVICTING)
 
 
@@ -60,7 +60,7 @@ def is_admitted(wl: Mapping[str, Any]) -> bool:
 
 
 def is_evicted(wl: Mapping[str, Any]) -> bool:
-    """Whether the last reservation was taken away, or is being taken away."""
+    """Whether the last reservation was evicted, or is being evicted."""
     return is_true(wl, EVICTED)
 
 
@@ -70,7 +70,7 @@ def is_finished(wl: Mapping[str, Any]) -> bool:
 
 
 def is_active(wl: Mapping[str, Any]) -> bool:
-    """Whether `spec.active` lets the workload take part (absent counts as true)."""
+    """Whether `spec.active` is not False."""
     return wl.get("spec", {}).get("active") is not False
 
 
@@ -87,7 +87,7 @@ def priority_class_of(wl: Mapping[str, Any]) -> str:
 
 
 def phase_of(wl: Mapping[str, Any]) -> Phase:
-    """Where the workload is in its life."""
+    """The phase of a workload."""
     conditions = status_of(wl).get("conditions") or ()
     true = {entry.get("type") for entry in conditions if entry.get("status") == "True"}
     if FINISHED in true:
@@ -105,18 +105,20 @@ def is_deactivation(reason: str) -> bool:
 
 
 def is_held_back(wl: Mapping[str, Any]) -> bool:
-    """Whether the workload waits outside of its queue for pods that are missing."""
+    """Whether the workload waits outside its queue for missing pods."""
     requeued = condition(wl, REQUEUED)
     return requeued.get("status") == "False" and requeued.get("reason") == PODS_MISSING
 
 
 def past_seconds(wl: Mapping[str, Any]) -> int:
-    """How many seconds the workload was admitted in earlier turns, as far as that counts."""
+    """How many seconds the workload was admitted before the present admission, if that is
+    counted.
+    """
     return int(status_of(wl).get(past_field(wl)) or 0)
 
 
 def admitted_since(wl: Mapping[str, Any]) -> float:
-    """Since when an admitted workload is admitted, in seconds since the epoch."""
+    """Since when an admitted workload has been admitted, in seconds since the epoch."""
     return parse_time(condition(wl, ADMITTED)["lastTransitionTime"])
 
 

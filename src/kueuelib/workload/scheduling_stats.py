@@ -19,7 +19,7 @@ from kueuelib.workload.phases import condition, status_of
 
 
 def eviction_cause(wl: Mapping[str, Any]) -> tuple[str, str]:
-    """Why a Workload is evicted: the reason, and what is behind it if that is something else."""
+    """Why a Workload is evicted: the reason, and its underlying cause if there is one."""
     reason = condition(wl, EVICTED)["reason"]
     if reason.startswith(DUE_TO):
         return DEACTIVATED, reason.removeprefix(DUE_TO)
@@ -30,7 +30,7 @@ def eviction_cause(wl: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def evictions_of(wl: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """How often a Workload was evicted, by reason and what is behind it."""
+    """How often a Workload was evicted, by reason and underlying cause."""
     rows = (status_of(wl).get("schedulingStats") or {}).get("evictions") or ()
     return {(row["reason"], row["underlyingCause"]): row["count"] for row in rows}
 

@@ -1,4 +1,4 @@
-"""The version in which a cluster serves Workloads, and all other kinds of the queueing API."""
+"""Finds the version of the queueing API that a cluster serves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kueuelib.runtime.client import Client
 
 
 async def queueing_version(client: Client) -> str:
-    """The newest version that this cluster serves and that we speak.
+    """The newest version that this cluster serves and that we support.
 
     Raises:
         ConfigError: the CRDs are not installed.

@@ -1,8 +1,8 @@
 """Short reasons for tables: `cpu on on-demand: 2 more needed`.
 
-A condition message keeps the words that clients of Kueue know, and they are long. A table, a live
-view or a progress line has the message only, perhaps from another manager, so the short form is
-derived from the message, and from nothing else.
+A condition message keeps the long wording that clients of Kueue know. A table, a live view or a
+progress line only has the message, perhaps from another manager, so the short form is derived from
+the message alone.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def shorten(message: str) -> str:
         message: the message of `QuotaReserved=False`, as kueuelib or Kueue wrote it.
 
     Returns:
-        What is short of what, separated by semicolons; each pod set is named if there are several.
+        The shortages, separated by semicolons; each pod set is named if there are several.
         A message of any other form is returned as it is.
     """
     for pattern, form in _OTHERS:

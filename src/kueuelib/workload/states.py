@@ -1,6 +1,6 @@
 """All rules of a Workload's state under one name: `from kueuelib.workload import states`.
 
-`phases` reads, `checks` knows the admission checks, `transitions` takes the steps.
+`phases` reads the phase, `checks` handles admission checks, `transitions` changes the state.
 """
 
 from __future__ import annotations

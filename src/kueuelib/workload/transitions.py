@@ -14,10 +14,10 @@ spec/jobs 0.1 and 5.2, spec/api 2.6:
 ```
 
 *Quota is held* in RESERVED, ADMITTED and EVICTING. Every function takes a Workload as the API
-server sent it, leaves it alone, and returns the Workload as it has to be afterwards (the same
-object when nothing changes). A step that the machine does not know raises `IllegalTransition`: the
-object changed meanwhile, and the caller must read it again. What has to be sent to the API server
-is in `kueuelib.workload.patches`. All instants are seconds since the epoch.
+server sent it, and returns the changed Workload without changing its argument (the same object if
+nothing changes). An impossible step raises `IllegalTransition`: the object has changed meanwhile,
+and the caller must read it again. `kueuelib.workload.patches` computes the requests to the API
+server. All instants are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ STEPS: Mapping[str, Mapping[Phase, frozenset[Phase]]] = {
     "requeue": _SAME,
     "finish": {phase: frozenset({_F}) for phase in Phase},
 }
-"""By step and phase, which phases follow; a phase that is not there raises `IllegalTransition`."""
+"""The next phases, by step and phase; a missing phase raises `IllegalTransition`."""
 
 
 class IllegalTransition(KueuelibError):
@@ -99,7 +99,7 @@ class IllegalTransition(KueuelibError):
 def reserve(
     wl: Obj, admission: Mapping[str, Any], required_checks: Iterable[str], now: float
 ) -> Obj:
-    """Quota is reserved; Admitted in the same step when no required check is missing or unready.
+    """Reserve quota; Admitted in the same step if every required check is Ready.
 
     Args:
         wl: a pending workload.
@@ -142,8 +142,8 @@ def reserve(
 def sync_admitted(wl: Obj, now: float) -> Obj:
     """Brings Admitted in line with quota and checks, in both directions (spec/jobs 0.1).
 
-    Callers that look at a workload which is already admitted leave it alone until its eviction is
-    complete. An absent condition that would be False stays absent.
+    Callers do not change an admitted workload until its eviction is complete. An absent condition
+    that would be False stays absent.
     """
     reserved, ready = has_quota(wl), checks_ready(wl)
     if (reserved and ready) == is_admitted(wl) or is_finished(wl):
@@ -169,7 +169,7 @@ def sync_admitted(wl: Obj, now: float) -> Obj:
 def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
     """The first half of an eviction: the job has to stop, quota is held until `release`.
 
-    A workload that is being evicted already keeps its first reason. The status counts evictions
+    A workload that is already being evicted keeps its first reason. The status counts evictions
     by reason.
 
     Raises:
@@ -181,17 +181,17 @@ def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
 
 
 def back_off(wl: Obj, count: int, until: float) -> Obj:
-    """Notes how often the pods were not ready in time, and until when the workload waits."""
+    """Records how often the pods were not ready in time, and until when the workload backs off."""
     return with_status(wl, requeueState={"count": count, "requeueAt": format_time(until)})
 
 
 def target_deactivation(wl: Obj, reason: str, message: str, now: float) -> Obj:
-    """Says that, and why, the workload is about to be deactivated by us."""
+    """Announces that we are about to deactivate the workload, and why."""
     return set_condition(wl, DEACTIVATION_TARGET, "True", reason, message, now)
 
 
 def without_target(wl: Obj) -> Obj:
-    """The workload once its deactivation is done; the same object when none was announced."""
+    """The workload after its deactivation; the same object if none was announced."""
     if not condition(wl, DEACTIVATION_TARGET):
         return wl
     conditions = status_of(wl)["conditions"]
@@ -200,9 +200,9 @@ def without_target(wl: Obj) -> Obj:
 
 
 def preempt(wl: Obj, reason: str, message: str, now: float) -> Obj:
-    """An eviction that makes room for another workload; `Preempted` says by which right.
+    """Evict to make room for another workload; `Preempted` says on which grounds.
 
-    A workload that is being evicted already is left alone.
+    A workload that is already being evicted is not changed.
 
     Raises:
         IllegalTransition: the workload holds no quota or is finished.
@@ -216,10 +216,10 @@ def preempt(wl: Obj, reason: str, message: str, now: float) -> Obj:
 def release(wl: Obj, now: float) -> Obj:
     """The second half of an eviction, once the job has no active pods: quota is free again.
 
-    Admission is removed, QuotaReserved and Admitted turn False, every check that was answered goes
-    back to Pending (a Retry only when it was not the cause, for it has a delay to sit out; a
-    Rejected only once the workload is inactive), Requeued says whether the workload waits for
-    something else than quota.
+    Admission is removed, QuotaReserved and Admitted turn False, and answered checks return to
+    Pending: a Retry only if it was not the cause, because its delay has to pass; a Rejected only
+    once the workload is inactive. Requeued says whether the workload waits for something other than
+    quota.
 
     Raises:
         IllegalTransition: the workload is not being evicted.
@@ -233,7 +233,7 @@ def release(wl: Obj, now: float) -> Obj:
 
 
 def cancel(wl: Obj, reason: str, message: str, now: float) -> Obj:
-    """Takes back a reservation that was never admitted: nothing runs, nothing has to stop.
+    """Cancel a reservation that was never admitted: nothing runs, so nothing has to stop.
 
     Raises:
         IllegalTransition: the workload holds no quota, is admitted, being evicted, or finished.
@@ -245,10 +245,9 @@ def cancel(wl: Obj, reason: str, message: str, now: float) -> Obj:
 def wait(
     wl: Obj, reason: str, message: str, now: float, requests: Sequence[Obj] | None = None
 ) -> Obj:
-    """Says why a pending workload has no quota; the same object when that is known already.
+    """Record why a pending workload has no quota; the same object if it says so already.
 
-    A reason that was found for an older generation is renewed: after a restart it would count as
-    outdated.
+    A reason of an older generation is renewed, because after a restart it would count as outdated.
 
     Args:
         wl: the workload.
@@ -268,9 +267,9 @@ def wait(
 
 
 def requeue(wl: Obj, now: float) -> Obj:
-    """What kept an evicted workload out of its queue is over: Requeued turns True.
+    """The obstacle of an evicted workload is gone: Requeued turns True.
 
-    The time to wait for is forgotten; the count of tries only by a workload that was deactivated
+    The back-off time is removed; the count of tries only for a workload that was deactivated
     (spec/jobs 5.1 A).
     """
     cause = condition(wl, REQUEUED)
@@ -292,7 +291,7 @@ def requeue(wl: Obj, now: float) -> Obj:
 def hold_back(wl: Obj, message: str, now: float) -> Obj:
     """A pending workload lacks pods: it stays out of its queue until `requeue`.
 
-    Whatever else keeps it out already goes first.
+    An earlier obstacle takes precedence.
 
     Raises:
         IllegalTransition: the workload is not pending.
@@ -304,14 +303,14 @@ def hold_back(wl: Obj, message: str, now: float) -> Obj:
 
 
 def finish(wl: Obj, reason: str, message: str, now: float) -> Obj:
-    """The workload is over: the same object when it was already."""
+    """Finish the workload; the same object if it was finished already."""
     if is_finished(wl):
         return wl
     return set_condition(wl, FINISHED, "True", reason, message, now)
 
 
 def violations(wl: Mapping[str, Any]) -> tuple[str, ...]:
-    """Every law of the machine that the conditions of a Workload break; empty for a sound one."""
+    """Every law of the machine that the conditions of a Workload violate."""
     broken = []
     reserved, admission = has_quota(wl), status_of(wl).get("admission")
     if reserved and not admission:
@@ -335,7 +334,7 @@ def _check(wl: Obj, step: str, words: str) -> Phase:
     """The phase of a workload that can take a step.
 
     Raises:
-        IllegalTransition: it can not.
+        IllegalTransition: it cannot.
     """
     phase = phase_of(wl)
     if phase not in STEPS[step]:
@@ -358,7 +357,7 @@ def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
 
 
 def _with_past(wl: Obj, now: float) -> Obj:
-    """Adds the turn that ends now to those before, when their sum is limited."""
+    """Adds the ending admission to the past execution time, if that is limited."""
     limited = wl.get("spec", {}).get("maximumExecutionTimeSeconds")
     if not limited or not is_admitted(wl):
         return wl

@@ -1,7 +1,7 @@
-"""Writes the statuses of Workloads, as `patches` says, and lets the informer learn the answers.
+"""Writes the statuses of Workloads with `patches`, and passes the answers to the informer.
 
-Nobody who reads the informer's store acts on a state that is older than what was written here. When
-somebody else was faster the object is read again and the change is made again from that.
+So readers of the informer's store never act on a state older than a write from here. After a
+conflict, the object is read again and the change is repeated on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kueuelib.runtime.queries import PatchType
 from kueuelib.workload.patches import StatusWrite, status_writes
 
 CONFLICTS = 4
-"""How often a change is tried on a newer object before the retry waits."""
+"""How often a change is repeated at once on a newer object."""
 _PATCH_TYPES = {"apply": PatchType.APPLY, "merge": PatchType.MERGE}
 
 
@@ -36,11 +36,11 @@ class StatusWriter:
     workloads: Informer
 
     def newest(self, key: ObjectKey) -> Obj | None:
-        """The workload as it is known, our own last write included."""
+        """The workload as it is known, including our own last write."""
         return self.workloads.store.get(key)
 
     async def read(self, key: ObjectKey) -> Obj:
-        """The workload as the server has it, which is what everybody knows from now on.
+        """Reads the workload from the server, and passes it to the informer.
 
         Raises:
             NotFound: it is gone.
@@ -53,7 +53,7 @@ class StatusWriter:
         return workload
 
     async def store(self, old: Obj, new: Obj) -> Obj:
-        """Makes the stored status that of `new`; raises as `write_status`.
+        """Stores the status of `new`; raises like `write_status`.
 
         After a conflict the newest state is known.
         """
@@ -71,19 +71,19 @@ class StatusWriter:
         *,
         conflict: Callable[[], None] = lambda: None,
     ) -> Obj | None:
-        """Write a status, made again from the newest object as often as somebody was faster.
+        """Write a status; after each conflict it is computed again from the newest object.
 
         Args:
             key: the workload.
-            change: makes the state that is to be written; None, or the same object, for nothing.
-            conflict: called when somebody was faster.
+            change: returns the state to write; None, or the same object, for nothing.
+            conflict: called after each conflict.
 
         Returns:
-            What the server answered; None when there was nothing to write.
+            The server's answer; None if there was nothing to write.
 
         Raises:
             NotFound: it is gone.
-            Conflict: somebody was faster every time.
+            Conflict: every try had a conflict.
             ApiError: the server refuses.
             TransportError: no answer.
         """
@@ -104,17 +104,17 @@ async def on_newest(
     *,
     conflict: Callable[[], None] = lambda: None,
 ) -> Obj | None:
-    """Tries a write on the newest object, and again on the one that is read after a conflict.
+    """Tries a write on the newest object; after a conflict, on the object that is read again.
 
     Args:
-        workloads: knows the newest object; learns.
+        workloads: knows the newest object, and learns answers.
         key: the workload.
-        attempt: writes, and returns what the server answered; None when there is nothing to write.
-        conflict: called when somebody was faster.
+        attempt: writes, and returns the server's answer; None if there is nothing to write.
+        conflict: called after each conflict.
 
     Raises:
         NotFound: it is gone.
-        Conflict: somebody was faster every time.
+        Conflict: every try had a conflict.
         ApiError: the server refuses.
         TransportError: no answer.
     """
@@ -148,10 +148,10 @@ def _version(wl: Obj) -> str:
 async def write_status(
     client: Client, old: Obj, new: Obj, learn: Callable[[Obj], None] = lambda _: None
 ) -> Obj:
-    """Makes the stored status of a Workload that of `new`; no call when `old` says the same.
+    """Stores the status of `new`, without a call if `old` has the same.
 
     Args:
-        client: speaks to the API server.
+        client: for the API server.
         old: the Workload as it was read.
         new: the same Workload after a step of `transitions`.
         learn: receives every answer.
@@ -161,7 +161,7 @@ async def write_status(
 
     Raises:
         Conflict: the Workload changed since it was read. When two patches are needed, the first may
-            have been done; what it did is harmless without the second.
+            have been stored; it is harmless without the second.
         NotFound: it is gone.
         ApiError: the server refuses.
         TransportError: no answer; the write may have happened.

@@ -1,7 +1,7 @@
 """Jobs as CSV with named columns.
 
-Required: `arrival`, `run_seconds`, and an amount of something. A column that is not known is an
-error of the file, so that a misspelled one is never taken for an absent one.
+Required: `arrival`, `run_seconds`, and an amount of something. An unknown column is an error, so
+    that a misspelled one is not treated as absent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kueuelib.simulator.values import amount, moment, not_negative, whole
 from kueuelib.simulator.work import COMPLETED, CPU, END_STATES, GPU, MEMORY, Job, pods
 
 REQUEST = "request."
-"""Begins the name of a column for any resource, for example `request.example.com/fpga`."""
+"""The prefix of a column for any resource, for example `request.example.com/fpga`."""
 SHORT = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}
 REQUIRED = ("arrival", "run_seconds")
 OPTIONAL = (
@@ -34,8 +34,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
     Args:
         path: the file; its name may end in `.gz`.
-        faults: gets the lines that are left out.
-        source: learns the names of the jobs.
+        faults: receives the lines that are left out.
+        source: receives the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, its first line does not name the columns, or a bad

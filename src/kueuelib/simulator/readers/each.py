@@ -1,4 +1,4 @@
-"""Values out of the lines of a trace, one by one: what every reader does with a bad line."""
+"""Parses the lines of a trace one by one, and handles bad lines for every reader."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def each(
 
     Args:
         path: their file.
-        lines: with their numbers; a bad one is its error.
-        job_of: reads a line; None when it describes no job that ran. Raises `BadValue`.
-        faults: gets the bad lines, and those with the name of an earlier job.
-        source: knows the names, and what they begin with in this file.
-        own_names: whether jobs have names of their own, to which nothing is added.
+        lines: with their numbers; a bad line is its error.
+        job_of: parses a line; None if it does not describe a job that ran. Raises `BadValue`.
+        faults: receives the bad lines, and those with the name of an earlier job.
+        source: knows the names, and their prefix in this file.
+        own_names: whether jobs have their own names, without a prefix.
 
     Raises:
         ConfigError: a bad line with `--strict`.
@@ -58,7 +58,7 @@ def parsed(
     parse: Callable[[L], V | None],
     faults: Faults,
 ) -> Iterator[V]:
-    """What lines say, without the bad ones and those that say nothing; as `each`."""
+    """The parsed lines, without bad and empty ones; for the arguments see `each`."""
     for number, line in lines:
         try:
             if isinstance(line, BadValue):

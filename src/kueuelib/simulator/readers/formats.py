@@ -1,4 +1,4 @@
-"""Which reader reads which file."""
+"""Finds the reader of a file."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ FORMATS: dict[str, Reader] = {
     "synthetic": synthetic.read,
     "yaml": manifests.read,
 }
-"""By the name that `--format` takes."""
+"""The readers by the names that `--format` accepts."""
 
 _BY_SUFFIX = {".csv": "csv", ".swf": "swf", ".yaml": "yaml", ".yml": "yaml", ".json": "yaml"}
 
 
 def format_of(path: Path) -> str:
-    """The format that the name of a file says.
+    """The format according to the name of a file.
 
     Raises:
-        ConfigError: the name does not say it, or it is a folder that is not a trace.
+        ConfigError: the name does not show it, or it is a folder that is not a trace.
     """
     if path.is_dir():
         tables = [f"{table}.csv" for table in (pai.JOBS, pai.TASKS)]
@@ -79,7 +79,7 @@ def reader(name: str, scale: float) -> Reader:
 
     Args:
         name: one of `FORMATS`.
-        scale: how many times the work of a synthetic load; 1 for everything else.
+        scale: a factor for the work of a synthetic load; 1 for other formats.
 
     Raises:
         ConfigError: a recorded trace is to be scaled.

@@ -31,11 +31,11 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
     Args:
         path: the file.
-        faults: not needed: a mistake in such a file is a mistake in all of its jobs.
-        source: gets the flavor, the ClusterQueues, the LocalQueues and the names of the jobs.
+        faults: not used, because an error in such a file affects all of its jobs.
+        source: receives the flavor, the ClusterQueues, the LocalQueues and the names of the jobs.
 
     Raises:
-        ConfigError: the file cannot be read, or asks for what is not simulated.
+        ConfigError: the file cannot be read, or uses a feature that is not simulated.
     """
     del faults
     try:

@@ -1,7 +1,7 @@
 """The traces of Helios and Acme: one CSV row per job of a cluster with GPUs.
 
-Their column `queue` says for how many seconds a job waited. The queue of a job is its virtual
-cluster; Acme has none, but says what type a job is of.
+Their column `queue` is the time that a job waited, in seconds. The queue of a job is its virtual
+cluster; Acme has the type of the job instead.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
     Args:
         path: the file; its name may end in `.gz`.
-        faults: gets the lines that are left out.
-        source: learns the names of the jobs.
+        faults: receives the lines that are left out.
+        source: receives the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, or a bad line with `--strict`.
@@ -61,6 +61,6 @@ def _job(row: Row, faults: Faults) -> Job | None:
 
 
 def _shape(nodes: int, gpus: int, cpus: Fraction) -> PodShape:
-    """One pod per node when the GPUs can be split evenly, else one pod."""
+    """One pod per node if the GPUs can be split evenly, otherwise one pod."""
     count = nodes if gpus % nodes == 0 else 1
     return pods({GPU: gpus // count, CPU: cpus / count}, count)

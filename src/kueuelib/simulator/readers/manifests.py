@@ -1,11 +1,10 @@
 """Jobs and Workloads as YAML or JSON manifests, for example of `kueuelib apiserver dump`.
 
-How long they run is in the annotation `kueuelib.dev/run-seconds` of the object or of its pods; when
-they arrive is in `kueuelib.dev/arrival-seconds`, else in `metadata.creationTimestamp`, else 0. A
-Workload is taken as it is, with its quota. If one in the file has quota, the file is a snapshot:
-everything in it arrives at the latest time in its objects, and what runs has run since it
-was admitted. A Job whose Workload is in the file is read from that Workload. Every
-other object is taken as part of the cluster.
+The annotation `kueuelib.dev/run-seconds` of the object or its pods is the run time. The arrival is
+`kueuelib.dev/arrival-seconds`, or else `metadata.creationTimestamp`, or else 0. A Workload is used
+as it is, with its quota. If one in the file has quota, the file is a snapshot: everything in it
+arrives at the latest time in its objects, and running jobs have run since their admission. A Job
+whose Workload is in the file is read from that Workload. All other objects are part of the cluster.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ WORK = ("Job", "Workload")
 
 
 def objects_in(path: Path, hint: str = "") -> list[Obj]:
-    """All objects of a file, lists taken apart; a manager's Configuration needs no name.
+    """All objects of a file, with lists unpacked; a manager's Configuration needs no name.
 
     Args:
         path: the file.
-        hint: what to do besides when it holds something else.
+        hint: a further fix if it contains something else.
 
     Raises:
-        ConfigError: the file cannot be read, or holds something that is not an object.
+        ConfigError: the file cannot be read, or contains something that is not an object.
     """
     try:
         content = whole_text(path)
@@ -77,7 +76,7 @@ def objects_in(path: Path, hint: str = "") -> list[Obj]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as Kubernetes reads it: a time is a text."""
+    """YAML as Kubernetes reads it, with times as text."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [entry for entry in entries if entry[0] != "tag:yaml.org,2002:timestamp"]
@@ -99,8 +98,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
     Args:
         path: the file; its name may end in `.gz`.
-        faults: gets the objects that are left out, by their number in the file.
-        source: gets all other objects, and the names of the jobs.
+        faults: receives the objects that are left out, by their number in the file.
+        source: receives all other objects, and the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, or an object with `--strict`.
@@ -133,7 +132,7 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
 
 def _at_once(jobs: list[Job]) -> Iterator[Job]:
-    """Jobs of a snapshot: all arrive when it was taken."""
+    """Jobs of a snapshot, which all arrive at its time."""
     workloads = [orjson.loads(job.workload) if job.workload else {} for job in jobs]
     if not any(map(states.has_quota, workloads)):
         yield from jobs

@@ -1,7 +1,7 @@
 """The pods of openb, Alibaba's trace of 2023 about sharing GPUs: one CSV row per pod.
 
-GPUs are counted in thousandths, as pods may share one. Which model a pod wants is left out. The
-machines are those of the list of nodes, when it lies beside the list of pods.
+GPUs are counted in thousandths, because pods may share one. The requested GPU model is ignored. The
+machines are those of the list of nodes, if it is beside the list of pods.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
     Args:
         path: the file; its name may end in `.gz`.
-        faults: gets the lines that are left out.
-        source: learns the machines and the names of the jobs.
+        faults: receives the lines that are left out.
+        source: receives the machines and the names of the jobs.
 
     Raises:
         ConfigError: a file cannot be read, or a bad line with `--strict`.

@@ -1,7 +1,7 @@
 """Alibaba PAI 2020: a folder with the tables of jobs and tasks, and `.header` files beside them.
 
-A task is a pod set; a job runs for as long as its longest task did. A plan of 600 is 6 CPUs, a plan
-of 50 is half a GPU; GPUs are counted in thousandths. The table of instances is not needed.
+A task is a pod set; a job runs as long as its longest task. A plan of 600 is 6 CPUs, a plan of 50
+half a GPU; GPUs are counted in thousandths. The table of instances is not needed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
     Args:
         path: the folder.
-        faults: gets the lines that are left out.
-        source: learns the names of the jobs.
+        faults: receives the lines that are left out.
+        source: receives the names of the jobs.
 
     Raises:
         ConfigError: a table cannot be read, or a bad line with `--strict`.
@@ -91,7 +91,7 @@ def _task(row: Row, faults: Faults) -> _Task | None:
 
 
 def _mebibytes(text: str) -> int:
-    """Memory is planned in GiB, with fractions."""
+    """Planned memory in MiB; the table has GiB, with fractions."""
     return int(-(-exact(text or 0, "plan_mem") * 1024 // 1))
 
 

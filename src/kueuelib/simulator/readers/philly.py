@@ -1,6 +1,6 @@
 """The trace of Philly: `cluster_job_log`, one JSON list of jobs with their attempts.
 
-A job runs for as long as all of its attempts did. It needs the GPUs of its first attempt that names
+The run time of a job is the sum of its attempts. It needs the GPUs of the first attempt that names
 them, with one pod per machine.
 """
 
@@ -28,8 +28,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
     Args:
         path: the file; its name may end in `.gz`.
-        faults: gets the jobs that are left out, by their number in the file.
-        source: learns the names of the jobs.
+        faults: receives the jobs that are left out, by their number in the file.
+        source: receives the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read or is not a JSON list, or a bad job with `--strict`.

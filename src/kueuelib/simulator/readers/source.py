@@ -1,4 +1,4 @@
-"""What a reader finds beside jobs, and how it gets its lines."""
+"""The cluster that a trace describes, and its lines."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kueuelib.simulator.work import Job
 
 @attrs.define
 class Source:
-    """What a trace says about its cluster.
+    """The cluster that a trace describes.
 
     Attributes:
-        machines: resource to the amount that its machines have together, where the trace says so.
+        machines: the total amount of each resource on its machines, if the trace names them.
         objects: raw objects of the trace that are not jobs: queues, flavors, classes.
-        prefix: begins the names of jobs that are known by numbers, when there are several files.
+        prefix: of the names of numbered jobs, if there are several files.
         names: namespace and name of the jobs so far.
     """
 
@@ -47,8 +47,8 @@ class Source:
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file with their numbers; `.gz` is decompressed.
 
-    A byte order mark is left out. Bytes that are not UTF-8 become replacement characters: they are
-    in names and comments.
+    A byte order mark is left out. Bytes that are not UTF-8 become replacement characters; they
+    occur in names and comments.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -76,7 +76,7 @@ def whole_text(path: Path) -> bytes:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """A file for reading, decompressed when its name ends in `.gz`."""
+    """A file for reading, decompressed if its name ends in `.gz`."""
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 

@@ -29,8 +29,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
     Args:
         path: the file; its name may end in `.gz`.
-        faults: gets the lines that are left out.
-        source: gets the number of processors from the header, and the names of the jobs.
+        faults: receives the lines that are left out.
+        source: receives the number of processors from the header, and the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, or a line with `--strict`.

@@ -1,4 +1,4 @@
-"""Made-up work from a description in YAML, the same for the same seed.
+"""Synthetic work from a description in YAML, the same for the same seed.
 
     seed: 7
     days: 7
@@ -9,7 +9,7 @@
     - {weight: 3, cpu: 1, memory: 2Gi, runSeconds: {median: 600, sigma: 1.5}}
     - {weight: 1, cpu: 8, pods: 4, priority: 100, runSeconds: {median: 3600, sigma: 1}}
 
-Times are whole seconds, so that no machine's logarithm decides about them.
+Times are whole seconds, so that they do not depend on a machine's logarithm.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kueuelib.simulator.work import CPU, GPU, MEMORY, Job, PodShape, pods
 
 DAY = 86_400.0
 LONGEST = 30 * DAY
-"""Run times are cut here: a log-normal distribution has no end."""
+"""The longest run time, because a log-normal distribution is unbounded."""
 _KEYS = {"seed", "days", "arrivals", "jobs", "queues", "shapes"}
 _SHAPE = {"weight", "cpu", "memory", "gpu", "requests", "pods", "minPods", "priority", "runSeconds"}
 _SHORT = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}
@@ -51,9 +51,9 @@ def read(path: Path, faults: Faults, source: Source, *, scale: float = 1.0) -> I
 
     Args:
         path: the file.
-        faults: not needed: a mistake in a description is a mistake in all of its jobs.
-        source: learns the names of the jobs.
-        scale: how many times the work.
+        faults: not used, because an error in a description affects all of its jobs.
+        source: receives the names of the jobs.
+        scale: a factor for the work.
 
     Raises:
         ConfigError: the file cannot be read, or a key is wrong.
@@ -102,7 +102,7 @@ def _jobs(content: Mapping[str, Any], scale: float, prefix: str) -> Iterator[Job
 
 
 def _arrivals(chance: random.Random, end: float, count: float, *, daily: bool) -> Iterator[float]:
-    """Whole seconds at which jobs arrive; over a day they are as many as without its rhythm."""
+    """Whole seconds at which jobs arrive; the daily rhythm does not change their number."""
     if not count or not end:
         return
     peak = count / end * (2.0 if daily else 1.0)

@@ -16,12 +16,12 @@ Row = Mapping[str, str]
 def rows(
     path: Path, needed: Iterable[str], header: list[str] | None = None
 ) -> Iterator[tuple[int, Row | BadValue]]:
-    """The rows of a file with their line numbers; a bad one is its error.
+    """The rows of a file with their line numbers; a bad row is its error.
 
     Args:
         path: the file.
-        needed: columns that have to be there; others may be.
-        header: the columns, where the file does not begin with them.
+        needed: required columns; others are allowed.
+        header: the columns, if the file does not begin with them.
 
     Raises:
         ConfigError: the file cannot be read, or a column is missing.

@@ -1,1 +1,1 @@
-"""The report of a simulation: one HTML page that needs nothing else, and shared words."""
+"""The report of a simulation: one self-contained HTML page, and the formatting of numbers."""

@@ -1,6 +1,4 @@
-"""Figures about jobs: how long they waited, which waited longest, and preemptions by
-ClusterQueue.
-"""
+"""Figures about jobs: their waits, those that waited longest, and preemptions by ClusterQueue."""
 
 from __future__ import annotations
 
@@ -30,13 +28,13 @@ PARTS = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 ROW = 20.0
 LONGEST_NAME = 22
 CUT = 2.5
-"""Longest waits that a picture of the jobs spans at most; what is later is cut off."""
+"""A picture of jobs spans at most this many times the longest wait; later parts are cut off."""
 MOST_QUEUES = 30
-"""ClusterQueues in the table of preemptions; those with most of them."""
+"""The most ClusterQueues in the table of preemptions."""
 
 
 def waits(names: Names, runs: Sequence[Run]) -> Markup:
-    """Which part of the jobs waited no longer than a time, per run."""
+    """The part of the jobs that waited no longer than a time, per run."""
     longest = max((run.waits[-1][0] for run in runs if run.waits), default=0.0)
     height = 260.0
     across = Scale(0.0, max(longest, 1.0), 64.0, WHOLE - RIGHT, bent)
@@ -78,7 +76,7 @@ def _quantile(run: Run, part: float) -> float | None:
 
 
 def longest(names: Names, runs: Sequence[Run]) -> Markup:
-    """When the jobs that waited longest waited and ran, per run; counted from their arrival."""
+    """The waits and runs of the jobs that waited longest, per run, from their arrival on."""
     longest_waits = {run.name: run.figures["longest_waits"] for run in runs}
     everything = [_lasted(run, one) for run in runs for one in longest_waits[run.name]]
     if not everything:
@@ -146,7 +144,7 @@ def _bar(
     kind: str,
     text: str,
 ) -> Markup:
-    """A bar at a height and of a thickness; nothing where it begins beyond the picture."""
+    """A bar at a height with a thickness; nothing if it begins beyond the picture."""
     if times[0] >= across.high:
         return Markup()
     left = across(times[0])
@@ -168,7 +166,7 @@ def _short(name: str) -> str:
 
 
 def rivals(runs: Sequence[Run]) -> Markup:
-    """Which ClusterQueue's jobs preempted those of which, per run."""
+    """Preemptions by the ClusterQueues of both sides, per run."""
     panels = [
         tag("div", tag("h4", run.name), _matrix(run)) for run in runs if run.figures["preempted_by"]
     ]

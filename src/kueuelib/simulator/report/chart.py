@@ -1,4 +1,4 @@
-"""Charts as SVG: a frame with axes, and what is drawn in it."""
+"""Charts as SVG: a frame with axes, and its content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kueuelib.pages.markup import Markup, join, number, tag
 from kueuelib.simulator.report.scales import Scale
 
 TOP, RIGHT, BOTTOM = 10.0, 14.0, 40.0
-"""Room around a chart; the left side takes what its labels need."""
+"""Margins of a chart; the left one depends on its labels."""
 
 Ticks = Sequence[tuple[float, str]]
 
@@ -21,9 +21,9 @@ class Axis:
     """One side of a chart.
 
     Attributes:
-        scale: where values are.
+        scale: the places of values.
         ticks: values with their labels.
-        title: what the values are; empty when the labels say it.
+        title: the meaning of the values; empty if the labels show it.
     """
 
     scale: Scale
@@ -32,7 +32,7 @@ class Axis:
 
 
 class Names:
-    """Gives the elements of a page ids that are not taken."""
+    """Gives unique ids to the elements of a page."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -45,15 +45,15 @@ class Names:
 def picture(
     names: Names, title: str, text: str, width: float, height: float, *marks: Markup
 ) -> Markup:
-    """An SVG that says in words what it shows.
+    """An SVG with a description in words.
 
     Args:
         names: of the page.
         title: what it shows, in a few words.
-        text: what can be seen in it.
-        width: in pixels, where there is as much room.
+        text: a description of its content.
+        width: in pixels, if there is enough room.
         height: in pixels.
-        marks: what is drawn.
+        marks: the content.
     """
     name = names.next()
     return tag(
@@ -68,7 +68,7 @@ def picture(
 
 
 def axes(across: Axis, up: Axis, *, lines: bool = True) -> Markup:
-    """The lines and labels of both axes; with thin lines through the picture on demand."""
+    """The lines and labels of both axes; optionally with thin lines across the picture."""
     left, right = across.scale.start, across.scale.end
     top, bottom = up.scale.end, up.scale.start
     parts = []
@@ -99,8 +99,8 @@ def steps(
     Args:
         borders: of the intervals, one more than values.
         values: by interval.
-        across: of the borders.
-        up: of the values.
+        across: the scale of the borders.
+        up: the scale of the values.
         kind: the class of the line.
     """
     return tag("path", d=_stairs(borders, values, across, up), class_=f"line {kind}")
@@ -137,7 +137,7 @@ def _stairs(
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> Markup:
-    """What the lines and areas of a figure are: a sample of each class, and its name."""
+    """The legend of a figure: a sample of each class, and its name."""
     items = []
     for kind, label in entries:
         filled = kind.startswith("area")

@@ -27,29 +27,29 @@ from kueuelib.simulator.report.scales import Scale, moment, rounded_up, ticks, t
 from kueuelib.simulator.report.tables import grid, means
 
 WHOLE, HALF = 960.0, 470.0
-"""Pixels: the width of a picture that is alone, and of one that is beside others."""
+"""The width in pixels of a picture alone, and of one beside others."""
 LEFT, LETTER, MARGIN = 64.0, 7.5, 10.0
-"""Pixels: the least for the labels of values, a letter of them, and beside them."""
+"""In pixels: the least room for the labels of values, a letter, and the margin."""
 FAR = 10.0
-"""Nominal quota that is so many times the largest use is not drawn: the use would not be seen."""
+"""Nominal quota above this many times the largest usage is not drawn, to keep the usage visible."""
 SINCE = "time since the first arrival"
 Show = Callable[[float], str]
 
 
 def width_for(runs: Sequence[Run]) -> float:
-    """How wide the pictures are of which each run has one."""
+    """The width of a picture when each run has its own."""
     return WHOLE if len(runs) == 1 else HALF
 
 
 def span_of(runs: Sequence[Run]) -> float:
-    """How long the longest run takes, in seconds."""
+    """The duration of the longest run, in seconds."""
     return max(run.borders[-1] for run in runs)
 
 
 def frame(
     width: float, height: float, span: float, top: float, show: Show, resource: str
 ) -> tuple[Axis, Axis]:
-    """The axes of time and of values; the labels of values have the room that they need.
+    """The axes of time and of values; the labels of values get the room that they need.
 
     Args:
         width: of the picture in pixels.
@@ -57,7 +57,7 @@ def frame(
         span: where time ends, in seconds.
         top: where values end.
         show: a value as text.
-        resource: of which the values are amounts; empty when they are something else.
+        resource: of the amounts; empty if the values are not amounts.
     """
     labels = [(one, show(one)) for one in ticks(top, unit=words.unit(top, resource))]
     left = max(LEFT, LETTER * max(len(label) for _, label in labels) + MARGIN)
@@ -86,12 +86,12 @@ def lines(
     Args:
         names: of the page.
         title: what it shows, in a few words.
-        text: what can be seen in it.
+        text: a description of its content.
         series: the values by run.
         show: a value as text.
-        resource: of which the values are amounts; empty when they are something else.
-        most: the end of the axis; None: what the values need.
-        dashed: more values, in a line of another kind.
+        resource: of the amounts; empty if the values are not amounts.
+        most: the end of the axis; None: fits the values.
+        dashed: further values, drawn as a dashed line.
         width: in pixels.
         height: in pixels.
     """
@@ -127,7 +127,7 @@ def _table(
 
 
 def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
-    """The use of one resource of one flavor by all ClusterQueues, against nominal quota."""
+    """The usage of one resource in one flavor by all ClusterQueues, against nominal quota."""
     uses = [(run, run.history.total()[pair]) for run in runs if pair in run.history.total()]
     span, width = span_of(runs), width_for(runs)
     most = max(max(one.used, default=0.0) for _, one in uses)
@@ -203,7 +203,7 @@ def _side_by_side(panels: Sequence[Markup]) -> Markup:
 
 
 def waiting(names: Names, runs: Sequence[Run]) -> Markup:
-    """How many jobs wait, all ClusterQueues together."""
+    """The number of waiting jobs in all ClusterQueues."""
     text = "; ".join(
         f"{run.name}: {words.plain(_mean(run, run.history.waiting()))} jobs on average"
         for run in runs
@@ -224,7 +224,7 @@ def fairness(names: Names, runs: Sequence[Run]) -> Markup:
 
 
 def one_queue(names: Names, queue: str, runs: Sequence[Run]) -> Markup:
-    """A ClusterQueue: its jobs that wait, and its use per flavor and resource."""
+    """One ClusterQueue: its waiting jobs, and its usage per flavor and resource."""
     mine = [(run, run.history.queues[queue]) for run in runs if queue in run.history.queues]
     panels = [
         lines(
@@ -264,5 +264,5 @@ def one_queue(names: Names, queue: str, runs: Sequence[Run]) -> Markup:
 
 
 def run_legend(runs: Sequence[Run]) -> Markup:
-    """Which line is which run."""
+    """The legend of the runs."""
     return legend([(run.kind, run.name) for run in runs])

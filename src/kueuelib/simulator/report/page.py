@@ -1,4 +1,4 @@
-"""The page: what was simulated, the figures of all runs side by side, and the pictures."""
+"""The page: the simulation, the figures of all runs side by side, and the pictures."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kueuelib.simulator.report.scales import moment
 from kueuelib.simulator.report.style import style
 
 MOST_QUEUES = 40
-"""ClusterQueues that have pictures of their own; those with most jobs."""
+"""The most ClusterQueues with their own pictures; those with most jobs have them."""
 MOST_ROWS = 200
-"""Rows of groups of jobs, per table."""
+"""The most rows for groups of jobs, per table."""
 _FAIR = (
     "Jain's index over use by nominal quota, of the ClusterQueues that have jobs at the time: 1 "
     "when all are equal. One that has jobs for a part of its quota only lowers it, too."
@@ -33,10 +33,10 @@ _GROUPS = {
 
 
 def page(result: Obj, runs: Sequence[Run]) -> str:
-    """The report as HTML that is well-formed XML, too; it refers to nothing outside of itself.
+    """The report as HTML that is well-formed XML, too; it refers to nothing outside itself.
 
     Args:
-        result: what is in `result.json`.
+        result: the content of `result.json`.
         runs: those of the result, each with its history; at least one.
     """
     title = f"Simulation of {words.jobs(result['trace']['jobs'])}"
@@ -120,7 +120,7 @@ def _figures(result: Obj, runs: Sequence[Run]) -> Markup:
 
 
 def _groups(kind: str, name: str, runs: Sequence[Run]) -> Markup:
-    """The jobs that have something in common, each group with one row per run."""
+    """The table of groups of jobs, with one row per group and run."""
     keys = list(dict.fromkeys(key for run in runs for key in run.figures[kind]))
     head = [name, "run", "jobs", "started", *(f"wait {one}" for one in WAITS)]
     head += ["slowdown p50", "preempted", "work lost"]
@@ -164,5 +164,5 @@ def _by_queue(names: Names, runs: Sequence[Run]) -> Markup:
 
 
 def words_for(shown: int, known: int) -> str:
-    """How many of the ClusterQueues there are have pictures."""
+    """A note on how many of the ClusterQueues have pictures."""
     return f"{shown} of {known} ClusterQueues" if shown < known else f"{known} ClusterQueues"

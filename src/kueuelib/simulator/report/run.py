@@ -1,4 +1,4 @@
-"""What a report knows about a run."""
+"""One run in a report."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kueuelib.simulator.history import History, Values
 
 @attrs.frozen(eq=False)
 class Run:
-    """One run of a simulation, to be shown beside others.
+    """One run of a simulation, shown beside others.
 
     Attributes:
         name: of the run.
-        figures: what `result.json` says about it.
+        figures: its part of `result.json`.
         history: its ClusterQueues over time.
         waits: the waits of all jobs that started, ascending, each with how many waited no longer.
         kind: the class of its lines in pictures.

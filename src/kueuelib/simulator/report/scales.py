@@ -1,4 +1,4 @@
-"""From values to places in a picture, and the values that an axis names."""
+"""Maps values to places in a picture, and chooses the ticks of axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from kueuelib.simulator.report.words import DAY, HOUR, MINUTE
 
 TICKS = 5
-"""Values beside 0 that an axis upwards names at most."""
+"""The most ticks of a vertical axis, besides 0."""
 _UNITS = ((365 * DAY, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1.0, "s"))
 _LONG = (
     *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
@@ -18,19 +18,19 @@ _LONG = (
     *(HOUR * part for part in (1, 2, 3, 6, 12)),
     *(DAY * part for part in (1, 2, 7, 14, 30, 90, 180, 365)),
 )
-"""Seconds between two ticks of time that read well."""
+"""Readable steps between two ticks of time, in seconds."""
 
 
 @attrs.frozen
 class Scale:
-    """Puts values on a line.
+    """Maps values to a line.
 
     Attributes:
         low: the value at `start`.
         high: the value at `end`.
         start: a place in the picture.
         end: another one; it may be the smaller one.
-        bend: values are bent by this function first.
+        bend: a function that is applied to values first.
     """
 
     low: float
@@ -47,12 +47,12 @@ class Scale:
 
 
 def ticks(high: float, most: int = TICKS, unit: float = 1.0) -> list[float]:
-    """Round values from 0 on up to `high`, at most so many beside 0; the last may be `high`.
+    """Round values from 0 to `high`, at most `most` besides 0; the last may be `high`.
 
     Args:
         high: the end.
-        most: how many there may be.
-        unit: what makes values round.
+        most: the most ticks.
+        unit: values are rounded in this unit.
     """
     if high <= 0:
         return [0.0]
@@ -64,11 +64,11 @@ def ticks(high: float, most: int = TICKS, unit: float = 1.0) -> list[float]:
 
 
 def rounded_up(high: float, unit: float = 1.0) -> float:
-    """The end of an axis that has to show `high`: a round value that is not smaller; 1 for 0.
+    """The end of an axis that shows `high`: a round value that is not smaller; 1 for 0.
 
     Args:
         high: the largest value.
-        unit: what makes values round.
+        unit: values are rounded in this unit.
     """
     if high <= 0:
         return unit
@@ -80,7 +80,7 @@ def rounded_up(high: float, unit: float = 1.0) -> float:
 
 
 def time_ticks(span: float, most: int) -> list[float]:
-    """Seconds from 0 on up to `span` that read well, at most so many beside 0."""
+    """Readable times from 0 to `span` in seconds, at most `most` besides 0."""
     if span <= 0:
         return [0.0]
     if span < most:
@@ -92,7 +92,7 @@ def time_ticks(span: float, most: int) -> list[float]:
 
 
 def log_ticks(high: float) -> list[float]:
-    """Waits for an axis that bends: from 0 over seconds, minutes, hours and days to `high`."""
+    """Ticks of a logarithmic axis of waits: seconds, minutes, hours and days from 0 to `high`."""
     marks = (
         *(0.0, 1.0, 10.0, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY),
         *(30 * DAY, 365 * DAY, 3650 * DAY),
@@ -101,7 +101,7 @@ def log_ticks(high: float) -> list[float]:
 
 
 def bent(value: float) -> float:
-    """Makes room for small values: the logarithm of a value from 0 on, which starts at 0."""
+    """A logarithm that starts at 0 for the value 0, to make room for small values."""
     return math.log10(1.0 + value)
 
 

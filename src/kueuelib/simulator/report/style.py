@@ -1,4 +1,4 @@
-"""How the report looks beyond what all pages have in common."""
+"""The style of the report, in addition to that of all pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DARK = {
     "p7": "#b6bfcc",
 }
 KINDS = 8
-"""Runs that look different from each other."""
+"""The number of runs with different styles."""
 _DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "12 4", "1 4", "6 2 2 2")
 
 _RULES = """

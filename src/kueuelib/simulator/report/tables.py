@@ -1,4 +1,4 @@
-"""The intervals of tables that stand for a picture of something over time."""
+"""The intervals of tables that represent a picture over time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from kueuelib.simulator.report.scales import time_ticks
 
 ROWS = 24
-"""Rows of a table that stands for a picture of something over time."""
+"""The rows of a table that represents a picture over time."""
 
 
 def grid(span: float) -> list[float]:
-    """The ends of some intervals of a length that reads well; the last one may be shorter."""
+    """The ends of intervals with a readable length; the last one may be shorter."""
     ends = time_ticks(span, ROWS)[1:]
     return ends if ends and ends[-1] >= span else [*ends, span]
 
@@ -19,7 +19,7 @@ def grid(span: float) -> list[float]:
 def means(
     ends: Sequence[float], borders: Sequence[float], values: Sequence[float | None]
 ) -> list[float | None]:
-    """The means of a series in other intervals; None in those that it does not reach.
+    """The means of a series in other intervals; None in those that it does not cover.
 
     Args:
         ends: of the other intervals, ascending; the first one begins where the series does.

@@ -1,4 +1,4 @@
-"""Figures as people read them, in the terminal and in the report."""
+"""Figures in readable form, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTES = (MEMORY, "ephemeral-storage", "hugepages-")
 
 
 def seconds(value: float | None) -> str:
-    """Seconds in a unit that people compare; `-` for None."""
+    """Seconds in a readable unit; `-` for None."""
     if value is None:
         return "-"
     for unit, size in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
@@ -29,7 +29,7 @@ def plain(value: float | None) -> str:
 
 
 def unit(value: float, resource: str) -> float:
-    """In which unit `amount` shows a value: TiB, GiB or MiB where the resource is bytes."""
+    """The unit in which `amount` shows a value: TiB, GiB or MiB if the resource is bytes."""
     binary = _BINARY if resource.startswith(_BYTES) else ()
     return next((size for _, size in binary if value >= size), 1.0)
 
@@ -46,7 +46,7 @@ def percent(part: float | None) -> str:
 
 
 def jobs(count: int) -> str:
-    """How many jobs."""
+    """A number of jobs."""
     return f"{count:,} {'job' if count == 1 else 'jobs'}"
 
 
