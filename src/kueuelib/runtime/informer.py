@@ -25,7 +25,14 @@ from kueuelib.machinery.reflector_protocol import (
     Watch,
     WatchOpened,
 )
-from kueuelib.machinery.store import NAMESPACE_INDEX, Change, Store, namespace_of, same_version
+from kueuelib.machinery.store import (
+    NAMESPACE_INDEX,
+    Change,
+    Delta,
+    Store,
+    namespace_of,
+    same_version,
+)
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Dispatch, Handler
@@ -52,7 +59,11 @@ class Informer:
           that vanished meanwhile are reported as deleted. This continues until `run` is cancelled.
 
     Caveats: objects are shared; a receiver must not change one. A handler must be quick and must
-    not raise: what it raises ends `run`, and with it the manager.
+    not raise.
+
+    An error of the server never ends `run`: it is logged and tried again. Whatever a handler, a
+    transform or `_take` raises does, and with it the manager and the program, which prints a
+    `ConfigError` as problem and fix.
 
     Args:
         client: lists and watches.
@@ -263,14 +274,18 @@ class Informer:
         return not self.ended and type_meta == (self.resource.api_version, self.resource.kind)
 
     def _change(self, changes: Sequence[Change[Obj]]) -> None:
-        self._dispatch.put(self.store.apply(changes, same=same_version))
         try:
+            self._take(self.store.apply(changes, same=same_version))
             self._dispatch.flush()
         except Exception as error:
             if self._runner is None:
                 raise
             self._failure = error
             self._runner.cancel()
+
+    def _take(self, deltas: Iterable[Delta[Obj]]) -> None:
+        """Every change of the store comes this way: from a list, a watch, or an answer."""
+        self._dispatch.put(deltas)
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """List and watch until cancelled; `ready` is called when the first list was dispatched."""
@@ -313,12 +328,10 @@ class Informer:
                 case List() | Watch() | Sleep():
                     activity = command
                 case Apply(changes):
-                    self._dispatch.put(self.store.apply(changes, same=same_version))
+                    self._take(self.store.apply(changes, same=same_version))
                 case Replace(items, initial, kept):
                     same = None if initial else same_version
-                    self._dispatch.put(
-                        self.store.replace(items, initial=initial, same=same, kept=kept)
-                    )
+                    self._take(self.store.replace(items, initial=initial, same=same, kept=kept))
                 case MarkSynced():
                     pass  # `_follow` does that after the handlers were called
                 case ReportError(error, during):

@@ -180,6 +180,7 @@ def make_workload(
     pod_sets: Sequence[Obj] | None = None,
     conditions: Sequence[Obj] = (),
     status: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Workload:
     """A Workload; its name is its UID too.
@@ -195,12 +196,14 @@ def make_workload(
         pod_sets: pod sets made with `make_pod_set`.
         conditions: conditions made with `make_condition`.
         status: further fields of the status, spelled as in YAML.
+        labels: its labels.
         spec: further fields of the spec, spelled as in YAML.
     """
     meta = {
         "name": name,
         "namespace": namespace,
         "uid": name,
+        "labels": dict(labels or {}),
         "creationTimestamp": format_time(created),
     }
     raw: Obj = {"queueName": queue, "priority": priority}

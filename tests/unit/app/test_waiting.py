@@ -10,9 +10,9 @@ import pytest
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.app.explaining.gather import Cluster
+from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import (
     Listing,
-    Selection,
     decided,
     smallest_of,
     told,

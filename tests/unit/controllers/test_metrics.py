@@ -1,11 +1,11 @@
-"""The `kueue_` metrics as a scrape sees them."""
+"""The metrics of the scheduler and of the build, as a scrape sees them."""
 
 from __future__ import annotations
 
-import math
-
-from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib import __version__
+from kueuelib.controllers.metrics import SchedulerMetrics, report_build
+from kueuelib.controllers.queue_metrics import OwnedSeries
+from kueuelib.controllers.series_labels import SeriesLabels
 from kueuelib.runtime.telemetry import Telemetry
 
 
@@ -13,77 +13,26 @@ def lines(telemetry: Telemetry, name: str) -> list[str]:
     return [line for line in telemetry.render().decode().splitlines() if line.startswith(name)]
 
 
-def test_exactly_one_status_of_a_queue_is_one() -> None:
+def test_the_build_is_reported_without_the_role_of_the_replica() -> None:
     telemetry = Telemetry()
-    metrics = QueueMetrics(telemetry)
-    for status in ("pending", "active"):
-        metrics.status("cq", status)
-    assert sorted(lines(telemetry, "kueue_cluster_queue_status")) == [
-        'kueue_cluster_queue_status{cluster_queue="cq",status="active"} 1.0',
-        'kueue_cluster_queue_status{cluster_queue="cq",status="pending"} 0.0',
-        'kueue_cluster_queue_status{cluster_queue="cq",status="terminating"} 0.0',
-    ]
+    telemetry.more_labels = SeriesLabels(lambda: "leader")
+    report_build(telemetry)
+    (line,) = lines(telemetry, "kueue_build_info")
+    assert f'git_version="v{__version__}"' in line
+    assert "replica_role" not in line
+    assert line.endswith(" 1.0")
 
 
-def test_the_series_of_a_queue_go_with_it() -> None:
-    telemetry = Telemetry()
-    metrics = QueueMetrics(telemetry, resources=True)
-    for name in ("a", "b"):
-        metrics.counts(name, active=1, inadmissible=2, reserving=3, admitted=4)
-        metrics.amounts(name, "", {"nominal_quota": {("f", "cpu"): 5.0}})
-    metrics.forget("a")
-    metrics.forget("a")
-    text = telemetry.render().decode()
-    assert 'cluster_queue="a"' not in text
-    assert 'kueue_reserving_active_workloads{cluster_queue="b"} 3.0' in text
-
-
-def test_amounts_that_are_no_longer_named_are_dropped() -> None:
-    telemetry = Telemetry()
-    metrics = QueueMetrics(telemetry, resources=True)
-    metrics.amounts("cq", "old", {"resource_usage": {("f", "cpu"): 1.0, ("g", "cpu"): 2.0}})
-    metrics.amounts("cq", "new", {"resource_usage": {("f", "cpu"): 3.0}})
-    assert lines(telemetry, "kueue_cluster_queue_resource_usage") == [
-        (
-            "kueue_cluster_queue_resource_usage"
-            '{cluster_queue="cq",cohort="new",flavor="f",resource="cpu"} 3.0'
-        )
-    ]
-
-
-def test_a_queue_is_in_one_place_and_has_one_share() -> None:
-    telemetry = Telemetry()
-    metrics = QueueMetrics(telemetry)
-    metrics.place("cq", "old", "top")
-    metrics.share("cq", "old", 1.5)
-    metrics.place("cq", "new", "new")
-    metrics.share("cq", "new", math.inf)
-    assert lines(telemetry, "kueue_cluster_queue_info") == [
-        'kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="new",root_cohort="new"} 1.0'
-    ]
-    assert lines(telemetry, "kueue_cluster_queue_weighted_share") == [
-        'kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="new"} NaN'
-    ]
-    metrics.share("cq", "new", None)
-    assert lines(telemetry, "kueue_cluster_queue_weighted_share") == []
-
-
-def test_the_series_of_a_cohort_follow_its_tree_and_go_with_it() -> None:
-    telemetry = Telemetry()
-    metrics = CohortMetrics(telemetry)
-    for name in ("a", "b"):
-        metrics.place(name, "top", "top")
-        metrics.share(name, 0.5)
-        metrics.subtree(name, {("f", "cpu"): 5.0, ("g", "cpu"): 1.0}, {("f", "cpu"): 7.0}, 3)
-    metrics.place("a", "", "a")
-    metrics.subtree("a", {("f", "cpu"): 6.0}, {}, 0)
-    metrics.forget("b")
-    assert sorted(lines(telemetry, "kueue_cohort_")) == [
-        'kueue_cohort_info{cohort="a",parent_cohort="",root_cohort="a"} 1.0',
-        'kueue_cohort_subtree_admitted_active_workloads{cohort="a"} 0.0',
-        'kueue_cohort_subtree_quota{cohort="a",flavor="f",resource="cpu"} 6.0',
-        'kueue_cohort_weighted_share{cohort="a"} 0.5',
-    ]
+def test_lost_preemptions_are_those_of_the_last_cycle_and_go_with_the_queue() -> None:
+    telemetry, series = Telemetry(), OwnedSeries()
+    metrics = SchedulerMetrics(telemetry, series=series)
+    name = "kueue_admission_cycle_preemption_skips"
+    metrics.skipped_preemptions({"a": 1, "b": 0})
+    metrics.skipped_preemptions({"a": 0})
+    values = ['{cluster_queue="a"} 0.0', '{cluster_queue="b"} 0.0']
+    assert lines(telemetry, name) == [f"{name}{each}" for each in values]
+    series.forget("a")
+    assert lines(telemetry, name) == [f'{name}{{cluster_queue="b"}} 0.0']
 
 
 def test_attempts_start_at_zero_and_count_by_result() -> None:

@@ -182,6 +182,20 @@ def test_an_eviction_is_timed_until_the_quota_is_released(reason: str, shown: st
     ]
 
 
+@pytest.mark.parametrize(("ready", "count"), [("True", 1), ("False", 0)])
+def test_an_eviction_after_the_pods_were_ready_is_timed(ready: str, count: int) -> None:
+    watched = Watched()
+    conditions = RESERVED, ADMITTED, ("PodsReady", ready, "Started", 30.0)
+    old = workload(*conditions, **HELD)
+    watched.see(None, old)
+    watched.see(old, workload(*conditions, ("Evicted", "True", "Preempted", 0.0), **HELD))
+    name = "kueue_pods_ready_to_evicted_time_seconds"
+    labels = '{cluster_queue="cq",reason="Preempted",underlying_cause=""}'
+    assert (f"{name}_sum{labels} 30.0" in watched.lines(name)) is bool(count)
+    text = watched.telemetry.render().decode()
+    assert text.count(f"\n{name}_bucket") == count * (len(exponential(14)) + 1)
+
+
 def test_a_replica_that_does_not_lead_shows_gauges_only() -> None:
     watched = Watched(leading=False)
     old = workload(RESERVED, ADMITTED, **HELD)

@@ -21,6 +21,7 @@ from kueuelib.app.explaining.gather import (
     decisive,
     list_kinds,
 )
+from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.words import PODS_MISSING, WAITS_FOR_CHECKS, word_of, word_of_condition
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
@@ -47,21 +48,6 @@ _DECISIVE = (
     kinds.WORKLOADS,
 )
 _WAITING = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
-
-
-@attrs.frozen
-class Selection:
-    """The Workloads that were asked for.
-
-    Attributes:
-        namespace: their namespace; empty for all.
-        local_queue: the LocalQueue that they name; empty for any.
-        cluster_queue: the ClusterQueue in which they wait; empty for any.
-    """
-
-    namespace: str = ""
-    local_queue: str = ""
-    cluster_queue: str = ""
 
 
 @attrs.frozen
@@ -271,7 +257,7 @@ def decided(
         if one.verdict in _WAITING
     ]
     waiting += _held_back(cluster, world)
-    rows = sorted(filter(lambda row: _selected(row, selection), waiting), key=_order)
+    rows = sorted(filter(selection.includes, waiting), key=_order)
     ahead = sorted(rows, key=lambda row: (row.place is None, row.place or 0))
     searched = {row.key for row in ahead[:most_searched] if row.key in ended}
     return Listing(
@@ -360,7 +346,7 @@ def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listin
         said = conditions.find(workload.status.conditions, QUOTA_RESERVED)
         reason, message = ("", "") if said is None else (said.reason, said.message)
         row = Waiting(workload, world.home_of(workload), word_of_condition(reason), reason, message)
-        if _selected(row, selection):
+        if selection.includes(row):
             rows.append(row)
     rows.sort(key=lambda row: row.cluster_queue)
     notes, awaiting = (why, *cluster.notes), _awaiting(world, selection)
@@ -374,15 +360,7 @@ def _awaiting(world: World, selection: Selection) -> tuple[Waiting, ...]:
         if checks and admission is not None:
             said = "; ".join(one.text for one in checks)
             rows.append(Waiting(workload, admission.cluster_queue, WAITS_FOR_CHECKS, message=said))
-    return tuple(sorted(filter(lambda row: _selected(row, selection), rows), key=_order))
-
-
-def _selected(row: Waiting, selection: Selection) -> bool:
-    return (
-        selection.namespace in ("", row.key.namespace)
-        and selection.local_queue in ("", row.workload.spec.queue_name)
-        and selection.cluster_queue in ("", row.cluster_queue)
-    )
+    return tuple(sorted(filter(selection.includes, rows), key=_order))
 
 
 def _order(row: Waiting) -> tuple[object, ...]:

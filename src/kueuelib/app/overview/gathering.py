@@ -10,9 +10,9 @@ from kueuelib.api.codec import decode
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.gather import Cluster, Decode, Lists
+from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import (
     Listing,
-    Selection,
     Waiting,
     decided,
     facts_in,

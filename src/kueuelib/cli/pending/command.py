@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import anyio
+import attrs
 
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration, load_configuration
-from kueuelib.app.explaining.waiting import Listing, Selection, Waiting, list_pending
+from kueuelib.app.explaining.selection import Selection
+from kueuelib.app.explaining.waiting import Listing, Waiting, list_pending
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.cli.columns import columns
 from kueuelib.cli.explain.data import change_data
@@ -90,11 +92,9 @@ async def _list(
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-pending") as client:
         endpoint = await client.transport.endpoint()
         here = selection.namespace or endpoint.namespace or DEFAULT_NAMESPACE
-        chosen = Selection(
-            "" if everywhere else here, selection.local_queue, selection.cluster_queue
-        )
+        selection = attrs.evolve(selection, namespace="" if everywhere else here)
         settings = engine_settings(configuration)
-        return await list_pending(client, chosen, SYSTEM_CLOCK.now(), settings, changes)
+        return await list_pending(client, selection, SYSTEM_CLOCK.now(), settings, changes)
 
 
 def to_text(listing: Listing, *, wide: bool) -> str:

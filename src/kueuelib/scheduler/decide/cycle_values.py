@@ -153,7 +153,8 @@ class Plan:
 
     Attributes:
         admissions: the workloads that get quota, in the order of the decisions.
-        waits: the workloads that don't, those without a nomination last.
+        waits: the workloads that don't, those without a nomination last. All of them are queued
+            again, those that are parked as well.
         order: the nominated heads in the order in which they were decided.
         preemptions: the waiting workloads for which others have to leave, in the order of the
             decisions; no Workload is a victim twice.

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from report_worlds import NOW, facts, named, waits, world
 
 from kueuelib.api.workload import AdmissionCheckState
-from kueuelib.app.explaining.waiting import Selection, decided, smallest_of
+from kueuelib.app.explaining.selection import Selection
+from kueuelib.app.explaining.waiting import decided, smallest_of
 from kueuelib.app.overview.gathering import explained, overview_of
 from kueuelib.app.overview.values import Threat, Use
 from kueuelib.cli.report.board import next_to_explain, state_of, with_change

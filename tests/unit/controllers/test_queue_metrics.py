@@ -1,0 +1,114 @@
+"""The metrics of ClusterQueues and cohorts, as a scrape sees them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.runtime.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from .conftest import World
+
+
+def lines(telemetry: Telemetry, name: str) -> list[str]:
+    return [line for line in telemetry.render().decode().splitlines() if line.startswith(name)]
+
+
+def test_exactly_one_status_of_a_queue_is_one() -> None:
+    telemetry = Telemetry()
+    metrics = QueueMetrics(telemetry)
+    for status in ("pending", "active"):
+        metrics.status("cq", status)
+    assert sorted(lines(telemetry, "kueue_cluster_queue_status")) == [
+        'kueue_cluster_queue_status{cluster_queue="cq",status="active"} 1.0',
+        'kueue_cluster_queue_status{cluster_queue="cq",status="pending"} 0.0',
+        'kueue_cluster_queue_status{cluster_queue="cq",status="terminating"} 0.0',
+    ]
+
+
+def test_the_series_of_a_queue_go_with_it() -> None:
+    telemetry = Telemetry()
+    metrics = QueueMetrics(telemetry, resources=True)
+    for name in ("a", "b"):
+        metrics.counts(name, active=1, inadmissible=2, reserving=3, admitted=4)
+        metrics.amounts(name, "", {"nominal_quota": {("f", "cpu"): 5.0}})
+    metrics.forget("a")
+    metrics.forget("a")
+    text = telemetry.render().decode()
+    assert 'cluster_queue="a"' not in text
+    assert 'kueue_reserving_active_workloads{cluster_queue="b"} 3.0' in text
+
+
+def test_amounts_that_are_no_longer_named_are_dropped() -> None:
+    telemetry = Telemetry()
+    metrics = QueueMetrics(telemetry, resources=True)
+    metrics.amounts("cq", "old", {"resource_usage": {("f", "cpu"): 1.0, ("g", "cpu"): 2.0}})
+    metrics.amounts("cq", "new", {"resource_usage": {("f", "cpu"): 3.0}})
+    assert lines(telemetry, "kueue_cluster_queue_resource_usage") == [
+        (
+            "kueue_cluster_queue_resource_usage"
+            '{cluster_queue="cq",cohort="new",flavor="f",resource="cpu"} 3.0'
+        )
+    ]
+
+
+def test_a_queue_is_in_one_place_and_has_one_share() -> None:
+    telemetry = Telemetry()
+    metrics = QueueMetrics(telemetry)
+    metrics.place("cq", "old", "top")
+    metrics.share("cq", "old", 1.5)
+    metrics.place("cq", "new", "new")
+    metrics.share("cq", "new", math.inf)
+    assert lines(telemetry, "kueue_cluster_queue_info") == [
+        'kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="new",root_cohort="new"} 1.0'
+    ]
+    assert lines(telemetry, "kueue_cluster_queue_weighted_share") == [
+        'kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="new"} NaN'
+    ]
+    metrics.share("cq", "new", None)
+    assert lines(telemetry, "kueue_cluster_queue_weighted_share") == []
+
+
+def test_the_series_of_a_cohort_follow_its_tree_and_go_with_it() -> None:
+    telemetry = Telemetry()
+    metrics = CohortMetrics(telemetry)
+    for name in ("a", "b"):
+        metrics.place(name, "top", "top")
+        metrics.share(name, 0.5)
+        metrics.subtree(name, {("f", "cpu"): 5.0, ("g", "cpu"): 1.0}, {("f", "cpu"): 7.0}, 3)
+    metrics.place("a", "", "a")
+    metrics.subtree("a", {("f", "cpu"): 6.0}, {}, 0)
+    metrics.forget("b")
+    assert sorted(lines(telemetry, "kueue_cohort_")) == [
+        'kueue_cohort_info{cohort="a",parent_cohort="",root_cohort="a"} 1.0',
+        'kueue_cohort_subtree_admitted_active_workloads{cohort="a"} 0.0',
+        'kueue_cohort_subtree_quota{cohort="a",flavor="f",resource="cpu"} 6.0',
+        'kueue_cohort_weighted_share{cohort="a"} 0.5',
+    ]
+
+
+@pytest.mark.parametrize("resources", [True, False])
+def test_what_waits_is_reported_with_quotas_only(resources: bool) -> None:
+    telemetry = Telemetry()
+    QueueMetrics(telemetry, resources=resources, pending=lambda: {("a", "cpu"): 2.5})
+    found = lines(telemetry, "kueue_cluster_queue_resource_pending")
+    wanted = ['kueue_cluster_queue_resource_pending{cluster_queue="a",resource="cpu"} 2.5']
+    assert found == (wanted if resources else [])
+
+
+async def test_what_waits_asks_for_is_summed_by_resource(world: World) -> None:
+    await world.queues(cpu="1")
+    async with world.running():
+        for name in ("first", "second", "third"):
+            await world.workload(name)
+        await world.is_("first", "Admitted")
+        await world.workload("other", queue="none")
+        engine = world.engine
+        found = engine.pending_requests()
+        shapes = engine.pending_shapes()
+    assert found == {("cq", "cpu"): 2.0}
+    assert shapes == {("cq", "active"): 0.0, ("cq", "inadmissible"): 1.0}
