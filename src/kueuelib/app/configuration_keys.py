@@ -10,8 +10,7 @@ The rules of several keys together are in `configuration_rules`.
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 import attrs
@@ -99,7 +98,7 @@ def check_keys(block: Any, source: str, path: str = "") -> None:
         return
     for field in attrs.fields(type(block)):
         here, value = _below(path, field), getattr(block, field.name)
-        rule: Rule | None = field.metadata.get(_RULE)
+        rule = rule_of(field)
         problem = rule.problem(value) if rule is not None and value is not None else ""
         if rule is not None and problem:
             raise ConfigError(source, f"{here}{problem}", rule.fix)
@@ -110,38 +109,15 @@ def check_keys(block: Any, source: str, path: str = "") -> None:
                 check_keys(item, source, f"{here}[{index}]")
 
 
-def is_live(field: Any) -> bool:
+def is_live(field: attrs.Attribute[Any]) -> bool:
     """Whether a changed value of a key takes effect at once."""
     return bool(field.metadata.get(_LIVE))
 
 
-def live_keys(cls: type) -> Iterator[str]:
-    """The keys that take effect at once.
-
-    Args:
-        cls: the class of the configuration.
-    """
-    return (path for path, field in _keys(cls) if is_live(field))
-
-
-def rules(cls: type) -> Iterator[tuple[str, Rule]]:
-    """The keys with a rule, each with that.
-
-    Args:
-        cls: the class of the configuration.
-    """
-    return (
-        (path, field.metadata[_RULE]) for path, field in _keys(cls) if field.metadata.get(_RULE)
-    )
-
-
-def _keys(cls: type, path: str = "") -> Iterator[tuple[str, Any]]:
-    for field in attrs.fields(attrs.resolve_types(cls)):
-        here = _below(path, field)
-        yield here, field
-        for inner in (field.type, *typing.get_args(field.type)):
-            if isinstance(inner, type) and attrs.has(inner):
-                yield from _keys(inner, here)
+def rule_of(field: attrs.Attribute[Any]) -> Rule | None:
+    """The values that a key allows; None: all of its type."""
+    rule: Rule | None = field.metadata.get(_RULE)
+    return rule
 
 
 def with_live_keys(old: T, new: T) -> T:
@@ -168,6 +144,6 @@ def _is_on(block: Any) -> bool:
     return not switches or is_live(switches[0]) or block.enable
 
 
-def _below(path: str, field: Any) -> str:
+def _below(path: str, field: attrs.Attribute[Any]) -> str:
     name = camel(field.name)
     return f"{path}.{name}" if path else name

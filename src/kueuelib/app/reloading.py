@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kueuelib.app.configuration import Configuration, load_configuration
-from kueuelib.app.configuration_keys import live_keys, with_live_keys
+from kueuelib.app.configuration_keys import with_live_keys
 from kueuelib.app.configuration_text import every_key
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.logs import get_logger
@@ -26,8 +26,6 @@ PERIOD: Final = 10.0
 """Seconds between two reads of the file."""
 RESTART_NEEDED: Final = "kueuelib.dev/restart-needed"
 """The annotation of the Lease that names the keys whose new values need a restart."""
-LIVE: Final = frozenset(live_keys(Configuration))
-"""The keys that take effect at once: they say `live` where they are declared."""
 
 
 def changed_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:

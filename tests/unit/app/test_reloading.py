@@ -13,11 +13,12 @@ from typing import Any
 
 import attrs
 import yaml
+from tests.unit.docs.configuration_table import AT_ONCE
 
 from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
 from kueuelib.app.configuration_keys import is_live, with_live_keys
 from kueuelib.app.decoding import Duration, camel
-from kueuelib.app.reloading import LIVE, ConfigurationFile, changed_keys
+from kueuelib.app.reloading import ConfigurationFile, changed_keys
 from kueuelib.runtime.telemetry import Telemetry
 
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
@@ -49,9 +50,9 @@ def parse(**content: Any) -> Configuration:
 
 def test_live_keys_are_taken_over_and_no_others() -> None:
     old, new = parse(**WAITING), parse(**LIVE_VALUES, namespace="other")
-    assert set(changed_keys(old, new)) == {*LIVE, "namespace"}
+    assert set(changed_keys(old, new)) == {*AT_ONCE, "namespace"}
     merged = with_live_keys(old, new)
-    assert set(changed_keys(old, merged)) == LIVE
+    assert set(changed_keys(old, merged)) == AT_ONCE
     assert changed_keys(merged, new) == ("namespace",)
 
 

@@ -13,11 +13,11 @@ import attrs
 import yaml
 
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_keys import is_live
 from kueuelib.app.configuration_rules import MISSING
 from kueuelib.app.configuration_text import format_duration
 from kueuelib.app.configuration_versions import ONLY_IN
 from kueuelib.app.decoding import Duration, camel
-from kueuelib.app.reloading import LIVE
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 FACTS = Path(__file__).parents[2] / "upstream" / "configuration_keys.yaml"
@@ -68,19 +68,24 @@ block `waitForPodsReady` that is added or removed.
 """
 
 
-def keys(cls: type, path: str = "") -> Iterator[tuple[str, Any]]:
+def keys(cls: type) -> Iterator[tuple[str, Any]]:
     """The keys below a class, with their defaults."""
+    return ((path, _default(field)) for path, field in fields(cls))
+
+
+def fields(cls: type, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys below a class, with their fields."""
     hints = typing.get_type_hints(cls)
     for field in attrs.fields(cls):
         here = f"{path}.{camel(field.name)}" if path else camel(field.name)
         inner = _class_of(hints[field.name])
         item = _item_of(hints[field.name])
         if inner is not None:
-            yield from keys(inner, here)
+            yield from fields(inner, here)
         elif item is not None:
-            yield from keys(item, f"{here}[]")
+            yield from fields(item, f"{here}[]")
         else:
-            yield here, _default(field)
+            yield here, field
 
 
 def _class_of(hint: Any) -> type | None:
@@ -106,6 +111,10 @@ def _default(field: Any) -> Any:
     return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default
 
 
+AT_ONCE = frozenset(path for path, field in fields(Configuration) if is_live(field))
+"""The keys that take effect at once."""
+
+
 def shown(value: Any) -> str:
     """A default as it is written."""
     if value is None or value == "" or (isinstance(value, Mapping | tuple) and not value):
@@ -128,7 +137,7 @@ def page() -> str:
         rows.append((path, versions_of(path), shown(default), fate))
     rows += [(path, versions_of(path), "none", "refused") for path in MISSING]
     return HEAD + "".join(
-        f"| `{path}` | {versions} | {default} | {fate} | {'at once' if path in LIVE else ''} |\n"
+        f"| `{path}` | {versions} | {default} | {fate} | {'at once' if path in AT_ONCE else ''} |\n"
         for path, versions, default, fate in sorted(rows)
     )
 

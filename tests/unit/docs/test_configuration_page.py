@@ -15,7 +15,6 @@ from kueuelib.app.configuration_rules import MISSING
 from kueuelib.app.configuration_text import format_duration
 from kueuelib.app.configuration_versions import ONLY_IN
 from kueuelib.app.decoding import Duration
-from kueuelib.app.reloading import LIVE
 from kueuelib.errors import ConfigError
 
 from .configuration_table import (
@@ -157,7 +156,3 @@ def test_the_page_has_every_key_of_kueue_with_its_versions() -> None:
                 each for each in rows if path == each or path.startswith((f"{each}.", f"{each}[]"))
             )
             assert rows[row] == version or is_missing(path), path
-
-
-def test_keys_that_change_at_once_are_keys() -> None:
-    assert {path for path, _ in keys(Configuration)} >= LIVE
