@@ -10,6 +10,7 @@ import attrs
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
+from kueuelib.machinery.event_series import EventType
 from kueuelib.runtime.client import Client
 
 
@@ -30,7 +31,7 @@ class Context:
     workload: Obj
     client: Client
     passed: Callable[[str], tuple[Workload, ...]]
-    event: Callable[[str, str, str], None]
+    event: Callable[[EventType, str, str], None]
 
 
 _CURRENT: ContextVar[Context] = ContextVar("kueuelib check")

@@ -23,6 +23,7 @@ from kueuelib.checks.turns import Turns
 from kueuelib.checks.verdicts import Pending, Retry, Verdict, readable
 from kueuelib.checks.writing import EntryWriter
 from kueuelib.errors import ApiError, Conflict, NotFound
+from kueuelib.machinery.event_series import EventType
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -269,7 +270,7 @@ class CheckReconciler:
             return None, None
         source = self._check.controller_name
 
-        def event(type: str, reason: str, message: str) -> None:
+        def event(type: EventType, reason: str, message: str) -> None:
             told = readable(message)
             self._recorder.event(newest, type, readable(reason), told, component=source)
 

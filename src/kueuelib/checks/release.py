@@ -19,6 +19,7 @@ from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
 from kueuelib.checks.moves import Reservation, reservation_of
 from kueuelib.errors import Conflict, NotFound
+from kueuelib.machinery.event_series import EventType
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
@@ -138,7 +139,7 @@ class ReleaseReconciler:
         """Call the function; returns whether it succeeded."""
         source = self._check.controller_name
 
-        def event(type: str, reason: str, message: str) -> None:
+        def event(type: EventType, reason: str, message: str) -> None:
             self._recorder.event(wl, type, reason, message[:1000], component=source)
 
         context = Context("", wl, self._client, lambda _: (), on_loop(event))

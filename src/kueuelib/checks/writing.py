@@ -9,6 +9,7 @@ from kueuelib.api.meta import Obj, key_of
 from kueuelib.checks import moves
 from kueuelib.checks.definition import Check
 from kueuelib.errors import ApiError, NotFound
+from kueuelib.machinery.event_series import EventType
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.queries import PatchType
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 NEWER_FIELDS = ("reason", "requeueAfterSeconds")
 """Fields of an entry that the CRDs of older managers do not have."""
 
-_EVENTS = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}
+_EVENTS: dict[str, EventType] = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}
 
 
 class EntryWriter:

@@ -9,6 +9,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.machinery.event_series import EventType
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.events import Event
 from kueuelib.workload.writer import StatusWriter
@@ -51,6 +52,6 @@ class OrderWriter:
             key, change, conflict=lambda: self.metrics.wrote(what, "conflict")
         )
 
-    def event(self, wl: Obj, type: str, reason: str, message: str) -> None:
+    def event(self, wl: Obj, type: EventType, reason: str, message: str) -> None:
         """Report something about a Workload."""
         self.recorder.event(wl, type, reason, message, component=COMPONENT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import attrs
 
@@ -14,6 +14,7 @@ from kueuelib.machinery.rate_limits import TokenBucket
 
 V = TypeVar("V")
 
+EventType = Literal["Normal", "Warning"]
 MAX_MESSAGE = 1024
 """The longest message, in bytes."""
 MAX_REASON = 128
@@ -47,7 +48,7 @@ class EventFacts:
     """
 
     regarding: Mapping[str, Any]
-    type: str = attrs.field(validator=attrs.validators.in_(("Normal", "Warning")))
+    type: EventType = attrs.field(validator=attrs.validators.in_(get_args(EventType)))
     reason: str = attrs.field(converter=_fitting_reason)
     message: str = attrs.field(converter=_fitting_message)
     component: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -31,6 +32,10 @@ STOP_GRACE = 10.0
 """Seconds that running reconciliations have to end when the controller stops."""
 Ready = Callable[[], None]
 MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
+Observer = Callable[[str, ObjectKey, str], None]
+"""Learns how a reconciliation ended: the controller's name, the key, the error or an empty text."""
+OBSERVER: ContextVar[Observer | None] = ContextVar("observer of reconciliations", default=None)
+"""Of every controller that runs in the context where it is set, such as those of a test."""
 
 
 @attrs.frozen
@@ -260,6 +265,7 @@ class Controller:
                 self._metrics.seconds.observe(self._clock.monotonic() - started)
 
     def _succeeded(self, item: Item[ObjectKey], result: Result) -> None:
+        self._observe(item.key)
         if result.rate_limited:
             priority = item.priority if result.priority is None else result.priority
             after = result.requeue_after or 0.0
@@ -286,15 +292,21 @@ class Controller:
             elif not isinstance(error, (KueuelibError, ExceptionGroup)):
                 self._metrics.panics.inc()
         foreseen = timed_out or isinstance(error, KueuelibError)
+        problem = f"took longer than {self._timeout} s" if timed_out else str(error)
+        self._observe(item.key, f"{type(error).__name__}: {problem}")
         self._log.error(
             "reconciliation failed",
-            error=f"took longer than {self._timeout} s" if timed_out else str(error),
+            error=problem,
             kind=type(error).__name__,
             again=not terminal,
             exc_info=None if foreseen else error,
         )
         if not terminal:
             self.queue.add(item.key, priority=item.priority, rate_limited=True)
+
+    def _observe(self, key: ObjectKey, problem: str = "") -> None:
+        if (observer := OBSERVER.get()) is not None:
+            observer(self.name, key, problem)
 
     def _count(self, result: str) -> None:
         if self._metrics is not None:

@@ -14,7 +14,13 @@ import attrs
 
 from kueuelib.api.kinds import EVENTS
 from kueuelib.errors import AlreadyExists, ApiError, ConfigError, NotFound, TransportError
-from kueuelib.machinery.event_series import CreateEvent, EventFacts, EventSeries, PatchEvent
+from kueuelib.machinery.event_series import (
+    CreateEvent,
+    EventFacts,
+    EventSeries,
+    EventType,
+    PatchEvent,
+)
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
@@ -45,7 +51,7 @@ class EventSink(Protocol):
     def event(
         self,
         obj_or_ref: Mapping[str, Any],
-        type: str,
+        type: EventType,
         reason: str,
         message: str,
         component: str | None = None,
@@ -101,7 +107,7 @@ class EventRecorder:
     def event(
         self,
         obj_or_ref: Mapping[str, Any],
-        type: str,
+        type: EventType,
         reason: str,
         message: str,
         component: str | None = None,

@@ -106,6 +106,20 @@ def configure(format: str = "console", level: str = "info", stream: TextIO | Non
     _redirect_standard_library(shared, render, target, LEVELS[level])
 
 
+def spare_locals() -> None:
+    """Leave local variables out of tracebacks, and name the run of a controller, as `configure`.
+
+    For tests, which do not call `configure`; it changes nothing where structlog is configured.
+    """
+    if structlog.is_configured():
+        return
+    present = structlog.get_config()["processors"]
+    shown = structlog.dev.ConsoleRenderer(
+        colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure(processors=[*present[:-1], merge_run, shown])
+
+
 def _redirect_standard_library(shared: list[Any], render: Any, target: TextIO, level: int) -> None:
     handler = logging.StreamHandler(target)
     handler.setFormatter(

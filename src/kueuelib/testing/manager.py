@@ -23,8 +23,8 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.testing.operators import eventually
 from kueuelib.testing.processes import free_port
+from kueuelib.testing.waiting import eventually, observed
 from kueuelib.workload.served import queueing_version
 
 DEADLINE = 60.0
@@ -60,19 +60,20 @@ async def queueing(
             await client.apply(resource_of(hook), hook)
         base = own_configuration(_configuration(port), kind)
         managers.append(await _manager(client, base, version, assembler(kind)))
-    programs = [asyncio.create_task(one.run()) for one in managers]
-    try:
-        await eventually(
-            lambda: all(one.ready for one in managers) or any(one.done() for one in programs),
-            DEADLINE,
-        )
-        if not any(one.done() for one in programs):
-            yield
-    finally:
-        for manager in managers:
-            manager.stop()
-        await asyncio.gather(*programs)
-        gc.unfreeze()  # the manager has set its caches aside
+    with observed() as context:
+        programs = [asyncio.create_task(one.run(), context=context) for one in managers]
+        try:
+            await eventually(
+                lambda: all(one.ready for one in managers) or any(one.done() for one in programs),
+                DEADLINE,
+            )
+            if not any(one.done() for one in programs):
+                yield
+        finally:
+            for manager in managers:
+                manager.stop()
+            await asyncio.gather(*programs)
+            gc.unfreeze()  # the manager has set its caches aside
 
 
 def _url(port: int) -> str:

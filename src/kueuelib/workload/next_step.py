@@ -32,6 +32,7 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
     REQUEUED,
 )
+from kueuelib.machinery.event_series import EventType
 from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
     ClusterQueueMissing,
@@ -88,7 +89,7 @@ class Note:
         on_owners: whether to report it on the job as well.
     """
 
-    type: str
+    type: EventType
     reason: str
     message: str
     on_owners: bool = False

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import sys
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from aiohttp import web
 
+from kueuelib.machinery.event_series import EventType
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import LOOKS, QUEUE_SIZE, TRIES, EventRecorder, reference
+from kueuelib.runtime.operator.context import Context
 from kueuelib.runtime.transport import Transport
 
 JOB = {
@@ -166,3 +169,9 @@ async def test_an_event_is_written_in_the_end_however_much_is_to_be_written(even
     events.recorder.event(JOB, "Normal", "Started", "it runs")
     await events.count(1)
     assert len(clock.slept) == LOOKS
+
+
+@pytest.mark.parametrize("method", [EventRecorder.event, Context.event])
+def test_type_checkers_know_both_types_of_events(method: Any) -> None:
+    assert get_type_hints(method, vars(sys.modules[method.__module__]))["type"] == EventType
+    assert get_args(EventType) == ("Normal", "Warning")

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
+from collections.abc import Iterator
 
-from kueuelib.errors import ApiError, Invalid, NotFound
-from kueuelib.testing import eventually
+import pytest
+import structlog
+
+from kueuelib.errors import ApiError, ConfigError, Invalid, NotFound
+from kueuelib.runtime import (
+    Client,
+    ConditionedStatus,
+    Context,
+    KubeObject,
+    Operator,
+    Struct,
+    crd,
+    frozen,
+)
+from kueuelib.testing import eventually, running, settled
 
 
 async def test_a_refusal_that_no_repetition_changes_is_raised_at_once() -> None:
@@ -29,3 +43,93 @@ async def test_what_may_still_come_is_waited_for() -> None:
         return True
 
     assert await eventually(look, within=5)
+
+
+# ---- what a reconciler failed at --------------------------------------------------------------
+
+app = Operator("thing-operator")
+
+
+@frozen
+class Spec(Struct):
+    """How often to fail.
+
+    Attributes:
+        failures: that many times.
+    """
+
+    failures: int = 0
+
+
+@crd("example.com", "v1", plural="things")
+@frozen
+class Thing(KubeObject):
+    """Fails."""
+
+    spec: Spec = Spec()
+    status: ConditionedStatus = ConditionedStatus()
+
+
+TRIED: Counter[str] = Counter()
+
+
+@app.reconciles(Thing)
+async def reconcile(thing: Thing, context: Context) -> None:
+    """Fail as often as the object says."""
+    secret_value = thing.spec.failures
+    TRIED[thing.name] += 1
+    if TRIED[thing.name] <= secret_value:
+        raise RuntimeError(f"attempt {TRIED[thing.name]}")
+    context.condition("Ready", True, "Done")
+
+
+@pytest.fixture
+def unconfigured() -> Iterator[None]:
+    structlog.reset_defaults()
+    TRIED.clear()
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("unconfigured")
+async def test_a_wait_that_fails_says_what_the_reconciler_failed_at_last(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running(app, client):
+        new = Thing.new("bad", "default", spec=Spec(failures=1_000))
+        bad = await client.of(Thing).create(new)
+        with pytest.raises(AssertionError) as raised:
+            await settled(client, bad, within=0.3)
+        with pytest.raises(AssertionError, match="default/bad with RuntimeError"):
+            await eventually(lambda: False, within=0.1)
+    assert "at the end it was observedGeneration 0 of default/bad, not yet 1" in str(raised.value)
+    failure = "controller thing-operator-things failed at default/bad with RuntimeError: attempt"
+    assert failure in str(raised.value)
+    with pytest.raises(AssertionError) as raised:
+        await eventually(lambda: False, within=0)
+    assert "controller" not in str(raised.value)  # it does not run any more
+    shown = capsys.readouterr().out
+    assert "RuntimeError: attempt 1\n" in shown
+    assert "key=default/bad" in shown
+    assert "secret_value = " not in shown.replace("secret_value = thing.spec.failures", "")
+
+
+@pytest.mark.usefixtures("unconfigured")
+async def test_a_failure_that_was_overcome_is_not_blamed(client: Client) -> None:
+    async with running(app, client):
+        new = Thing.new("better", "default", spec=Spec(failures=2))
+        await settled(client, await client.of(Thing).create(new))
+        assert TRIED["better"] >= 3
+        with pytest.raises(AssertionError) as raised:
+            await eventually(lambda: False, within=0)
+    assert str(raised.value) == "not within 0 s; at the end it was False"
+
+
+async def test_a_status_without_observed_generation_cannot_be_waited_for(client: Client) -> None:
+    @crd("example.com", "v1", plural="blanks")
+    @frozen
+    class Blank(KubeObject):
+        """Has no status."""
+
+    with pytest.raises(ConfigError, match=r"settled\(Blank\).*extend ConditionedStatus"):
+        await settled(client, Blank.new("one", "default"))

@@ -12,7 +12,13 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, NotFound
-from kueuelib.machinery.event_series import CreateEvent, EventFacts, EventSeries, PatchEvent
+from kueuelib.machinery.event_series import (
+    CreateEvent,
+    EventFacts,
+    EventSeries,
+    EventType,
+    PatchEvent,
+)
 from kueuelib.machinery.rate_limits import TokenBucket
 
 BACKLOG = 256
@@ -56,7 +62,7 @@ class Events:
         self._add("Warning", obj, component, reason, message)
 
     def _add(
-        self, type_: str, obj: Mapping[str, Any], component: str, reason: str, message: str
+        self, type_: EventType, obj: Mapping[str, Any], component: str, reason: str, message: str
     ) -> None:
         self._backlog.append(EventFacts(reference_to(obj), type_, reason, message, component))
         self._wake.set()

@@ -14,12 +14,13 @@ import attrs
 
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.patch import diff_merge_patch
+from kueuelib.machinery.event_series import EventType
 
 MISSED = "missed"
 """Counts jobs that bypassed the webhook; the labels are the kind and the result."""
 
-NORMAL = "Normal"
-WARNING = "Warning"
+NORMAL: EventType = "Normal"
+WARNING: EventType = "Warning"
 
 
 @attrs.frozen
@@ -109,7 +110,7 @@ class Emit:
     obj: Obj
     reason: str
     message: str
-    type: str = NORMAL
+    type: EventType = NORMAL
 
 
 @attrs.frozen

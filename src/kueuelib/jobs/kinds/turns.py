@@ -10,6 +10,7 @@ from kueuelib.jobs.contract.commands import NORMAL, WARNING
 from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.presence import definition_name
 from kueuelib.jobs.kinds.standing import HELD_BACK, KindState, Standing, Turn
+from kueuelib.machinery.event_series import EventType
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.events import EventSink
 
@@ -89,7 +90,7 @@ class KindController:
         if standing.state is not KindState.STARTING:
             self._told = standing.state in HELD_BACK
 
-    def _event(self, type_: str, reason: str, message: str) -> None:
+    def _event(self, type_: EventType, reason: str, message: str) -> None:
         integration = self._follower.integration
         definition = {
             "apiVersion": CRDS.api_version,

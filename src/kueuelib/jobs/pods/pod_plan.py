@@ -16,6 +16,7 @@ from kueuelib.api.names import ADMITTED, POD_FINALIZER, REASON_FAILED, REASON_SU
 from kueuelib.jobs.contract.capabilities import StopReason
 from kueuelib.jobs.contract.commands import (
     MISSED,
+    NORMAL,
     WARNING,
     Change,
     Command,
@@ -222,7 +223,7 @@ def _rejections(group: PodGroup, rejected: Iterable[Rejected]) -> Commands:
         commands += marks.deleted(pod)
         if not is_deleted(pod):
             event = EXCESS_POD_DELETED if each.reason == EXCESS else POD_REJECTED
-            kind = "Normal" if each.reason == EXCESS else WARNING
+            kind = NORMAL if each.reason == EXCESS else WARNING
             commands += [
                 Emit(pod, event, each.message, kind),
                 Count(REJECTED, (group.facts.namespace, each.reason)),

@@ -13,6 +13,7 @@ from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
+from kueuelib.machinery.event_series import EventType
 from kueuelib.machinery.ownership import (
     OWNER_INDEX,
     Applied,
@@ -259,7 +260,7 @@ class Context:
         self._needs_status()
         self._conditions[type] = (status, reason, message)
 
-    def event(self, type: str, reason: str, message: str) -> None:
+    def event(self, type: EventType, reason: str, message: str) -> None:
         """Record an event about the object; returns at once.
 
         Args:

@@ -1,0 +1,145 @@
+"""Waits for what an operator does, and says what it failed at if it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context, copy_context
+from typing import Any, TypeVar, overload
+
+from kueuelib.api.meta import KubeObject, ObjectKey
+from kueuelib.errors import ApiError, BadRequest, ConfigError, Invalid, TransportError
+from kueuelib.runtime import logs
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.controller import OBSERVER
+
+T = TypeVar("T")
+K = TypeVar("K", bound=KubeObject)
+PAUSE = 0.02
+"""Seconds between two looks."""
+
+
+class _Failures:
+    """What controllers failed at and have not done since."""
+
+    def __init__(self) -> None:
+        self._problems: dict[tuple[str, ObjectKey], str] = {}
+
+    def note(self, controller: str, key: ObjectKey, problem: str) -> None:
+        """Learn how a reconciliation ended; the problem is empty when it did not fail."""
+        self._problems.pop((controller, key), None)
+        if problem:
+            self._problems[controller, key] = problem
+
+    @property
+    def last(self) -> str:
+        """The last one, in one line; empty when there is none."""
+        for (controller, key), problem in reversed(self._problems.items()):
+            return f"controller {controller} failed at {key} with {problem}"
+        return ""
+
+
+_OBSERVED: list[_Failures] = []
+"""Of the programs that run in this process."""
+
+
+@contextmanager
+def observed() -> Iterator[Context]:
+    """A context for tasks; `eventually` knows what their controllers fail at in this block."""
+    logs.spare_locals()
+    failures = _Failures()
+    context = copy_context()
+    context.run(OBSERVER.set, failures.note)
+    _OBSERVED.append(failures)
+    try:
+        yield context
+    finally:
+        _OBSERVED.remove(failures)
+
+
+@overload
+async def eventually(look: Callable[[], Awaitable[T]], within: float = 30.0) -> T: ...
+
+
+@overload
+async def eventually(look: Callable[[], T], within: float = 30.0) -> T: ...
+
+
+async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
+    """Call a function until it returns something true, and return that.
+
+    Answers of the API server such as NotFound, and lost answers, count as not yet. Those that no
+    repetition changes are raised at once.
+
+    Args:
+        look: a function, or one that returns an awaitable.
+        within: seconds.
+
+    Raises:
+        AssertionError: it did not; the message has the last error or value, and what a controller
+            under `running` or `queueing` failed at last.
+        BadRequest: the server does not understand the call.
+        Invalid: the server does not accept the object.
+    """
+    __tracebackhide__ = True
+    end = asyncio.get_running_loop().time() + within
+    while True:
+        last: Any
+        try:
+            answer = look()
+            last = await answer if inspect.isawaitable(answer) else answer
+            if last:
+                return last
+        except (BadRequest, Invalid):
+            raise
+        except (ApiError, TransportError, _NotYet) as error:
+            last = error
+        if asyncio.get_running_loop().time() >= end:
+            seen = str(last) if isinstance(last, _NotYet) else repr(last)
+            raise AssertionError(
+                "; ".join([f"not within {within:g} s; at the end it was {seen}", *_last_failures()])
+            )
+        await asyncio.sleep(PAUSE)
+
+
+async def settled(client: Client, value: K, within: float = 30.0) -> K:
+    """Wait until an operator has dealt with an object, and return its newest state.
+
+    The operator has, if `status.observedGeneration` is the generation of the object or a later one.
+
+    Args:
+        client: of the API server.
+        value: the object, as the server returned it from a write.
+        within: seconds.
+
+    Raises:
+        AssertionError: it has not; the message is that of `eventually`.
+        ConfigError: the status of the class has no `observed_generation`.
+    """
+    __tracebackhide__ = True
+    kind, wanted = client.of(type(value)), value.metadata.generation
+    if not hasattr(getattr(value, "status", None), "observed_generation"):
+        raise ConfigError(
+            f"settled({type(value).__name__})",
+            "its status has no observed_generation",
+            "extend ConditionedStatus, or wait with eventually()",
+        )
+
+    async def look() -> K:
+        newest = await kind.get(value.key)
+        observed = newest.status.observed_generation  # type: ignore[attr-defined]
+        if observed < wanted:
+            raise _NotYet(f"observedGeneration {observed} of {value.key}, not yet {wanted}")
+        return newest
+
+    return await eventually(look, within)
+
+
+class _NotYet(Exception):
+    """Says what is not yet as awaited."""
+
+
+def _last_failures() -> list[str]:
+    return [failures.last for failures in _OBSERVED if failures.last]
