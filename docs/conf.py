@@ -13,7 +13,6 @@ from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import kueuelib
-from kueuelib.runtime import Resource, kinds
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -52,16 +51,6 @@ def _navigation(_app: Sphinx, page: str, source: list[str]) -> None:
         pages = "\n".join(_ENTRY.findall(text))
         if pages:
             source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
-
-
-def _kinds(_app: Sphinx, page: str, source: list[str]) -> None:
-    """List the constants."""
-    if page == "reference/kinds":
-        source[0] += "\n| Constant | API version | Kind | Namespaced |\n|---|---|---|---|\n"
-        for name, value in sorted(vars(kinds).items()):
-            if isinstance(value, Resource):
-                scope = "yes" if value.namespaced else "no"
-                source[0] += f"| `{name}` | {value.api_version} | {value.kind} | {scope} |\n"
 
 
 def _examples(_app: Sphinx, page: str, source: list[str]) -> None:
@@ -114,7 +103,6 @@ def _no_links_to_builtins(_app: Sphinx, tree: nodes.document) -> None:
 def setup(app: Sphinx) -> None:
     """Connect the above."""
     app.connect("source-read", _navigation)
-    app.connect("source-read", _kinds)
     app.connect("source-read", _examples)
     app.connect("autodoc-process-docstring", _to_rst)
     app.connect("autodoc-process-signature", _defaults)

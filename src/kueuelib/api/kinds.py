@@ -1,4 +1,4 @@
-"""The kinds that kueuelib reads or writes, as `Resource` values."""
+"""Kinds as `Resource` values: those that kueuelib uses, and what operators commonly own."""
 
 from __future__ import annotations
 
@@ -30,12 +30,39 @@ SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
 SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True
+)
+PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", namespaced=True)
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange", namespaced=True)
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
 EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
 JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", namespaced=True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
+INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", namespaced=True)
+INGRESS_CLASSES = Resource(
+    "networking.k8s.io", "v1", "ingressclasses", "IngressClass", namespaced=False
+)
+NETWORK_POLICIES = Resource(
+    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True
+)
+ENDPOINT_SLICES = Resource(
+    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True
+)
+POD_DISRUPTION_BUDGETS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True
+)
+HORIZONTAL_POD_AUTOSCALERS = Resource(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", namespaced=True
+)
+STORAGE_CLASSES = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
+)
 LEADER_WORKER_SETS = Resource(
     "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet", namespaced=True
 )
@@ -47,6 +74,12 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=Tru
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
 ROLE_BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True
+)
+CLUSTER_ROLES = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
+)
+CLUSTER_ROLE_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 CRDS = Resource(
     "apiextensions.k8s.io",

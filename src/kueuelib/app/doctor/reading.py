@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.snapshot import CALLS, FACTS, PERMISSIONS, Call, Review, Snapshot
@@ -24,7 +24,6 @@ from kueuelib.errors import ApiError, Forbidden, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 AROUND = (
     kinds.CRDS,
     kinds.MUTATING_WEBHOOKS,
@@ -33,7 +32,7 @@ AROUND = (
     kinds.NODES,
     kinds.PODS,
     kinds.JOBS,
-    DEPLOYMENTS,
+    kinds.DEPLOYMENTS,
 )
 _SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
 _FACTS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Workload", "AdmissionCheck")

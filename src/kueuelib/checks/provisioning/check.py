@@ -22,7 +22,6 @@ from kueuelib.workload import states
 CONTROLLER_NAME = "kueue.x-k8s.io/provisioning-request"
 GROUP = "autoscaling.x-k8s.io"
 VERSIONS = ("v1", "v1beta1")
-POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", namespaced=True)
 PROVISIONING_LABEL = "kueue.x-k8s.io/managed"
 AGAIN = 5.0
 """Seconds until a call of the API server that failed is repeated."""
@@ -120,7 +119,7 @@ async def _create_templates(context: Context, wl: Obj, wanted: Wanted, request: 
     for one in wanted.pod_sets:
         key = ObjectKey(key_of(wl).namespace, wanted.template_of(one.name))
         try:
-            await context.client.get(POD_TEMPLATES, key)
+            await context.client.get(kinds.POD_TEMPLATES, key)
         except NotFound:
             pass
         else:
@@ -144,7 +143,7 @@ async def _create_templates(context: Context, wl: Obj, wanted: Wanted, request: 
             "template": template,
         }
         try:
-            await context.client.create(POD_TEMPLATES, body)
+            await context.client.create(kinds.POD_TEMPLATES, body)
         except AlreadyExists:
             continue
 
