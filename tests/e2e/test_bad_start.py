@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -270,6 +272,28 @@ def test_a_module_of_jobs_that_cannot_be_imported(
     refused(kueuelib(command, path), f"{path}, line 1: ", "correct it")
 
 
-def test_there_are_no_manifests_of_an_admission_check() -> None:
-    path = Path(__file__).parents[2] / "examples" / "budget_check" / "budget.py"
-    refused(kueuelib("manifests", path), str(path), "holds an admission check", "docs/checks.md")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("command", ["run", "manifests"])
+def test_a_name_that_the_module_does_not_have(command: str) -> None:
+    path = EXAMPLES / "05_operator.py"
+    refused(kueuelib(command, f"{path}:foo"), f"{path} has no foo", "offers app (operator)")
+
+
+@pytest.mark.parametrize("command", [["-m", "kueuelib", "run"], []])
+def test_an_operator_without_a_kubeconfig(tmp_path: Path, command: list[str]) -> None:
+    env = {name: text for name, text in os.environ.items() if not name.startswith("KUBE")}
+    done = subprocess.run(
+        [sys.executable, *command, str(EXAMPLES / "05_operator.py")],
+        env={**env, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    voice = "kueuelib" if command else "05_operator.py"
+    assert done.stderr.startswith(f"{voice}: {tmp_path}/.kube/config: there is no kubeconfig")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("name one with $KUBECONFIG, --kubeconfig or kubeconfig=\n")

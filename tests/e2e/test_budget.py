@@ -200,4 +200,4 @@ def test_a_module_without_anything_to_run_is_refused(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode != 0
-    assert "holds 0 integrations" in done.stderr
+    assert "holds nothing to run" in done.stderr

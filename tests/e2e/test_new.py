@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from warm import kueuelib
 
 from kueuelib.cli.new.project import KINDS, run
 from kueuelib.errors import ConfigError
@@ -30,6 +32,24 @@ def test_the_tests_of_a_new_project_pass(kind: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_says_how_it_gets_into_a_cluster(kind: str, tmp_path: Path) -> None:
+    run(kind, "my-thing", tmp_path)
+    folder = tmp_path / "my-thing"
+    assert "COPY my_thing.py .\n" in (folder / "Dockerfile").read_text()
+    readme = (folder / "README.md").read_text()
+    assert "docker build --tag registry.example/my-thing:1" in readme
+    assert "kueuelib manifests my_thing.py --image registry.example/my-thing:1" in readme
+    done = kueuelib("manifests", folder / "my_thing.py", "--image", "my-thing:1")
+    printed = [*yaml.safe_load_all(done.stdout)]
+    (pod,) = (each["spec"]["template"]["spec"] for each in printed if each["kind"] == "Deployment")
+    assert pod["containers"][0]["image"] == "my-thing:1"
+    if kind == "check":  # it has a release function, for which the library patches Workloads
+        rules = [rule for each in printed for rule in each.get("rules", ())]
+        (verbs,) = (rule["verbs"] for rule in rules if rule["resources"] == ["workloads"])
+        assert "patch" in verbs
 
 
 @pytest.mark.parametrize("kind", KINDS)

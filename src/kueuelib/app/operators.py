@@ -1,24 +1,25 @@
-"""Operators of users: finds them in modules, and makes the objects that they need in a cluster."""
+"""The objects that operators of users need in a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import ModuleType
 
 from kueuelib.api.kinds import EVENTS, LEASES, NAMESPACES, SECRETS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.app.process_objects import (
     HEALTH_PORT,
     METRICS_PORT,
+    PORTS,
+    WEBHOOK,
     binding,
     deployment,
     meta,
+    named,
     role,
+    rule,
     service,
 )
 from kueuelib.controllers.webhooks import by_service, by_url
-from kueuelib.errors import ConfigError
-from kueuelib.runtime.importing import module_at, name_in
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations, trusting
 
@@ -27,35 +28,6 @@ CLUSTERS = "/etc/kueuelib/clusters"
 READS = ("get", "list", "watch")
 WRITES = ("get", "create", "patch", "delete")
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
-
-
-def load(reference: str) -> Operator | None:
-    """The operator of `MODULE[:NAME]`; the module may also be the path of a file.
-
-    Returns:
-        The operator of that name, or the only one of the module; None when there is none.
-
-    Raises:
-        ConfigError: there is no such module, it cannot be imported, or it holds several operators.
-    """
-    where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
-    module = module_at(where)
-    if colon:
-        operator = name_in(module, name)
-        return operator if isinstance(operator, Operator) else None
-    return _only(module, reference)
-
-
-def _only(module: ModuleType, reference: str) -> Operator | None:
-    operators = {name: each for name, each in vars(module).items() if isinstance(each, Operator)}
-    if len({id(each) for each in operators.values()}) > 1:
-        names = ", ".join(sorted(operators))
-        raise ConfigError(
-            reference,
-            f"holds {len(operators)} operators",
-            f"write MODULE:NAME with one of: {names}",
-        )
-    return next(iter(operators.values()), None)
 
 
 def operator_manifests(
@@ -82,10 +54,6 @@ def operator_manifests(
     name, where = operator.name, namespace or operator.name
     reach = by_service(where, name) if webhook_url is None else by_url(webhook_url)
     in_cluster = webhook_url is None
-    args = ["--health-address", f":{HEALTH_PORT}", "--metrics-address", f":{METRICS_PORT}"]
-    for cluster in operator.clusters:
-        args += ["--cluster", f"{cluster}={CLUSTERS}/{cluster}"]
-    secret = (f"{name}-clusters", CLUSTERS) if operator.clusters else None
     return [
         *([] if namespace else [NAMESPACES.new(where)]),
         *definitions(operator, reach),
@@ -93,8 +61,19 @@ def operator_manifests(
         *_access(operator, where),
         *([service(name, where)] if in_cluster and operator.needs_webhooks else []),
         *hook_configurations(operator, reach),
-        *([deployment(name, where, reference, image, args, secret)] if in_cluster else []),
+        *([_deployment(operator, where, reference, image)] if in_cluster else []),
     ]
+
+
+def _deployment(operator: Operator, where: str, reference: str, image: str) -> Obj:
+    args = ["--health-address", f":{HEALTH_PORT}", "--metrics-address", f":{METRICS_PORT}"]
+    for cluster in operator.clusters:
+        args += ["--cluster", f"{cluster}={CLUSTERS}/{cluster}"]
+    secret = (f"{operator.name}-clusters", CLUSTERS) if operator.clusters else None
+    ports = {
+        name: port for name, port in PORTS.items() if name != WEBHOOK or operator.needs_webhooks
+    }
+    return deployment(operator.name, where, reference, image, args, secret, ports=ports)
 
 
 def _access(operator: Operator, where: str) -> list[Obj]:
@@ -117,7 +96,9 @@ def _access(operator: Operator, where: str) -> list[Obj]:
             role("Role", watched, space, narrow),
             binding("Role", watched, space, name, where),
         ]
-    own = [*_named(LEASES, name), *_named(SECRETS, f"{name}-cert")]
+    own = named(LEASES, name)
+    if operator.needs_webhooks:
+        own += named(SECRETS, f"{name}-cert")
     objects += [role("Role", name, where, own), binding("Role", name, where, name, where)]
     return objects
 
@@ -130,8 +111,8 @@ def permissions(operator: Operator) -> list[tuple[Resource, Obj]]:
         kind = declared.resource
         verbs.setdefault(kind, set()).update((*READS, "patch"))
         rules += [
-            (kind, _rule(kind, ["patch"], f"{kind.plural}/status")),
-            (kind, _rule(kind, ["update"], f"{kind.plural}/finalizers")),
+            (kind, rule(kind, ["patch"], f"{kind.plural}/status")),
+            (kind, rule(kind, ["update"], f"{kind.plural}/finalizers")),
         ]
         for each in declared.owns:
             verbs.setdefault(each, set()).update((*READS, *WRITES))
@@ -139,30 +120,19 @@ def permissions(operator: Operator) -> list[tuple[Resource, Obj]]:
             verbs.setdefault(each, set()).update(WRITES)
         for each in (each for each in declared.watches if isinstance(each, Resource)):
             verbs.setdefault(each, set()).update(READS)
-    return [(kind, _rule(kind, _ordered(each))) for kind, each in verbs.items()] + rules
+    return [(kind, rule(kind, _ordered(each))) for kind, each in verbs.items()] + rules
 
 
 def _ordered(verbs: Iterable[str]) -> list[str]:
     return sorted(verbs, key=_VERBS.index)
 
 
-def _rule(kind: Resource, verbs: list[str], plural: str = "") -> Obj:
-    return {"apiGroups": [kind.group], "resources": [plural or kind.plural], "verbs": verbs}
-
-
 def _own_hooks(operator: Operator) -> list[Obj]:
     """Permits the operator to write its authority into the objects that the API server reads."""
     return [
         {
-            **_rule(target.resource, ["get", "update", "patch"]),
+            **rule(target.resource, ["get", "update", "patch"]),
             "resourceNames": [target.name],
         }
         for target in trusting(operator)
-    ]
-
-
-def _named(kind: Resource, name: str) -> list[Obj]:
-    return [
-        _rule(kind, ["create"]),  # the server does not know the name when it permits a creation
-        {**_rule(kind, ["get", "update", "patch"]), "resourceNames": [name]},
     ]

@@ -6,10 +6,10 @@ Deployment. Or for a plug-in of the bundled manager, which has everything except
 
 from __future__ import annotations
 
-from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.kinds import CRDS, LEASES, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
 from kueuelib.app.own_process import certificate_name, process_name
-from kueuelib.app.process_objects import binding, deployment, meta, role, service
+from kueuelib.app.process_objects import binding, deployment, meta, named, role, rule, service
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url, sparing
 from kueuelib.jobs.contract.integration import Integration
@@ -78,26 +78,16 @@ def _cluster_rules(integration: Integration) -> list[Obj]:
         "verbs": ["get", "update", "patch"],
     }
     definition = {
-        "apiGroups": [CRDS.group],
-        "resources": [CRDS.plural],
+        **rule(CRDS, ["get", "list", "watch"]),
         "resourceNames": [definition_name(integration.resource)],
-        "verbs": ["get", "list", "watch"],
     }
     return [*rbac_rules([integration]), *shared_rbac_rules(), own_hooks, definition]
 
 
 def _namespace_rules(integration: Integration) -> list[Obj]:
-    def named(group: str, plural: str, name: str) -> list[Obj]:
-        where: Obj = {"apiGroups": [group], "resources": [plural]}
-        verbs = ["get", "update", "patch"]
-        return [
-            {**where, "verbs": ["create"]},  # RBAC cannot restrict a creation by name
-            {**where, "resourceNames": [name], "verbs": verbs},
-        ]
-
     return [
-        *named("coordination.k8s.io", "leases", process_name(integration)),
-        *named("", "secrets", certificate_name(integration)),
+        *named(LEASES, process_name(integration)),
+        *named(SECRETS, certificate_name(integration)),
     ]
 
 
@@ -105,8 +95,7 @@ def _reading(integration: Integration) -> Obj:
     """Permits the bundled manager to read owners of this kind, so that it leaves their children
     alone.
     """
-    resource = integration.resource
-    return {"apiGroups": [resource.group], "resources": [resource.plural], "verbs": ["get"]}
+    return rule(integration.resource, ["get"])
 
 
 def own_webhooks(integration: Integration, namespace: str, config: ClientConfig) -> list[Obj]:

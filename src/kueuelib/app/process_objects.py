@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, Resource
 
 WEBHOOK_PORT = 9443
 HEALTH_PORT = 8081
 METRICS_PORT = 8080
+WEBHOOK, HEALTH = "webhook", "health"
+PORTS = MappingProxyType({WEBHOOK: WEBHOOK_PORT, HEALTH: HEALTH_PORT, "metrics": METRICS_PORT})
+OWN = ("get", "update", "patch")
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -32,6 +36,8 @@ def deployment(
     image: str,
     args: Sequence[str] = (),
     secret: tuple[str, str] | None = None,
+    *,
+    ports: Mapping[str, int] = PORTS,
 ) -> Obj:
     """The Deployment of `kueuelib run`, with one replica.
 
@@ -42,6 +48,7 @@ def deployment(
         image: with kueuelib and the module.
         args: further options of `kueuelib run`.
         secret: the name of a Secret, and the folder where its keys are files.
+        ports: what it listens on, by name; `health` is probed.
     """
 
     def probe(path: str) -> Obj:
@@ -52,13 +59,6 @@ def deployment(
         "image": image,
         "command": ["kueuelib", "run", reference],
         "args": ["--namespace", namespace, *args],
-        "ports": [
-            {"name": "webhook", "containerPort": WEBHOOK_PORT},
-            {"name": "health", "containerPort": HEALTH_PORT},
-            {"name": "metrics", "containerPort": METRICS_PORT},
-        ],
-        "livenessProbe": probe("/healthz"),
-        "readinessProbe": probe("/readyz"),
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -66,6 +66,10 @@ def deployment(
             "runAsNonRoot": True,
         },
     }
+    if ports:
+        container["ports"] = [{"name": each, "containerPort": port} for each, port in ports.items()]
+    if HEALTH in ports:
+        container |= {"livenessProbe": probe("/healthz"), "readinessProbe": probe("/readyz")}
     pod: Obj = {"serviceAccountName": name, "containers": [container]}
     if secret is not None:
         container["volumeMounts"] = [{"name": secret[0], "mountPath": secret[1], "readOnly": True}]
@@ -93,6 +97,19 @@ def role(kind: str, name: str, namespace: str, rules: Sequence[Obj]) -> Obj:
         "metadata": meta(name, namespace),
         "rules": list(rules),
     }
+
+
+def rule(kind: Resource, verbs: Iterable[str], plural: str = "") -> Obj:
+    """The rule of a role for one kind, or for a subresource of it."""
+    return {"apiGroups": [kind.group], "resources": [plural or kind.plural], "verbs": [*verbs]}
+
+
+def named(kind: Resource, name: str, verbs: Sequence[str] = OWN) -> list[Obj]:
+    """The rules for one object that a process makes itself."""
+    return [
+        rule(kind, ["create"]),  # the server does not know the name when it permits a creation
+        {**rule(kind, verbs), "resourceNames": [name]},
+    ]
 
 
 def binding(role_kind: str, role: str, namespace: str, account: str, account_in: str) -> Obj:

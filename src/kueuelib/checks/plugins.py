@@ -13,7 +13,7 @@ from types import ModuleType
 
 from kueuelib.checks.definition import Check
 from kueuelib.errors import ConfigError
-from kueuelib.runtime.importing import loaded, module_at, name_in
+from kueuelib.runtime.importing import loaded
 
 GROUP = "kueuelib.checks"
 
@@ -45,23 +45,6 @@ def installed() -> tuple[Check, ...]:
             )
         checks.append(offered)
     return tuple(checks)
-
-
-def load(reference: str) -> tuple[Check, ...]:
-    """The checks of `MODULE[:NAME]`; the module may also be the path of a file.
-
-    Returns:
-        All checks of the module, or the one of that name; nothing when there are none.
-
-    Raises:
-        ConfigError: there is no such module, or it cannot be imported.
-    """
-    where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
-    module = module_at(where)
-    if not colon:
-        return checks_in(module)
-    check = name_in(module, name)
-    return (check,) if isinstance(check, Check) else ()
 
 
 def checks_in(module: ModuleType) -> tuple[Check, ...]:

@@ -96,7 +96,7 @@ def run(
 ) -> None:
     """Runs checks until SIGTERM or SIGINT; the last line of a program. See `serve`."""
     from kueuelib.runtime import logs
-    from kueuelib.runtime.entry import run_program
+    from kueuelib.runtime.entry import run_script
 
     async def main() -> None:
         await serve(
@@ -109,7 +109,7 @@ def run(
         )
 
     logs.configure("console", "info")
-    run_program(main)
+    run_script(main)
 
 
 @attrs.frozen

@@ -28,7 +28,7 @@ def _main() -> None:
     from click.exceptions import NoArgsIsHelpError
 
     from kueuelib.cli.root import app
-    from kueuelib.errors import ConfigError, KueuelibError
+    from kueuelib.errors import KueuelibError
 
     try:
         code = app(prog_name="kueuelib", standalone_mode=False)
@@ -44,15 +44,9 @@ def _main() -> None:
     except click.Abort:
         sys.exit(130)
     except (KueuelibError, ExceptionGroup) as error:
-        cause = _only(error)
-        if not isinstance(cause, KueuelibError):
-            raise
-        from kueuelib.cli.failures import with_fix
+        from kueuelib.runtime.failures import reported
 
-        said = with_fix(cause)
-        prefix = "" if said.startswith("kueuelib ") else "kueuelib: "
-        print(f"{prefix}{said}", file=sys.stderr)  # noqa: T201 - the command line's voice
-        sys.exit(2 if isinstance(cause, ConfigError) else 1)
+        sys.exit(reported(error, "kueuelib"))
     except OSError as error:
         if error.errno not in _FULL:
             raise
@@ -60,10 +54,3 @@ def _main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is buffered has no place either
         sys.exit(1)
     sys.exit(code)
-
-
-def _only(error: Exception) -> Exception:
-    """The only exception of a group, as task groups raise it."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        (error,) = error.exceptions
-    return error

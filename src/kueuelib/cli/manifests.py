@@ -6,40 +6,43 @@ import sys
 
 from kueuelib.api.crd import to_yaml
 from kueuelib.api.kinds import MANAGER_NAMESPACE
+from kueuelib.api.meta import Obj
+from kueuelib.app.check_manifests import check_manifests, check_plugin_manifests
 from kueuelib.app.installation import checked_url
-from kueuelib.app.operators import load as load_operator
 from kueuelib.app.operators import operator_manifests
 from kueuelib.app.own_manifests import plugin_manifests, process_manifests
-from kueuelib.checks.plugins import load as load_checks
+from kueuelib.app.programs import load
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.plugins import load
+from kueuelib.jobs.contract.integration import Integration
+from kueuelib.runtime.operator.declaration import Operator
 
 
 def run(
     reference: str, namespace: str | None, image: str, webhook_url: str | None, *, plugin: bool
 ) -> None:
-    """Prints the objects that an operator or an integration needs in a cluster.
+    """Prints the objects that an operator, an integration or checks need in a cluster.
 
     Raises:
-        ConfigError: there is no such integration, it is an admission check, or the URL is not
-            valid.
+        ConfigError: there is nothing to run, an option does not fit, or the URL is not valid.
     """
-    if load_checks(reference):
-        raise ConfigError(
-            reference,
-            "holds an admission check, and manifests are made for operators and integrations only",
-            "give its ServiceAccount the permissions that docs/checks.md lists",
-        )
-    url = checked_url(webhook_url)
-    operator = load_operator(reference)
-    where = namespace or MANAGER_NAMESPACE
-    if operator is not None:
-        objects = operator_manifests(
-            operator, reference, namespace or "", image=image, webhook_url=url
-        )
-    elif plugin:
-        objects = plugin_manifests(load(reference), where)
-    else:
-        integration = load(reference)
-        objects = process_manifests(integration, reference, where, image=image, webhook_url=url)
+    objects = _manifests(reference, namespace, image, checked_url(webhook_url), plugin=plugin)
     sys.stdout.write("---\n".join(to_yaml(obj) for obj in objects))
+
+
+def _manifests(
+    reference: str, namespace: str | None, image: str, url: str | None, *, plugin: bool
+) -> list[Obj]:
+    program, where = load(reference), namespace or MANAGER_NAMESPACE
+    if isinstance(program, Operator):
+        if plugin:
+            raise ConfigError("--plugin", "an operator is no part of the manager", "leave it out")
+        return operator_manifests(program, reference, namespace or "", image=image, webhook_url=url)
+    if isinstance(program, Integration):
+        if plugin:
+            return plugin_manifests(program, where)
+        return process_manifests(program, reference, where, image=image, webhook_url=url)
+    if plugin:
+        return check_plugin_manifests(program, reference, where)
+    if url is not None:
+        raise ConfigError("--webhook-url", "a check has no webhooks", "leave it out")
+    return check_manifests(program, reference, where, image=image)

@@ -10,16 +10,16 @@ from types import MappingProxyType
 import attrs
 
 from kueuelib.app.configuration import Configuration, load_configuration
-from kueuelib.app.operators import load as load_operator
 from kueuelib.app.own_process import assembler, own_configuration
+from kueuelib.app.programs import load
 from kueuelib.app.wiring import run_manager
 from kueuelib.checks import serve
-from kueuelib.checks.plugins import load as load_checks
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.plugins import load
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime import logs
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import parse_address
+from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.running import ServeOptions
 from kueuelib.runtime.operator.running import serve as serve_operator
 
@@ -52,33 +52,44 @@ def run(
         ConfigError: an argument or a file is not valid.
     """
     logs.configure(log_format, log_level)
-    checks = load_checks(reference)
-    operator = None if checks else load_operator(reference)
-    if options.clusters and operator is None:
+    program = load(reference)
+    if options.clusters and not isinstance(program, Operator):
         raise ConfigError("--cluster", "is for operators only", "leave it out")
-    if checks:
+    if isinstance(program, Operator):
+        if config is not None:
+            raise ConfigError("--config", "is for kinds of jobs, not for operators", "leave it out")
+        run_program(serve_operator, program, _serve_options(options, kubeconfig, server_timeout))
+    elif isinstance(program, Integration):
+        base = with_options(load_configuration(config), options)
+        configuration = own_configuration(base, program)
+        source = str(config) if config else f"kueuelib run {reference}"
+        manage = partial(run_manager, assemble=assembler(program))
+        run_program(manage, configuration, source, kubeconfig, server_timeout)
+    else:
+        _check_options(options, config)
         start = partial(
             serve,
-            *checks,
+            *program,
             kubeconfig=kubeconfig,
             server_timeout=server_timeout,
             namespace=options.namespace or "",
             leader_elect=options.leader_elect is not False,
         )
         run_program(start)
-        return 0
-    if operator is not None:
-        if config is not None:
-            raise ConfigError("--config", "is for kinds of jobs, not for operators", "leave it out")
-        run_program(serve_operator, operator, _serve_options(options, kubeconfig, server_timeout))
-        return 0
-    integration = load(reference)
-    base = with_options(load_configuration(config), options)
-    configuration = own_configuration(base, integration)
-    source = str(config) if config else f"kueuelib run {reference}"
-    manage = partial(run_manager, assemble=assembler(integration))
-    run_program(manage, configuration, source, kubeconfig, server_timeout)
     return 0
+
+
+def _check_options(options: Options, config: Path | None) -> None:
+    """Refuse what a process with checks does not have."""
+    given = {
+        "--config": config,
+        "--webhook-address": options.webhook_address,
+        "--health-address": options.health_address,
+        "--metrics-address": options.metrics_address,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise ConfigError(option, "is not for admission checks", "leave it out")
 
 
 def _serve_options(

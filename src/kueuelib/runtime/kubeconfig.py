@@ -146,7 +146,7 @@ def find_source(
     raise ConfigError(
         str(home),
         "there is no kubeconfig, and this is not a pod of a cluster",
-        "give one with --kubeconfig or $KUBECONFIG",
+        "name one with $KUBECONFIG, --kubeconfig or kubeconfig=",
     )
 
 

@@ -9,15 +9,21 @@ from typing import Any
 import pytest
 import yaml
 
+from kueuelib.app.programs import load
 from kueuelib.errors import ConfigError
 from kueuelib.jobs import Integration, Pods, declare, enough, equals
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
-from kueuelib.jobs.catalog.plugins import load
 from kueuelib.runtime import Resource
 from kueuelib.testing import JobAdapter, JobConformance
 
 Obj = dict[str, Any]
 EXAMPLE = Path(__file__).parents[3] / "examples/custom_job"
+
+
+def of_file(path: str) -> Integration:
+    found = load(path)
+    assert isinstance(found, Integration)
+    return found
 
 
 def with_status(obj: Obj, **status: Any) -> Obj:
@@ -68,7 +74,7 @@ class PartialBatchJobs(BatchJobs):
 
 
 class Trainings(JobAdapter):
-    integration = load(str(EXAMPLE / "training.py"))
+    integration = of_file(str(EXAMPLE / "training.py"))
 
     def make(self) -> Obj:
         obj = yaml.safe_load((EXAMPLE / "training.yaml").read_text())
@@ -95,7 +101,7 @@ class Trainings(JobAdapter):
 
 
 class DeclaredTrainings(Trainings):
-    integration = load(str(EXAMPLE / "training_declared.py"))
+    integration = of_file(str(EXAMPLE / "training_declared.py"))
 
 
 class TestBatchJob(JobConformance):

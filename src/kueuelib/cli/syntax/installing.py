@@ -104,7 +104,7 @@ def crds(output: Path | None) -> int:
 def manifests(
     reference: str, namespace: str | None, image: str, webhook_url: str | None, plugin: bool
 ) -> int:
-    """Print the CRDs, RBAC, webhooks and Deployment of your operator or kind of jobs."""
+    """Print the CRDs, RBAC, webhooks and Deployment of your operator, kind of jobs or check."""
     from kueuelib.cli.manifests import run
 
     run(reference, namespace, image, webhook_url, plugin=plugin)

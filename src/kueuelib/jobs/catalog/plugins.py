@@ -21,7 +21,7 @@ from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.declared.declaration_rules import check_resource, check_versions
-from kueuelib.runtime.importing import loaded, module_at, name_in
+from kueuelib.runtime.importing import loaded
 
 GROUP = "kueuelib.jobs"
 
@@ -53,7 +53,7 @@ def load_installed(name: str) -> Integration:
         )
     ((value, entry),) = by_value.items()
     offered = loaded(f"{subject}, {value}", entry.load, "repair or uninstall it")
-    integration = _as_integration(offered, value)
+    integration = as_integration(offered, value)
     if integration is None and isinstance(offered, ModuleType):
         integration = integration_in(offered, value)
     if integration is None:
@@ -92,38 +92,17 @@ def registry_for(frameworks: Iterable[str]) -> Registry:
     return registry
 
 
-def load(reference: str) -> Integration:
-    """The integration of `MODULE[:NAME]`; the module may also be the path of a file.
-
-    Args:
-        reference: for example `training`, `team.training:integration` or `jobs/training.py`. A
-            module is looked for in the current folder too.
+def own_kind(integration: Integration, reference: str) -> Integration:
+    """The same integration, of a kind that does not come with kueuelib.
 
     Raises:
-        ConfigError: there is no such module, it cannot be imported, it does not hold exactly one
-            integration, or the kind is bundled.
+        ConfigError: the bundled manager queues this kind itself.
     """
-    integration = _load(reference)
     for known in builtin_registry().integrations:
         if known.resource.group_kind == integration.resource.group_kind:
             kind = f"{integration.resource.kind} ({integration.resource.api_version})"
             problem = f'the manager queues jobs of kind {kind} itself, as "{known.name}"'
             raise ConfigError(reference, problem, "give an integration of another kind")
-    return integration
-
-
-def _load(reference: str) -> Integration:
-    where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
-    module = module_at(where)
-    if not colon:
-        return integration_in(module, reference)
-    integration = _as_integration(name_in(module, name), reference)
-    if integration is None:
-        raise ConfigError(
-            reference,
-            f"{name or 'nothing'} is neither an Integration nor a GenericJob",
-            f"name one of: {', '.join(sorted(_candidates(module))) or 'nothing in it is one'}",
-        )
     return integration
 
 
@@ -136,9 +115,9 @@ def integration_in(module: ModuleType, reference: str) -> Integration:
     Raises:
         ConfigError: there is none, or more than one.
     """
-    candidates = _candidates(module)
-    ready = {name: value for name, value in candidates.items() if isinstance(value, Integration)}
-    chosen = ready or candidates
+    offered = candidates(module)
+    ready = {name: value for name, value in offered.items() if isinstance(value, Integration)}
+    chosen = ready or offered
     distinct = {id(value): value for value in chosen.values()}
     if len(distinct) != 1:
         raise ConfigError(
@@ -146,15 +125,16 @@ def integration_in(module: ModuleType, reference: str) -> Integration:
             f"holds {len(distinct)} integrations",
             f"write MODULE:NAME with one of: {', '.join(sorted(chosen))}"
             if chosen
-            else "write a subclass of GenericJob, declare one, or decorate a function with @check",
+            else "declare one, or write a subclass of GenericJob",
         )
     (value,) = distinct.values()
-    integration = _as_integration(value, reference)
+    integration = as_integration(value, reference)
     assert integration is not None
     return integration
 
 
-def _candidates(module: ModuleType) -> dict[str, Any]:
+def candidates(module: ModuleType) -> dict[str, Any]:
+    """The integrations of a module and the classes of jobs that it defines, by name."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -169,7 +149,12 @@ def _is_job_type(value: Any) -> bool:
     )
 
 
-def _as_integration(value: Any, subject: str) -> Integration | None:
+def as_integration(value: Any, subject: str) -> Integration | None:
+    """An integration, or that of a class of jobs; None for anything else.
+
+    Raises:
+        ConfigError: the kind cannot be queued.
+    """
     if not isinstance(value, Integration) and not _is_job_type(value):
         return None
     job_type = value.job_type if isinstance(value, Integration) else value

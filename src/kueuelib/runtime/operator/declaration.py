@@ -374,13 +374,17 @@ class Operator:
         Args:
             kubeconfig: a file, found by kubectl's rules when None.
             clusters: the kubeconfig of each other cluster, by its name.
+
+        Raises:
+            SystemExit: it cannot work, exit code 2, or failed, exit code 1; stderr has the line
+                that says why.
         """
         from kueuelib.runtime import logs
-        from kueuelib.runtime.entry import run_program
+        from kueuelib.runtime.entry import run_script
         from kueuelib.runtime.operator.running import ServeOptions, serve
 
         logs.configure()
-        run_program(serve, self, ServeOptions(kubeconfig=kubeconfig, clusters=clusters))
+        run_script(serve, self, ServeOptions(kubeconfig=kubeconfig, clusters=clusters))
 
 
 def _checked(name: str, what: str) -> str:

@@ -1,0 +1,54 @@
+"""How a program ends with an error: one line that names the fix, and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+from kueuelib.errors import (
+    ApiError,
+    ConfigError,
+    Forbidden,
+    KueuelibError,
+    TransportError,
+    Unauthorized,
+)
+
+WRONG_INPUT = 2
+"""The exit code when what was given cannot work."""
+FAILED = 1
+INTERRUPTED = 130
+_DENIED = "denied the request"
+"""The message of an API server about a refusal by a webhook."""
+
+
+def reported(error: Exception, program: str) -> int:
+    """Say one of our errors on stderr, without a traceback; the exit code.
+
+    Args:
+        error: what ended the program, or a group of one.
+        program: whose voice it is.
+
+    Raises:
+        Exception: the error itself, if it is none of ours.
+    """
+    found = error
+    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
+        (found,) = found.exceptions
+    if not isinstance(found, KueuelibError):
+        raise error
+    said = with_fix(found)
+    prefix = "" if said.startswith(f"{program} ") else f"{program}: "
+    print(f"{prefix}{said}", file=sys.stderr)  # noqa: T201 - the program's voice
+    return WRONG_INPUT if isinstance(found, ConfigError) else FAILED
+
+
+def with_fix(error: KueuelibError) -> str:
+    """A failure and its fix; most of our own errors already contain both."""
+    text = str(error)
+    if isinstance(error, Forbidden) and _DENIED not in text:
+        return f"{text}; ask for this permission"
+    if isinstance(error, Unauthorized):
+        return f"{text}; check the user of the kubeconfig's context"
+    if isinstance(error, TransportError) or (isinstance(error, ApiError) and error.code >= 500):
+        return f"{text}; check the API server, then try again"
+    return text
