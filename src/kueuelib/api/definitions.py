@@ -120,7 +120,9 @@ def crd(
 
     def decorate(cls: type[T]) -> type[T]:
         if "__attrs_attrs__" not in vars(cls):
-            raise TypeError(f"{cls.__name__} is not an attrs class: put @frozen below @crd")
+            found = "a dataclass" if "__dataclass_fields__" in vars(cls) else "not an attrs class"
+            fix = "put @frozen of kueuelib.runtime below @crd"
+            raise TypeError(f"{cls.__name__} is {found}: {fix}")
         resource = Resource(group, version, plural, kind or cls.__name__, namespaced)
         _check(resource, [version, *(other.name for other in versions)])
         cls.resource = resource

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import attrs
 
@@ -26,6 +26,60 @@ NOTHING: Final[Mapping[str, Any]] = {}
 
 UNSET: Final = object()
 """No default in the schema."""
+
+
+if TYPE_CHECKING:
+    from attrs import frozen as frozen  # noqa: PLC0414 - type checkers know what it does
+else:
+
+    def frozen(maybe_cls: type | None = None, **options: Any) -> Any:
+        """Make an immutable class of annotated fields, as `attrs.frozen` does.
+
+        Args:
+            maybe_cls: the class; None when the decorator is called with options.
+            options: those of `attrs.define`, such as `kw_only=True`.
+
+        Raises:
+            ConfigError: a field without a default follows one that has a default.
+        """
+        if maybe_cls is None:
+            return lambda cls: frozen(cls, **options)
+        try:
+            return attrs.frozen(maybe_cls, **options)
+        except ValueError as error:
+            mandatory = _MANDATORY.search(str(error))
+            if mandatory is None:
+                raise
+            raise _misplaced(maybe_cls, mandatory[1]) from error
+
+
+_MANDATORY: Final = re.compile(r"^No mandatory attributes allowed after .*Attribute\(name='(\w+)'")
+
+
+def _misplaced(cls: type, field: str) -> ConfigError:
+    """What is wrong with the order of the fields, and the fix."""
+    own = list(vars(cls).get("__annotations__") or vars(cls))
+    earlier = next((name for name in own[: own.index(field)] if _has_default(cls, name)), "")
+    inherited = next(
+        (
+            each.name
+            for base in filter(attrs.has, cls.__mro__[1:])
+            for each in attrs.fields(base)
+            if each.default is not attrs.NOTHING and not each.kw_only
+        ),
+        "",
+    )
+    order = "" if inherited else f"move {field} before {earlier}, "
+    return ConfigError(
+        f"class {cls.__qualname__}",
+        f"field {field} has no default, but follows {inherited or earlier}, which has one",
+        f"{order}write @frozen(kw_only=True), or give {field} a default",
+    )
+
+
+def _has_default(cls: type, name: str) -> bool:
+    value = vars(cls).get(name, attrs.NOTHING)
+    return getattr(value, "_default", value) is not attrs.NOTHING
 
 
 @attrs.frozen

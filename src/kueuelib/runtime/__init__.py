@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from attrs import field as field
-    from attrs import frozen as frozen
 
     from kueuelib import errors as errors
     from kueuelib.api import kinds as kinds
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from kueuelib.api.quantity import Quantity as Quantity
     from kueuelib.api.struct import Struct as Struct
     from kueuelib.api.struct import Time as Time
+    from kueuelib.api.struct import frozen as frozen
     from kueuelib.api.struct import wire as wire
     from kueuelib.errors import FieldError as FieldError
     from kueuelib.errors import TerminalError as TerminalError
@@ -88,7 +88,7 @@ else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
         {
-            "attrs": "field frozen",
+            "attrs": "field",
             "kueuelib.api.codec": "decode encode",
             "kueuelib.api.crd_parts": "Column Rule",
             "kueuelib.api.definitions": "Version crd crd_of",
@@ -96,7 +96,7 @@ else:
             "kueuelib.api.meta": "Condition ConditionedStatus KubeObject Obj ObjectKey ObjectMeta "
             "Resource is_true key_of labels_of owner_reference",
             "kueuelib.api.quantity": "Quantity",
-            "kueuelib.api.struct": "Struct Time wire",
+            "kueuelib.api.struct": "Struct Time frozen wire",
             "kueuelib.errors": "FieldError TerminalError errors",
             "kueuelib.machinery.election": "ElectionOptions",
             "kueuelib.machinery.store": "Delta",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from kueuelib.api.crd_parts import Column, Rule
 from kueuelib.api.definitions import Version, converted, crd, crd_of, definition_of
 from kueuelib.api.meta import ConditionedStatus, KubeObject, ObjectMeta
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.struct import Struct, Time, wire
+from kueuelib.api.struct import Struct, Time, frozen, wire
 from kueuelib.errors import ConfigError, InvalidObject
 
 
@@ -188,7 +189,7 @@ def test_mistakes_are_named_when_the_class_is_made() -> None:
     class Plain(KubeObject):
         pass
 
-    with pytest.raises(TypeError, match="put @frozen below @crd"):
+    with pytest.raises(TypeError, match="put @frozen of kueuelib.runtime below @crd"):
         crd("example.com", "v1", plural="plains")(Plain)
     with pytest.raises(ConfigError, match="OldSpecless: has no definition; decorate the class"):
         crd_of(type("OldSpecless", (KubeObject,), {}))
@@ -247,3 +248,51 @@ def test_a_keyword_that_no_schema_has_is_refused() -> None:
         ConfigError, match=r"wire\(minium=...\): is not a keyword .*; write minimum"
     ):
         wire(minium=1)
+
+
+# ---- the order of fields --------------------------------------------------------------------
+
+
+def fields_of(base: type, **defaults: Any) -> type:
+    body = {name: value for name, value in defaults.items() if value is not attrs.NOTHING}
+    return type("Gear", (base,), {**body, "__annotations__": dict.fromkeys(defaults, int)})
+
+
+@pytest.mark.parametrize(
+    ("made", "problem", "fix"),
+    [
+        (
+            fields_of(KubeObject, spec=attrs.NOTHING),
+            "field spec has no default, but follows metadata,",
+            "write @frozen(kw_only=True), or give spec a default",
+        ),
+        (
+            fields_of(Struct, size=1, teeth=attrs.field(), more=2),
+            "field teeth has no default, but follows size,",
+            "move teeth before size, write @frozen(kw_only=True), or give teeth a default",
+        ),
+        (
+            fields_of(KubeObject, size=attrs.field(default=1), teeth=attrs.field()),
+            "field teeth has no default, but follows metadata,",
+            "write @frozen(kw_only=True), or give teeth a default",
+        ),
+    ],
+)
+def test_a_field_without_a_default_after_one_with_a_default_is_named(
+    made: type, problem: str, fix: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        frozen(made)
+    assert str(caught.value) == f"class Gear: {problem} which has one; {fix}"
+    assert attrs.has(frozen(kw_only=True)(made))
+
+
+def test_other_mistakes_of_a_class_keep_their_error() -> None:
+    with pytest.raises(ValueError, match="`order` can only be True if `eq` is True"):
+        frozen(order=True, eq=False)(fields_of(Struct, size=1))
+
+
+def test_a_dataclass_is_refused_with_the_decorator_to_use() -> None:
+    made = dataclasses.dataclass(kw_only=True)(fields_of(KubeObject, spec=attrs.NOTHING))
+    with pytest.raises(TypeError, match="Gear is a dataclass: put @frozen of kueuelib.runtime bel"):
+        crd("example.com", "v1", plural="gears")(made)
