@@ -26,7 +26,7 @@ from kueuelib.runtime import (
     kinds,
     wait_for_server,
 )
-from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.testing import Endpoint
 
 NOTEBOOKS = Resource("example.com", "v1", "notebooks", "Notebook", namespaced=True)
 OWNER = "pods by controller"

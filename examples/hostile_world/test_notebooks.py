@@ -9,7 +9,7 @@ import yaml
 from notebooks import Careful, Reconciler, Trusting, run
 
 from kueuelib.runtime import Obj
-from kueuelib.testing.hostile import (
+from kueuelib.testing import (
     Act,
     Cluster,
     Commit,

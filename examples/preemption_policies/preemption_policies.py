@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
+from kueuelib.scheduler import Asking, PreemptionPolicy, Refusal, Running
 
 
 class MinimumRunTime(PreemptionPolicy):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kueuelib.testing.preemption_conformance import check_preemption_policy
+from kueuelib.testing import check_preemption_policy
 from preemption_policies import MinimumRunTime, PreemptionBudget
 
 

@@ -10,13 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kueuelib.runtime.endpoint import Endpoint as Endpoint
     from kueuelib.testing.background import BackgroundServer as BackgroundServer
     from kueuelib.testing.builders import make_cluster_queue as make_cluster_queue
     from kueuelib.testing.builders import make_flavor as make_flavor
     from kueuelib.testing.builders import make_local_queue as make_local_queue
     from kueuelib.testing.builders import make_workload as make_workload
+    from kueuelib.testing.hostile import Act as Act
+    from kueuelib.testing.hostile import Cluster as Cluster
+    from kueuelib.testing.hostile import Commit as Commit
+    from kueuelib.testing.hostile import Draws as Draws
     from kueuelib.testing.hostile import Storm as Storm
     from kueuelib.testing.hostile import StormFailed as StormFailed
+    from kueuelib.testing.hostile import Trial as Trial
     from kueuelib.testing.hostile import create as create
     from kueuelib.testing.hostile import delete as delete
     from kueuelib.testing.hostile import patch as patch
@@ -38,10 +44,12 @@ else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
         {
+            "kueuelib.runtime.endpoint": "Endpoint",
             "kueuelib.testing.background": "BackgroundServer",
             "kueuelib.testing.builders": "make_cluster_queue make_flavor "
             "make_local_queue make_workload",
-            "kueuelib.testing.hostile": "Storm StormFailed create delete patch patch_status trial",
+            "kueuelib.testing.hostile": "Act Cluster Commit Draws Storm StormFailed Trial "
+            "create delete patch patch_status trial",
             "kueuelib.testing.job_adapter": "JobAdapter",
             "kueuelib.testing.job_conformance": "JobConformance",
             "kueuelib.testing.operators": "running",

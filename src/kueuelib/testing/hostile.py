@@ -1,7 +1,7 @@
-"""Tests your controller against a hostile cluster: the public face of `kueuelib.testing.storm`.
+"""Tests your controller against a hostile cluster; `kueuelib.testing` offers these names.
 
 ```python
-from kueuelib.testing.hostile import create, trial
+from kueuelib.testing import create, trial
 
 
 def users(draws):

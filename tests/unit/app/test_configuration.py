@@ -23,10 +23,12 @@ from kueuelib.app.configuration_keys import Rule, rule_of
 from kueuelib.app.decoding import parse_duration
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.errors import ConfigError
+from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.runtime.http import parse_address
 from kueuelib.scheduler.quota.past_usage import UsageRule
 
 FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
+FRAMEWORKS = sorted(builtin_registry().names())
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", "kind": "Configuration"}
 
 
@@ -89,7 +91,7 @@ integrations:
         ({"integrations": {"frameworks": "batch/job"}}, ["frameworks must be a list"]),
         (
             {"integrations": {"frameworks": ["batch/jobs"]}},
-            ["frameworks[0]", "use one of batch/job, deployment"],
+            ["frameworks[0]", f"use one of {', '.join(FRAMEWORKS)}"],
         ),
         ({"integrations": {"frameworks": ["ray.io/rayservice"]}}, ["not available"]),
         (

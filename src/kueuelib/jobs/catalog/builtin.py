@@ -12,8 +12,7 @@ from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.declared.appwrapper import APP_WRAPPER
 from kueuelib.jobs.declared.jobset import JOB_SET
-from kueuelib.jobs.declared.kubeflow import TRAINING_JOBS
-from kueuelib.jobs.declared.mpi import MPI_JOB
+from kueuelib.jobs.declared.kubeflow import MPI_JOB, TRAINING_JOBS
 from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.pods.deployment import DEPLOYMENT

@@ -1,4 +1,4 @@
-"""The training jobs of Kubeflow (kubeflow.org/v1), which differ only in one field and its keys."""
+"""MPIJob and the training jobs of Kubeflow, which differ only in version, one field and its keys."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def replicated(
     )
 
 
+MPI_JOB = replicated("MPIJob", "v2beta1", "mpiReplicaSpecs", "Launcher", "Worker")
 PYTORCH_JOB = replicated("PyTorchJob", "v1", "pytorchReplicaSpecs", "Master", "Worker")
 TRAINING_JOBS = (
     PYTORCH_JOB,

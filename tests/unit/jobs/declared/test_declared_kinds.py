@@ -468,3 +468,13 @@ def test_a_trainjob_keeps_its_patch_until_no_pod_is_active() -> None:
 def job_of(name: str, **parts: Any) -> GenericJob:
     found = SAMPLES[name]
     return found.integration.job_type(found.complete({**found.job(), **parts}))
+
+
+def test_the_declaration_of_an_mpi_job_on_the_page_is_that_of_the_code() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "declared-kinds.md").read_text()
+    block = page.split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(block, names)
+    shown, ours = names["mpijob"], SAMPLES["kubeflow.org/mpijob"].integration
+    assert shown.job_type.declaration == ours.job_type.declaration
+    assert (shown.name, shown.allows_prebuilt) == (ours.name, ours.allows_prebuilt)
