@@ -35,7 +35,7 @@ def _manifests(
     program, where = load(reference), namespace or MANAGER_NAMESPACE
     if isinstance(program, Operator):
         if plugin:
-            raise ConfigError("--plugin", "an operator is no part of the manager", "leave it out")
+            raise ConfigError("--plugin", "an operator is not part of the manager", "leave it out")
         return operator_manifests(program, reference, namespace or "", image=image, webhook_url=url)
     if isinstance(program, Integration):
         if plugin:

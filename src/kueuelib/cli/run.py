@@ -79,7 +79,7 @@ def run(
     return 0
 
 
-def _check_options(options: Options, config: Path | None) -> None:
+def _check_options(options: RunOptions, config: Path | None) -> None:
     """Refuse what a process with checks does not have."""
     given = {
         "--config": config,

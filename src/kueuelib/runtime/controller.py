@@ -35,7 +35,7 @@ MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
 Observer = Callable[[str, ObjectKey, str], None]
 """Learns how a reconciliation ended: the controller's name, the key, the error or an empty text."""
 OBSERVER: ContextVar[Observer | None] = ContextVar("observer of reconciliations", default=None)
-"""Of every controller that runs in the context where it is set, such as those of a test."""
+"""Every controller that runs in a context where it is set reports to it; tests set it."""
 
 
 @attrs.frozen

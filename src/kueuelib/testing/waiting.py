@@ -42,7 +42,7 @@ class _Failures:
 
 
 _OBSERVED: list[_Failures] = []
-"""Of the programs that run in this process."""
+"""One for each program that runs in this process."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""MPIJob and the training jobs of Kubeflow, which differ only in version, one field and its keys."""
+"""MPIJob and the training jobs of Kubeflow, which differ in version, one field and its keys."""
 
 from __future__ import annotations
 

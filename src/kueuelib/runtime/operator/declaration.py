@@ -21,6 +21,7 @@ from kueuelib.runtime.operator.reconciled import (
     OtherKind,
     Reconcile,
     Reconciled,
+    arguments_of,
     check_function,
     resource_of,
 )
@@ -273,7 +274,7 @@ class Operator:
         """
 
         def register(function: Any) -> Any:
-            short = _arguments(function) == 1
+            short = arguments_of(function) == 1
             check_function(function, 1 if short else 3, awaited=False)
             if short and "DELETE" in operations:
                 raise ConfigError(
@@ -395,9 +396,3 @@ def _checked(name: str, what: str) -> str:
             "use at most 63 lower-case letters, digits and '-'",
         )
     return name
-
-
-def _arguments(function: Callable[..., Any]) -> int:
-    """The number of arguments that a function needs."""
-    needed = inspect.signature(function).parameters.values()
-    return sum(each.default is each.empty and each.kind <= each.VAR_POSITIONAL for each in needed)

@@ -85,6 +85,14 @@ def resource_of(kind: Kind) -> Resource:
     raise ConfigError(f"{kind!r:.60}", "is not a kind", "name a class with @crd, or a Resource")
 
 
+def arguments_of(function: Callable[..., Any]) -> int:
+    """How many arguments a function needs."""
+    parameters = inspect.signature(function).parameters.values()
+    return sum(
+        each.default is each.empty and each.kind <= each.VAR_POSITIONAL for each in parameters
+    )
+
+
 def check_function(function: Any, arguments: int, *, awaited: bool) -> None:
     """Refuse a function that could not be called later.
 
