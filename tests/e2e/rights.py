@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -138,7 +139,8 @@ async def token(client: Client) -> str:
 
 def pod_spec(cpu: str = "1", **more: Any) -> Obj:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    return {"restartPolicy": "Never", "containers": [container], **more}
+    base = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    return {**base, "containers": [container], **more}
 
 
 def granted(objects: Iterable[Obj]) -> set[Right]:
@@ -262,6 +264,57 @@ def request_definition() -> Obj:
     }
 
 
+async def name_is_taken(world: World, name: str) -> None:
+    """Somebody else's request has the name; the job of a held queue is let go until it is gone."""
+
+    async def made() -> Obj:
+        return await world.workload(name)
+
+    workload = await world.until(made, f"{name} has no Workload")
+    taken = f"{workload['metadata']['name']}-nodes-1"
+    await world.create(REQUESTS, taken, spec={"provisioningClassName": "theirs"})
+    go = {"spec": {"stopPolicy": "None"}}
+    await world.client.patch(kinds.CLUSTER_QUEUES, ObjectKey("", name), go, PatchType.MERGE)
+    await world.uses((REQUESTS.group, REQUESTS.plural, "get"))
+    await world.delete(REQUESTS, taken)
+
+
+async def written_at_the_same_time(world: World) -> None:
+    """Somebody else changes checks when the manager puts its finalizer on them."""
+    right = kinds.KUEUE, "admissionchecks", "get"
+    async with asyncio.timeout(WAIT):
+        for number in itertools.count():
+            name = f"busy-{number}"
+            key, spec = ObjectKey("", name), {"controllerName": "example.com/busy"}
+            await world.create(kinds.ADMISSION_CHECKS, name, spec=spec)
+            for change in range(5):
+                body = {"metadata": {"labels": {"change": str(change)}}}
+                await world.client.patch(kinds.ADMISSION_CHECKS, key, body, PatchType.MERGE)
+            if right in world.seen()[0]:
+                return
+
+
+async def happens_again(world: World) -> None:
+    """A Job is admitted, stopped by its user, and admitted again: the same event twice."""
+    await job(world, "again")
+    for active in (False, True):
+        await world.admitted("again")
+        workload = await world.workload("again")
+        key = ObjectKey("default", workload["metadata"]["name"])
+        body = {"spec": {"active": active}}
+        await world.client.patch(kinds.WORKLOADS, key, body, PatchType.MERGE)
+        if not active:
+
+            async def stopped() -> bool:
+                return not is_true(await world.workload("again"), "Admitted")
+
+            await world.until(stopped, "the job is not stopped")
+            await world.client.patch(
+                kinds.WORKLOADS, key, {"spec": {"active": True}}, PatchType.MERGE
+            )
+    await world.uses(("", "events", "patch"))
+
+
 async def nodes_are_requested(world: World) -> None:
     """A job of a queue with the check for ProvisioningRequests, which is suspended again."""
     name = f"{REQUESTS.plural}.{REQUESTS.group}"
@@ -280,8 +333,9 @@ async def nodes_are_requested(world: World) -> None:
         spec={"controllerName": controller, "parameters": parameters},
     )
     spec = {"admissionChecksStrategy": {"admissionChecks": [{"name": "nodes"}]}}
-    await queue(world, "slow", **spec)
+    await queue(world, "slow", **spec, stopPolicy="Hold")
     await job(world, "slow", labels={QUEUE: "slow"})
+    await name_is_taken(world, "slow")
 
     async def asked() -> Any:
         return (await world.client.list(REQUESTS, "default")).items
@@ -343,6 +397,8 @@ async def everything(world: World) -> None:
     await world.create(
         kinds.ADMISSION_CHECKS, "other", spec={"controllerName": "example.com/other"}
     )
+    await happens_again(world)
+    await written_at_the_same_time(world)
     await job(world, "late", labels={QUEUE: "main", MAX_EXECUTION_LABEL: "1"})
     await nodes_are_requested(world)
     await world.gone(kinds.JOBS, "late")
@@ -404,15 +460,12 @@ UNSEEN: dict[Right, str] = {
         finalizers_of(owner): "see `needs_rights_over_owners`, for servers that ask for it"
         for owner in BLOCKED
     },
-    ("autoscaling.x-k8s.io", "provisioningrequests", "get"): "after a creation without answer",
-    ("", "events", "patch"): "an event that happens again soon",
-    ("kueue.x-k8s.io", "admissionchecks", "get"): "after a conflict over its finalizer",
 }
-"""Rights that need not be used here, and what they are for."""
+"""Rights that only a server with that plug-in asks for, and where that is tested."""
 
 
 async def needs_all(world: World) -> None:
-    """The manager may do what it does, and every right is used or in `UNSEEN`."""
+    """The manager may do what it does, and uses every right that is not in `UNSEEN`."""
     secret = ObjectKey(NAMESPACE, "kueue-webhook-server-cert")
     with contextlib.suppress(NotFound):
         await world.client.delete(kinds.SECRETS, secret)
