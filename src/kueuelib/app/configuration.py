@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
+from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration_keys import (
     PORT,
     SELECTOR,
@@ -265,6 +266,12 @@ class Configuration:
     def manager_namespace(self) -> str:
         """The namespace of the manager's own objects."""
         return self.namespace or own_namespace(MANAGER_NAMESPACE)
+
+    @property
+    def lease(self) -> ObjectKey:
+        """The Lease of the leader."""
+        wanted = self.leader_election
+        return ObjectKey(wanted.resource_namespace or self.manager_namespace, wanted.resource_name)
 
     def workers(self, group: str, kind: str) -> int:
         """Concurrent reconciles of a kind."""

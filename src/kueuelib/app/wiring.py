@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,6 @@ import attrs
 
 from kueuelib import __version__
 from kueuelib.api.kinds import API_SERVICES, CRDS
-from kueuelib.api.meta import ObjectKey
 from kueuelib.app.addresses import check_addresses
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import Configuration
@@ -20,6 +20,7 @@ from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
 from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile
+from kueuelib.app.restart_note import RestartNote
 from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.manifests import manager_user
@@ -243,11 +244,19 @@ async def assemble_manager(
             controllers.use_life(life_settings(reloaded))
             controllers.report(reloaded.metrics.local_queue_metrics.selector)
 
-        def announce(keys: tuple[str, ...]) -> None:
-            manager.annotate_lease(RESTART_NEEDED, ", ".join(keys))
-
+        announce: Callable[[tuple[str, ...]], None]
+        if configuration.leader_election.leader_elect:
+            announce = partial(_on_the_lease, manager)
+        else:
+            held_back = RestartNote(client, configuration.lease)
+            manager.add(Group.OTHERS, held_back, "restart note")
+            announce = held_back.note
         followed = ConfigurationFile(file, configuration, take, telemetry, announce=announce)
         manager.add(Group.OTHERS, followed, "configuration file")
+
+
+def _on_the_lease(manager: Manager, keys: tuple[str, ...]) -> None:
+    manager.annotate_lease(RESTART_NEEDED, ", ".join(keys))
 
 
 def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions | None) -> Engine:
@@ -291,10 +300,9 @@ async def _elector(
     wanted = configuration.leader_election
     if not wanted.leader_elect:
         return None
-    namespace = wanted.resource_namespace or configuration.manager_namespace
     try:
         options = ElectionOptions(
-            lease=ObjectKey(namespace, wanted.resource_name),
+            lease=configuration.lease,
             identity=identity,
             lease_duration=wanted.lease_duration,
             renew_deadline=wanted.renew_deadline,

@@ -56,7 +56,7 @@ with exit code 2, like every key that is not in the table.
 The manager reads the file every 10 seconds, and at SIGHUP. A file that cannot be read or is not
 valid changes nothing, and one line of the log says why. The keys of a valid file that the table
 marks *at once* take effect without a restart. Any other changed key keeps its old value until the
-next start: the log names it, and `kueuelib_configuration_restart_needed` is 1 for it. The leader
+next start: the log names it, and `kueuelib_configuration_restart_needed` is 1 for it. The manager
 also writes it to its Lease, where [`kueuelib doctor`](doctor.md) finds it. The same holds for a
 block `waitForPodsReady` that is added or removed.
 `kueuelib_configuration_reloads_total` counts by `result` the files that were `taken` and `refused`.

@@ -115,6 +115,7 @@ def test_an_honoured_key_is_read_by_something(path: str) -> None:
     name = path.rpartition(".")[2]
     attribute = "".join(f"_{one.lower()}" if one.isupper() else one for one in name)
     derived = {"external_frameworks": "external_kinds", "enable": ".enable"}
+    derived |= dict.fromkeys(("resource_name", "resource_namespace"), "configuration.lease")
     text = derived.get(attribute, f".{attribute}")
     assert any(text in source for source in SOURCES), f"{path} is read by nothing"
 

@@ -94,9 +94,7 @@ async def _with_lease(client: Client, lists: Lists, configuration: Configuration
     """The Leases of the manager's namespace, if those of all namespaces may not be listed."""
     if kinds.LEASES.kind not in lists.refused:
         return lists
-    election = configuration.leader_election
-    namespace = election.resource_namespace or configuration.manager_namespace
-    return lists.completed(await list_kinds(client, [kinds.LEASES], namespace))
+    return lists.completed(await list_kinds(client, [kinds.LEASES], configuration.lease.namespace))
 
 
 async def _with_secret(client: Client, lists: Lists, configuration: Configuration) -> Lists:

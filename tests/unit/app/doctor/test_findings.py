@@ -487,8 +487,7 @@ def test_before_a_manager_runs_there_is_one_cause(patient: Any) -> None:
 
 
 def test_without_leader_election_the_webhooks_tell_that_no_manager_runs(patient: Any) -> None:
-    election = attrs.evolve(Configuration().leader_election, leader_elect=False)
-    patient.configuration = attrs.evolve(Configuration(), leader_election=election)
+    without_election(patient)
     break_the_calls(patient)
     finish_the_other(patient)
     say_something_else(patient)
@@ -589,11 +588,25 @@ def test_certificates_that_end_are_told_in_time(patient: Any) -> None:
     assert all("the authority in caBundle ended at" in one for one in problems)
 
 
-def test_without_leader_election_nobody_has_to_lead(patient: Any) -> None:
-    leave(patient)
+def without_election(patient: Any) -> None:
     election = attrs.evolve(Configuration().leader_election, leader_elect=False)
     patient.configuration = attrs.evolve(Configuration(), leader_election=election)
+
+
+def test_without_leader_election_nobody_has_to_lead(patient: Any) -> None:
+    leave(patient)
+    without_election(patient)
     assert patient.found() == []
+
+
+def test_without_leader_election_a_restart_may_be_needed_too(patient: Any) -> None:
+    leave(patient)
+    lead_with_old_values(patient)
+    without_election(patient)
+    found = patient.only("restart-needed")
+    assert found.problem.startswith("the manager runs with old values of webhook.port: ")
+    break_the_calls(patient)
+    assert patient.causes() == {"restart-needed": "webhook-unreachable"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from kueuelib.api.ages import duration
 from kueuelib.api.kinds import KUEUE, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
-from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, restart, start
+from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, no_manager, restart, start
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
@@ -23,13 +23,12 @@ _OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 @check(LEADER, LEASES.kind)
 def leader(snapshot: Snapshot) -> Iterator[Finding]:
     """Whether a manager leads and therefore decides."""
-    election = snapshot.configuration.leader_election
-    if not election.leader_elect:
+    if not snapshot.configuration.leader_election.leader_elect:
         return
-    namespace = election.resource_namespace or snapshot.namespace
-    subject = Subject(LEASES.kind, election.resource_name, namespace)
+    key = snapshot.configuration.lease
+    subject = Subject(LEASES.kind, key.name, key.namespace)
     fix, follows = start(snapshot), (MISSING_KIND,)
-    lease = snapshot.find(LEASES.kind, election.resource_name, namespace)
+    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
     if lease is None:
         problem = f"it does not exist: no manager has led in this cluster yet {_OTHERWISE}"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
@@ -57,28 +56,28 @@ def _is_fresh(snapshot: Snapshot, lease: Obj) -> bool:
 
 @check("restart-needed", LEASES.kind)
 def restart_needed(snapshot: Snapshot) -> Iterator[Finding]:
-    """Keys of the configuration file whose new values the leader uses only after a restart."""
-    election = snapshot.configuration.leader_election
-    namespace = election.resource_namespace or snapshot.namespace
-    lease = snapshot.find(LEASES.kind, election.resource_name, namespace)
+    """Keys of the configuration file whose new values the manager uses only after a restart."""
+    elects, key = snapshot.configuration.leader_election.leader_elect, snapshot.configuration.lease
+    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
     keys = "" if lease is None else annotations_of(lease).get(RESTART_NEEDED, "")
-    if lease is not None and keys and _is_fresh(snapshot, lease):
-        problem = (
-            f"{lease['spec']['holderIdentity']} leads with old values of {keys}: its configuration "
-            "file was changed, and these keys take effect at the next start"
-        )
-        subject = subject_of(LEASES.kind, lease)
-        yield Finding(Severity.WARNING, subject, problem, restart(snapshot))
+    if lease is None or not keys or (elects and not _is_fresh(snapshot, lease)):
+        return
+    who = f"{lease['spec']['holderIdentity']} leads" if elects else "the manager runs"
+    problem = (
+        f"{who} with old values of {keys}: its configuration file was changed, and these keys "
+        "take effect at the next start"
+    )
+    subject, follows = subject_of(LEASES.kind, lease), no_manager(snapshot)
+    yield Finding(Severity.WARNING, subject, problem, restart(snapshot), follows)
 
 
 @check("another-leader", LEASES.kind)
 def another_leader(snapshot: Snapshot) -> Iterator[Finding]:
     """Managers in other namespaces, which decide about the same Workloads."""
-    election = snapshot.configuration.leader_election
-    namespace = election.resource_namespace or snapshot.namespace
+    key = snapshot.configuration.lease
     for lease in snapshot.all(LEASES.kind):
         meta = lease["metadata"]
-        if meta["name"] == election.resource_name and meta["namespace"] != namespace:
+        if meta["name"] == key.name and meta["namespace"] != key.namespace:
             if not _is_fresh(snapshot, lease):
                 continue
             holder = lease["spec"]["holderIdentity"]
