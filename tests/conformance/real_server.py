@@ -45,7 +45,7 @@ COLLECTIONS = {
         ),
     ),
     "/apis/apps/v1": ("deployments", "replicasets", "statefulsets"),
-    "/apis/batch/v1": ("jobs",),
+    "/apis/batch/v1": ("cronjobs", "jobs"),
     "/apis/coordination.k8s.io/v1": ("leases",),
     "/apis/node.k8s.io/v1": ("runtimeclasses",),
     "/apis/rbac.authorization.k8s.io/v1": (

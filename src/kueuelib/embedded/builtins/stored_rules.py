@@ -18,6 +18,7 @@ from kueuelib.embedded.builtins.config_rules import (
     keep_type,
 )
 from kueuelib.embedded.builtins.core_rules import check_event
+from kueuelib.embedded.builtins.cron_rules import schedule, time_zone
 from kueuelib.embedded.builtins.defaults import RBAC, TEMPLATE_GENERATION
 from kueuelib.embedded.builtins.endpoint_rules import (
     check_endpoints,
@@ -45,7 +46,7 @@ from kueuelib.embedded.builtins.quota_rules import (
     check_runtime_class,
 )
 from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
-from kueuelib.embedded.builtins.table import Found, ValuePlace, check, kinds_with_rules
+from kueuelib.embedded.builtins.table import check, kinds_with_rules
 from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
@@ -153,17 +154,9 @@ def _without(spec: Mapping[str, Any], names: Sequence[str]) -> Obj:
 
 def _check_cron_job(obj: Obj) -> list[FieldError]:
     job = section(obj, "spec", "jobTemplate", "spec")
-    errors = check("CronJobSpec", obj["spec"], "spec", schedule=_schedule)
+    errors = check("CronJobSpec", obj["spec"], "spec", schedule=schedule, zone=time_zone)
     errors += validate_job_template(job, "spec.jobTemplate.spec")
     return errors + check("CronJobLimits", obj["spec"], "spec")
-
-
-def _schedule(at: ValuePlace, _: str) -> Found:
-    parts = at.value.split()
-    if len(parts) == 5 or at.value.startswith("@"):
-        return []
-    why = f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
-    return [invalid_value("spec.schedule", at.value, why)]
 
 
 def _check_volume(obj: Obj) -> list[FieldError]:

@@ -1,0 +1,137 @@
+"""Schedules and time zones of CronJobs, in the words of what Kubernetes reads them with."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Mapping
+from typing import Final
+
+from kueuelib.embedded.builtins.fields import invalid
+from kueuelib.embedded.builtins.table import Found, ValuePlace
+from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.times import parse_duration
+
+_MONTHS: Final = (
+    *("jan", "feb", "mar", "apr", "may", "jun"),
+    *("jul", "aug", "sep", "oct", "nov", "dec"),
+)
+_DAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_FIELDS: Final[tuple[tuple[int, int, Mapping[str, int]], ...]] = (
+    *((0, 59, {}), (0, 23, {}), (1, 31, {})),
+    (1, 12, {name: i for i, name in enumerate(_MONTHS, 1)}),
+    (0, 6, {name: i for i, name in enumerate(_DAYS)}),
+)
+"""Lowest and highest number, and names: of minutes, hours, days, months and weekdays."""
+_NAMED: Final = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"]
+_EVERY: Final = "@every "
+_NO_ZONE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+_EXPLICIT: Final = (
+    "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+)
+_ZONE_PART: Final = re.compile(r"(?!\.{1,2}$|-)[A-Za-z.\-_0-9+]{1,14}", re.ASCII)
+
+
+def schedule(at: ValuePlace, _: str) -> Found:
+    """The rule of `schedule`."""
+    errors = []
+    try:
+        _read(at.value)
+    except (ValueError, EvalError) as error:
+        errors.append(invalid(at.path, at.value, str(error)))
+    return [*errors, *([invalid(at.path, at.value, _NO_ZONE)] if "TZ" in at.value else ())]
+
+
+def time_zone(at: ValuePlace, _: str) -> Found:
+    """The rule of `timeZone`."""
+    if at.value is None:
+        return []
+    whys = []
+    if not at.value:
+        whys = ["timeZone must be nil or non-empty string"]
+    elif not all(map(_ZONE_PART.fullmatch, at.value.split("/"))):
+        whys = [f"unknown time zone {at.value}"]
+    else:
+        whys = [_EXPLICIT] if at.value.lower() == "local" else []
+        whys += [why for why in (_zone_problem(at.value),) if why]
+    return [invalid(at.path, at.value, why) for why in whys]
+
+
+def _zone_problem(name: str) -> str:
+    """Why there is no such zone; empty if there is one, or if this machine knows of none."""
+    try:
+        if name not in ("", "Local"):
+            zoneinfo.ZoneInfo(name)
+    except zoneinfo.ZoneInfoNotFoundError:
+        return f"unknown time zone {name}" if zoneinfo.available_timezones() else ""
+    except ValueError:
+        return "malformed time zone information"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""
+
+
+def _read(text: str) -> None:
+    """Raises ValueError or EvalError for what is not a schedule."""
+    if text.startswith(("TZ=", "CRON_TZ=")):
+        zone, space, rest = text.partition("=")[2].partition(" ")
+        if not space:
+            raise ValueError(
+                "invalid schedule format: runtime error: slice bounds out of range [:-1]"
+            )
+        if why := _zone_problem(zone):
+            raise ValueError(f"provided bad location {zone}: {why}")
+        text = rest.strip()
+    if text.startswith(_EVERY):
+        try:
+            parse_duration(text.removeprefix(_EVERY))
+        except EvalError as error:
+            raise ValueError(f"failed to parse duration {text}: {error}") from error
+    elif text.startswith("@"):
+        if text not in _NAMED:
+            raise ValueError(f"unrecognized descriptor: {text}")
+    else:
+        fields = text.split()
+        if len(fields) != len(_FIELDS):
+            found = f"found {len(fields)}: [{' '.join(fields)}]"
+            raise ValueError(f"expected exactly {len(_FIELDS)} fields, {found}")
+        for field, limits in zip(fields, _FIELDS, strict=True):
+            for each in filter(None, field.split(",")):
+                _check_range(each, *limits)
+
+
+def _check_range(text: str, low: int, high: int, names: Mapping[str, int]) -> None:
+    ends, *steps = text.split("/")
+    first, *others = ends.split("-")
+    start, end = low, high
+    if first not in ("*", "?"):
+        start = end = _number(first, names)
+        if len(others) > 1:
+            raise ValueError(f"too many hyphens: {text}")
+        if others:
+            end = _number(others[0], names)
+    if len(steps) > 1:
+        raise ValueError(f"too many slashes: {text}")
+    step = _number(steps[0], {}) if steps else 1
+    if steps and not others:
+        end = high
+    for wrong, why in (
+        (start < low, f"beginning of range ({start}) below minimum ({low})"),
+        (end > high, f"end of range ({end}) above maximum ({high})"),
+        (start > end, f"beginning of range ({start}) beyond end of range ({end})"),
+        (not step, "step of range should be a positive number"),
+    ):
+        if wrong:
+            raise ValueError(f"{why}: {text}")
+
+
+def _number(text: str, names: Mapping[str, int]) -> int:
+    if text.lower() in names:
+        return names[text.lower()]
+    fits = re.fullmatch(r"[+-]?[0-9]{1,1000}", text, re.ASCII)
+    if not fits or abs(int(text)) >= 2**63:
+        why = "value out of range" if fits else "invalid syntax"
+        raise ValueError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": {why}')
+    if int(text) < 0:
+        raise ValueError(f"negative number ({int(text)}) not allowed: {text}")
+    return int(text)
