@@ -240,6 +240,24 @@ async def test_openapi_tells_the_fields_of_built_in_kinds(api):
     assert limits["additionalProperties"]["$ref"].endswith(".api.resource.Quantity")
 
 
+@pytest.mark.parametrize(
+    ("name", "either", "text"),
+    [
+        ("util.intstr.IntOrString", ["integer", "string"], {"format": "int-or-string"}),
+        ("api.resource.Quantity", ["string", "number"], {}),
+    ],
+)
+async def test_openapi_tells_what_may_be_a_number_or_a_text(api, name, either, text):
+    """Clients show the names of such types, where the document names no type."""
+    full = f"io.k8s.apimachinery.pkg.{name}"
+    third = (await api.get("/openapi/v3/api/v1")).body["components"]["schemas"][full]
+    second = (await api.get("/openapi/v2")).body["definitions"][full]
+    for each in (third, second):
+        each.pop("description", None)
+    assert third == {**text, "oneOf": [{"type": each} for each in either]}
+    assert second == {**text, "type": "string"}
+
+
 @pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/batch/v1"])
 async def test_openapi_refers_to_nothing_that_is_not_there(api, path):
     document = (await api.get(path)).body

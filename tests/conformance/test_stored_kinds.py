@@ -127,3 +127,22 @@ async def test_a_limit_range_tells_what_it_has_set(api):
         "LimitRanger plugin set: cpu request for container c; cpu limit for container c; "
         "cpu request for init container i; cpu limit for init container i"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (
+            "/api/v1/namespaces/kube-public",
+            {"f:metadata": {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}}}},
+        ),
+        (
+            "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical",
+            {"f:description": {}, "f:preemptionPolicy": {}, "f:value": {}},
+        ),
+    ],
+)
+async def test_what_the_server_makes_is_managed_by_it(api, path, fields):
+    (entry,) = (await api.get(path)).body["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"]) == ("kube-apiserver", "Update")
+    assert entry["fieldsV1"] == fields

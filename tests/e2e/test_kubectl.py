@@ -340,6 +340,11 @@ async def test_explain_knows_the_built_in_kinds(kubectl: Kubectl) -> None:
     containers = await kubectl("explain", "pod.spec.containers")
     assert "imagePullPolicy\t<string>" in containers
     assert "name\t<string> -required-" in containers
+    assert "FIELD: targetPort <IntOrString>" in await kubectl(
+        "explain", "svc.spec.ports.targetPort"
+    )
+    limits = await kubectl("explain", "pod.spec.containers.resources.limits")
+    assert "FIELD: limits <map[string]Quantity>" in limits
     recursive = await kubectl("explain", "job.spec", "--recursive")
     assert "completionMode\t<string>" in recursive
     unknown = await kubectl("explain", "pod.spec.containerz", code=1)

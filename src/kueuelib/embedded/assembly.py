@@ -12,10 +12,14 @@ from kueuelib.embedded.admission.plugin import AdmissionPlugin
 from kueuelib.embedded.builtins.rules_by_kind import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.conversion import HookCaller
 from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists
 
 if TYPE_CHECKING:
     from kueuelib.embedded.storage.folder import DataFolder
+
+MANAGER = "kube-apiserver"
+"""Manages the fields of what the server makes for itself."""
 
 
 async def new_service(
@@ -48,5 +52,6 @@ async def new_service(
         kind = service.registry.by_kind(group, obj["kind"])
         assert kind is not None
         with contextlib.suppress(AlreadyExists):
-            await service.create(kind.resource(version), obj)
+            options = WriteOptions(field_manager=MANAGER)
+            await service.create(kind.resource(version), obj, options=options)
     return service

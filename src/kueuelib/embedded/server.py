@@ -24,7 +24,7 @@ from kueuelib.embedded.access.attributes import AUTHENTICATED, AlwaysAllow, Auth
 from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.admission.services import Services, read_addresses
-from kueuelib.embedded.assembly import new_service
+from kueuelib.embedded.assembly import MANAGER, new_service
 from kueuelib.embedded.builtins.service_rules import own_service
 from kueuelib.embedded.expiring import keep_expiring
 from kueuelib.embedded.http import bodies
@@ -34,6 +34,7 @@ from kueuelib.embedded.http.face import Face
 from kueuelib.embedded.http.malformed import StatusConnection
 from kueuelib.embedded.http.routes import readable
 from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists, ConfigError
 from kueuelib.runtime.connections import BACKLOG, Site
 from kueuelib.runtime.http import hang_up
@@ -328,10 +329,11 @@ class ApiServer:
 
 async def _announce(service: ApiService, config_map: Obj) -> None:
     """Writes how other servers know this one, which differs after every start."""
+    options = WriteOptions(field_manager=MANAGER)
     try:
-        await service.create(CONFIG_MAPS, config_map)
+        await service.create(CONFIG_MAPS, config_map, options=options)
     except AlreadyExists:
-        await service.update(CONFIG_MAPS, config_map)
+        await service.update(CONFIG_MAPS, config_map, options=options)
 
 
 def _cancelling(task: asyncio.Task[None]) -> Callable[[], Awaitable[None]]:

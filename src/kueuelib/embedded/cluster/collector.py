@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded.cluster.contract import CONTROLLERS
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.garbage import (
     FOREGROUND,
@@ -20,7 +21,7 @@ from kueuelib.embedded.cluster.garbage import (
     without_owners,
 )
 from kueuelib.embedded.cluster.mirror import Mirror, gone
-from kueuelib.embedded.verbs import DeleteOptions, Propagation
+from kueuelib.embedded.verbs import DeleteOptions, Propagation, WriteOptions
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
 
@@ -160,4 +161,5 @@ class Collector(Controller[str]):
 
     async def _patch(self, node: OwnerNode, body: Obj) -> None:
         with contextlib.suppress(NotFound):
-            await self._service.patch(node.resource, node.key, body)
+            options = WriteOptions(field_manager=CONTROLLERS)
+            await self._service.patch(node.resource, node.key, body, options=options)

@@ -16,6 +16,9 @@ HOSTNAME = "kubernetes.io/hostname"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_CONTROLLER = "kubernetes.io/job-controller"
 DEFAULT_SCHEDULER = "default-scheduler"
+KUBELET, SCHEDULER = "kubelet", "kube-scheduler"
+CONTROLLERS = "kube-controller-manager"
+"""The programs that parts of the cluster stand for; each manages the fields that it writes."""
 
 KILLED = 137
 """The exit code of a container that was killed."""

@@ -10,7 +10,14 @@ from typing import Any
 from kueuelib.api.kinds import EVENTS
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.contract import (
+    CONTROLLERS,
+    DEFAULT_SCHEDULER,
+    KUBELET,
+    SCHEDULER,
+)
 from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.event_series import (
     CreateEvent,
@@ -25,6 +32,7 @@ BACKLOG = 256
 _PER_SECOND = 200.0
 _BURST = 50
 _REMEMBERED = 512
+_PROGRAMS = {KUBELET: KUBELET, DEFAULT_SCHEDULER: SCHEDULER}
 _REFERENCE = ("kind", "apiVersion")
 _IDENTITY = ("namespace", "name", "uid", "resourceVersion")
 
@@ -84,16 +92,17 @@ class Events:
     async def _write(self, facts: EventFacts) -> None:
         now = self._clock.now()
         write: CreateEvent | PatchEvent | None = self._series.record(facts, now)
+        options = WriteOptions(field_manager=_PROGRAMS.get(facts.component, CONTROLLERS))
         if isinstance(write, PatchEvent):
             try:
-                await self._service.patch(EVENTS, write.key, write.patch)
+                await self._service.patch(EVENTS, write.key, write.patch, options=options)
             except NotFound:
                 write = self._series.lost(write.series, now)
             except ApiError:
                 return
         if isinstance(write, CreateEvent):
             try:
-                await self._service.create(EVENTS, write.obj)
+                await self._service.create(EVENTS, write.obj, options=options)
             except ApiError:
                 # Its namespace is going away: nobody will read it.
                 self._series.forget(write.series)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of
-from kueuelib.embedded.cluster.contract import KILLED, problems
+from kueuelib.embedded.cluster.contract import KILLED, KUBELET, problems
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import gone
 from kueuelib.embedded.cluster.nodes import is_simulated
@@ -71,7 +71,7 @@ class Kubelet(Controller[ObjectKey]):
             return
         self._complaints[uid] = texts
         for text in texts:
-            self._events.warning(pod, "kubelet", "InvalidAnnotation", text)
+            self._events.warning(pod, KUBELET, "InvalidAnnotation", text)
 
     async def _act(
         self, pod: Mapping[str, Any], node: Mapping[str, Any], step: PodStep, now: float
@@ -89,11 +89,11 @@ class Kubelet(Controller[ObjectKey]):
                 status = killed_status(pod, now)
                 for container in pod["spec"]["containers"]:
                     text = f"Stopping container {container['name']}"
-                    self._events.normal(pod, "kubelet", "Killing", text)
+                    self._events.normal(pod, KUBELET, "Killing", text)
             case Action.REMOVE:
                 await self._pods.delete(pod, grace_period=0)
                 return
-        await self._pods.update_status(pod, status)
+        await self._pods.update_status(pod, status, KUBELET)
 
     def _next_address(self) -> str:
         self._addresses = (self._addresses + 1) % (2**23 - 2)

@@ -8,8 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
+from kueuelib.embedded.cluster.contract import CONTROLLERS
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions, Propagation, WatchEvent, WatchOptions
+from kueuelib.embedded.verbs import (
+    DeleteOptions,
+    Propagation,
+    WatchEvent,
+    WatchOptions,
+    WriteOptions,
+)
 from kueuelib.errors import ApiError
 from kueuelib.machinery.store import Delta, Store, same_version
 
@@ -90,16 +97,21 @@ class Mirror:
 
     async def create(self, obj: Obj) -> Obj:
         """Stores a new object at the server."""
-        return self.written(await self._service.create(self.resource, obj))
+        options = WriteOptions(field_manager=CONTROLLERS)
+        return self.written(await self._service.create(self.resource, obj, options=options))
 
-    async def update_status(self, obj: Mapping[str, Any], status: Obj) -> Obj:
-        """Replaces the status of an object."""
-        changed = {**obj, "status": status}
-        return self.written(await self._service.update_status(self.resource, changed))
+    async def update_status(
+        self, obj: Mapping[str, Any], status: Obj, by: str = CONTROLLERS
+    ) -> Obj:
+        """Replaces the status of an object, in the name of a program."""
+        changed, options = {**obj, "status": status}, WriteOptions(field_manager=by)
+        written = await self._service.update_status(self.resource, changed, options=options)
+        return self.written(written)
 
     async def patch(self, key: ObjectKey, patch: Obj) -> Obj:
         """Changes an object by a merge patch."""
-        return self.written(await self._service.patch(self.resource, key, patch))
+        options = WriteOptions(field_manager=CONTROLLERS)
+        return self.written(await self._service.patch(self.resource, key, patch, options=options))
 
     async def delete(
         self,

@@ -6,9 +6,10 @@ from kueuelib.api.kinds import EVENTS, NAMESPACES
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.builtins.core_rules import NAMESPACE_FINALIZER
 from kueuelib.embedded.cluster.collector import Collector
+from kueuelib.embedded.cluster.contract import CONTROLLERS
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import Mirror
-from kueuelib.embedded.verbs import Propagation
+from kueuelib.embedded.verbs import Propagation, WriteOptions
 from kueuelib.machinery.store import Delta, DeltaKind
 
 
@@ -64,6 +65,9 @@ class NamespaceController(Controller[str]):
             rest = [finalizer for finalizer in finalizers if finalizer != NAMESPACE_FINALIZER]
             spec = {**namespace["spec"], "finalizers": rest}
             finalized = {**namespace, "spec": spec}
-            written = await self._service.update(NAMESPACES, finalized, subresource="finalize")
+            options = WriteOptions(field_manager=CONTROLLERS)
+            written = await self._service.update(
+                NAMESPACES, finalized, subresource="finalize", options=options
+            )
             self._namespaces.written(written)
         return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
 from kueuelib.embedded.builtins.fields import listed, section
+from kueuelib.embedded.cluster.contract import KUBELET
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.nodes import RENEW_SECONDS, is_simulated, node_lease, node_status
 from kueuelib.embedded.cluster.taints import taints_of
+from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists
 from kueuelib.machinery.store import Delta
 
@@ -45,7 +47,7 @@ class NodeKeeper(Controller[ObjectKey]):
         if not find_condition(status.get("conditions"), "Ready"):
             self._known = max(self._known + 1, len(self._nodes.store))
             status = node_status(status, self._known, self._clock.now())
-            node = await self._nodes.update_status(node, status)
+            node = await self._nodes.update_status(node, status, KUBELET)
         await self._taint(key, node)
         return self._renewed[key] + RENEW_SECONDS
 
@@ -63,9 +65,10 @@ class NodeKeeper(Controller[ObjectKey]):
         if now < self._renewed.get(key, -RENEW_SECONDS) + RENEW_SECONDS:
             return
         lease = node_lease(node, now)
+        options = WriteOptions(field_manager=KUBELET)
         try:
-            await self._service.create(LEASES, lease)
+            await self._service.create(LEASES, lease, options=options)
         except AlreadyExists:
             spec = {"spec": lease["spec"]}
-            await self._service.patch(LEASES, key_of(lease), spec)
+            await self._service.patch(LEASES, key_of(lease), spec, options=options)
         self._renewed[key] = now

@@ -10,7 +10,7 @@ from kueuelib.api.meta import Obj, ObjectKey, find_condition
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins.fields import listed
 from kueuelib.embedded.builtins.resources import pod_requests
-from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER
+from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER, SCHEDULER
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import gone
 from kueuelib.embedded.cluster.placement import Room, place, room_of
@@ -129,7 +129,7 @@ class Scheduler(Controller[ObjectKey]):
                 self._cramped.add(key)
             status = unschedulable(pod, placement.message, self._clock.now())
             if status is not None:
-                await self._pods.update_status(pod, status)
+                await self._pods.update_status(pod, status, SCHEDULER)
                 self._events.warning(pod, DEFAULT_SCHEDULER, "FailedScheduling", placement.message)
             return None
         self._take(uid, placement.node, pod)

@@ -10,6 +10,7 @@ from typing import Self
 from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS, STATEFUL_SETS
 from kueuelib.embedded.cluster.clock import Clock, ManualClock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
+from kueuelib.embedded.cluster.contract import KUBELET
 from kueuelib.embedded.cluster.controller import Parts
 from kueuelib.embedded.cluster.ended_pods import ENDED_LIMIT, EndedPods
 from kueuelib.embedded.cluster.events import Events
@@ -25,6 +26,7 @@ from kueuelib.embedded.cluster.scheduler import Scheduler
 from kueuelib.embedded.cluster.service_accounts import AccountController
 from kueuelib.embedded.cluster.stateful_sets import StatefulSetController
 from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists
 
 NODE_COUNT = 2
@@ -97,8 +99,10 @@ class SimulatedCluster:
     async def start(self) -> None:
         """Makes the nodes and starts all parts."""
         for index in range(self._node_count):
+            options = WriteOptions(field_manager=KUBELET)
             try:
-                await self._service.create(NODES, simulated_node(index, self._clock.now()))
+                node = simulated_node(index, self._clock.now())
+                await self._service.create(NODES, node, options=options)
             except AlreadyExists:
                 continue
         self._task = asyncio.create_task(self._run(), name="simulated cluster")

@@ -25,6 +25,8 @@ _NAMED: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "F": (f"{_MACHINERY}.apis.meta.v1.FieldsV1", {"type": "object"}),
     "S": ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool", {}),
 }
+_EITHER: Final = {"q": ("string", "number"), "o": ("integer", "string")}
+"""Types that OpenAPI v3 does not have to call texts; clients then show their names."""
 _PACKAGES: Final[Mapping[str, str]] = {
     "meta": f"{_MACHINERY}.apis.meta.v1",
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
@@ -87,6 +89,9 @@ def _type(field: Field, prefix: str, schemas: dict[str, Any]) -> dict[str, Any]:
         return dict(_SCALARS[field.type])
     if field.type in _NAMED:
         name, schema = _NAMED[field.type]
+        if field.type in _EITHER and "components" in prefix:
+            schema = {key: value for key, value in schema.items() if key != "type"}
+            schema["oneOf"] = [{"type": each} for each in _EITHER[field.type]]
         schemas.setdefault(name, dict(schema))
         return {"$ref": prefix + name}
     if field.type.startswith("&"):

@@ -13,6 +13,15 @@ _CLOCK: Final = (("T", "T"), ("15", r"\d\d"), (":", ":"), ("04", r"\d\d"), (":",
 _ZONE: Final = (("Z07:00", r"Z|[+-]\d\d:\d\d"),)
 _RANGES: Final = {"01": ("month", 1, 12), "15": ("hour", 0, 23), "04": ("minute", 0, 59)}
 _SECONDS: Final = ("second", 0, 59)
+_USUAL: Final = {
+    fraction: re.compile(
+        r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+        rf"{digits}(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
+        re.ASCII,
+    ).fullmatch
+    for fraction, digits in (("", r"(?:[.,]\d+)?"), (MICROSECONDS, r"[.,]\d{6}"))
+}
+"""What matches is a time, if there is that day."""
 
 
 def problem(text: str, fraction: str = "") -> str:
@@ -22,6 +31,12 @@ def problem(text: str, fraction: str = "") -> str:
         text: of a time.
         fraction: of the second, in the layout: empty if it may be left out, or `MICROSECONDS`.
     """
+    if _USUAL[fraction](text):
+        try:
+            parse_time(text)
+        except ValueError:
+            return f"parsing time {_quoted(text)}: day out of range"
+        return ""
     whole = (("05", r"\d\d(?:[.,]\d+)?"),)
     seconds = (("05", r"\d\d"), (fraction, r"[.,]\d{6}")) if fraction else whole
     rest = text
@@ -37,13 +52,11 @@ def problem(text: str, fraction: str = "") -> str:
         rest = rest[match.end() :]
     if rest:
         return f"parsing time {_quoted(text)}: extra text: {_quoted(rest)}"
-    try:
-        parse_time(text)
-    except ValueError:
-        hours = text[-6:-5] in ("+", "-") and int(text[-5:-3]) > 23
-        what = "time zone offset hour" if hours else "day"
-        return f"parsing time {_quoted(text)}: {what} out of range"
-    return ""
+    wrong = "day"
+    if text[-6:-5] in ("+", "-"):
+        wrong = "time zone offset hour" if text[-5:-3] > "23" else wrong
+        wrong = "time zone offset minute" if text[-2:] > "59" else wrong
+    return f"parsing time {_quoted(text)}: {wrong} out of range"
 
 
 def _quoted(text: str) -> str:
