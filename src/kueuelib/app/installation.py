@@ -14,11 +14,19 @@ from urllib.parse import urlsplit
 import attrs
 
 from kueuelib.api.crd import all_crds
-from kueuelib.api.kinds import CRDS, KUEUE, V1BETA1, V1BETA2
+from kueuelib.api.kinds import (
+    CRDS,
+    KUEUE,
+    MUTATING_WEBHOOKS,
+    V1BETA1,
+    V1BETA2,
+    VALIDATING_WEBHOOKS,
+)
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.app.configuration import InternalCertManagement
 from kueuelib.app.deployment import Deployed
+from kueuelib.app.rerouting import in_the_way
 from kueuelib.controllers.manifests import (
     WEBHOOK_SERVICE,
     cluster_role,
@@ -72,6 +80,10 @@ _PLURALS = {
 }
 
 
+_CALLING = (CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+"""What calls a webhook."""
+
+
 def check_namespace(name: str) -> None:
     """Refuses a name that no namespace can have.
 
@@ -96,6 +108,8 @@ class Installation:
         deployed: the manager's pods; None when it runs elsewhere.
         frameworks: the names of the bundled kinds that it queues besides Jobs and Pods.
         certificates: whether the manager makes its certificates itself.
+        visibility_port: where a manager that runs elsewhere serves the visibility API, on the host
+            of the webhooks; None if it does not.
     """
 
     namespace: str
@@ -103,6 +117,7 @@ class Installation:
     deployed: Deployed | None = None
     frameworks: tuple[str, ...] = ()
     certificates: bool = True
+    visibility_port: int | None = None
 
     @property
     def integrations(self) -> tuple[Integration, ...]:
@@ -119,11 +134,15 @@ class Installation:
         return by_service(self.namespace, WEBHOOK_SERVICE)
 
     @property
+    def host(self) -> str:
+        """Where a manager runs that is outside of the cluster; empty for one in it."""
+        return (urlsplit(self.webhook_url).hostname or "") if self.webhook_url else ""
+
+    @property
     def names(self) -> Names:
         """The names in the webhook server's certificate."""
         names = server_names(WEBHOOK_SERVICE, self.namespace)
-        host = urlsplit(self.webhook_url).hostname if self.webhook_url else None
-        return names | host_names([host]) if host else names
+        return names | host_names([self.host]) if self.host else names
 
     def foundation(self) -> list[Obj]:
         """Namespace, identities and permissions."""
@@ -158,9 +177,20 @@ class Installation:
     def visibility(self) -> list[Obj]:
         """The objects of the visibility API; last, because an API server complains while it does
         not answer.
+
+        Raises:
+            ConfigError: an API server cannot be led to the host.
         """
-        port = None if self.deployed is None else self.deployed.visibility_port
-        return [] if port is None else visibility_manifests(self.namespace, port)
+        port = self.visibility_port if self.deployed is None else self.deployed.visibility_port
+        if port is None:
+            return []
+        if ":" in self.host:
+            raise ConfigError(
+                f"--webhook-url {self.webhook_url}",
+                "a Service cannot name an IPv6 address, but visibilityServer needs one",
+                "write the name of the host, or remove visibilityServer",
+            )
+        return visibility_manifests(self.namespace, port, self.host)
 
     def manifests(self) -> list[Obj]:
         """All of it, in the order in which it is written."""
@@ -280,37 +310,14 @@ async def _apply(client: Client, obj: Obj) -> str:
         before = ""
     else:
         before = stored["metadata"]["resourceVersion"]
-        if resource == CRDS and (moved := _moved(stored, obj)):
-            await client.patch(resource, key, moved, PatchType.MERGE, field_manager=FIELD_MANAGER)
+        if resource in _CALLING and (patch := in_the_way(stored, obj)):
+            await client.patch(resource, key, patch, PatchType.MERGE, field_manager=FIELD_MANAGER)
     after = await client.patch(
         resource, key, obj, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True
     )
     unchanged = after["metadata"]["resourceVersion"] == before
     verb = "unchanged" if unchanged else "configured" if before else "created"
     return f"{resource.kind.lower()}/{obj['metadata']['name']} {verb}"
-
-
-def _moved(stored: Obj, wanted: Obj) -> Obj:
-    """A merge patch that removes the other way to the conversion webhook from a CRD, or an empty
-    one.
-
-    Another manager may own it. An apply would then add ours beside it, which is invalid: a webhook
-    is reached by a URL or by a Service, not by both.
-    """
-    theirs, ours = _conversion(stored), _conversion(wanted)
-    if theirs and not ours:
-        return {"spec": {"conversion": {**wanted["spec"]["conversion"], "webhook": None}}}
-    other = theirs.keys() & {"url", "service"} - ours.keys()
-    if not other or not ours:
-        return {}
-    config = {**dict.fromkeys(other), **ours}
-    return {"spec": {"conversion": {"webhook": {"clientConfig": config}}}}
-
-
-def _conversion(crd: Obj) -> Obj:
-    webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
-    config: Obj = webhook.get("clientConfig") or {}
-    return config
 
 
 async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -54,10 +54,9 @@ class InstallOptions:
         if self.config is not None:
             configuration = load_configuration(self.config)
             check_configuration(configuration, self.config, namespace, deployed)
-            server = configuration.visibility_server
-            port = None if server is None else server.bind_port
             text = self.config.read_text()
             secret = certificates_of(configuration, self.config)
+            port = self.visibility_port()
             deployed = attrs.evolve(
                 deployed, config=text, visibility_port=port, certificates=secret
             )
@@ -70,6 +69,11 @@ class InstallOptions:
             ConfigError: the configuration cannot work.
         """
         return load_configuration(self.config).integrations.frameworks if self.config else ()
+
+    def visibility_port(self) -> int | None:
+        """Where the manager serves the visibility API; None if not; errors as `frameworks`."""
+        server = load_configuration(self.config).visibility_server
+        return None if server is None else server.bind_port
 
     def certificates(self) -> bool:
         """Whether the manager makes its certificates itself; errors as `frameworks`."""
@@ -122,6 +126,7 @@ def run(
         options.deployed(namespace, webhook_url),
         options.frameworks(),
         options.certificates(),
+        options.visibility_port(),
     )
     if print_only:
         sys.stdout.write("---\n".join(to_yaml(obj) for obj in installation.manifests()))

@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.app.installation import Installation, check_namespace, install
+from kueuelib.app.installation import Installation, check_namespace, install, resource_of
 from kueuelib.controllers.webhooks import by_service, with_conversion
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
@@ -60,6 +60,42 @@ async def test_a_kind_that_others_convert_needs_no_webhook_afterwards(tmp_path: 
                 strategy = crd["spec"]["conversion"]["strategy"]
                 assert found["spec"]["conversion"]["strategy"] == strategy
                 assert ("webhook" in found["spec"]["conversion"]) is (strategy == "Webhook")
+
+
+async def test_the_way_to_webhooks_may_be_somebody_elses(tmp_path: Path) -> None:
+    """As after `install --print | kubectl apply -f -`, which owns the Service that it wrote."""
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            for obj in Installation("kueue-system").webhooks():
+                for hook in obj["webhooks"]:
+                    hook["clientConfig"]["caBundle"] = "Q0E="
+                await client.create(
+                    resource_of(obj), obj, field_manager="kubectl-client-side-apply"
+                )
+            for installation, way in (
+                (Installation("kueue-system", URL), "url"),
+                (Installation("kueue-system"), "service"),
+            ):
+                await install(client, installation, 60.0)
+                for kind in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
+                    (found,) = (await client.list(kind)).items
+                    ways = [hook["clientConfig"].keys() for hook in found["webhooks"]]
+                    assert ways
+                    assert all(each == {way, "caBundle"} for each in ways)
+
+
+def test_a_manager_elsewhere_serves_the_visibility_api_on_its_host() -> None:
+    found = Installation("kueue-system", "https://192.0.2.7:9443", visibility_port=8082)
+    service, *_ = found.visibility()
+    assert service["spec"] == {"type": "ExternalName", "externalName": "192.0.2.7"}
+    ports = {
+        obj["spec"]["service"]["port"] for obj in found.visibility() if obj["kind"] == "APIService"
+    }
+    assert ports == {8082}
+    assert Installation("kueue-system", URL).visibility() == []
+    with pytest.raises(ConfigError, match="a Service cannot name an IPv6 address"):
+        Installation("kueue-system", "https://[2001:db8::1]:9443", visibility_port=1).visibility()
 
 
 @pytest.mark.parametrize("name", ["Bad_Name", "", "a" * 64, "a.b"])

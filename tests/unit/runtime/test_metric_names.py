@@ -18,8 +18,8 @@ from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.operator.running import ServeOptions, assemble
 from kueuelib.runtime.telemetry import RestMetrics
 from kueuelib.runtime.throttle import Throttle
+from kueuelib.runtime.webhook.files import CertificateFiles
 from kueuelib.runtime.webhook.server import WebhookServer
-from kueuelib.runtime.webhook.trust import CertificateFiles
 from kueuelib.testing import eventually, free_port
 
 NAMES = {

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import ssl
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kueuelib.errors import ConfigError, Forbidden
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.transport import Transport
+from kueuelib.runtime.webhook import trust
 from kueuelib.runtime.webhook.certs import (
     RENEW_BEFORE,
     SERVER_LIFE,
@@ -24,8 +26,8 @@ from kueuelib.runtime.webhook.certs import (
     renewed,
     server_context,
 )
+from kueuelib.runtime.webhook.files import CertificateFiles
 from kueuelib.runtime.webhook.trust import (
-    CertificateFiles,
     CertificateKeeper,
     Trusting,
     ensure_certificates,
@@ -48,6 +50,7 @@ class FakeApi:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.writes: list[str] = []
+        self.reads: Counter[str] = Counter()
         self.version = 0
         self.conflicts = 0
         self.failures = 0
@@ -66,6 +69,7 @@ class FakeApi:
         if path in self.forbidden:
             return web.json_response({"kind": "Status", "reason": "Forbidden"}, status=403)
         if request.method == "GET":
+            self.reads[path] += 1
             found = self.objects.get(path)
             if found is None:
                 return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
@@ -262,6 +266,20 @@ async def test_the_keeper_supplies_repairs_and_renews_without_a_restart(api, clo
         present = from_secret(api.objects[SECRET_PATH])
         assert judge(present).problem == "certificate is not yet valid"
     assert first
+
+
+async def test_the_keeper_soon_finds_what_appears(api, monkeypatch):
+    monkeypatch.setattr(trust, "MISSING_PERIOD", 0.02)
+    trusting = [Trusting(MUTATING_WEBHOOKS, "m"), Trusting(MUTATING_WEBHOOKS, "other")]
+    keeper = CertificateKeeper(api.client, [server_context()], SECRET, NAMES, trusting)
+    async with Running(keeper):
+        reads = api.reads[SECRET_PATH]
+        assert keeper._missing == [f"{MUTATING_WEBHOOKS.plural}/{one.name}" for one in trusting]
+        await asyncio.sleep(0.1)
+        api.put(MUTATING, webhooks())
+        await eventually(lambda: api.bundle(MUTATING))
+        await eventually(lambda: keeper._missing == ["mutatingwebhookconfigurations/other"])
+        assert api.reads[SECRET_PATH] == reads
 
 
 async def test_the_keeper_loads_what_somebody_else_renewed(api):

@@ -152,6 +152,11 @@ class Delegation:
         self._problem = ""
         self._log = get_logger("visibility")
 
+    @property
+    def knows(self) -> bool:
+        """Whether the API server can be known."""
+        return bool(self.proxy.authority)
+
     async def learn(self) -> None:
         """Reads how to recognize the API server; without the right to do so, only tokens are
         accepted.
@@ -162,7 +167,7 @@ class Delegation:
                 return
             self._tls.load_verify_locations(cadata=proxy.authority)
         except (ApiError, TransportError, ssl.SSLError, ValueError) as error:
-            if str(error) != self._problem:  # it is looked at every minute
+            if str(error) != self._problem:  # it is looked at again and again
                 self._problem = str(error)
                 self._log.warning("the API server cannot be known", error=self._problem)
             return

@@ -10,6 +10,7 @@ from kueuelib.controllers.manifests import APP, SERVICE_ACCOUNT, VISIBILITY_SERV
 from kueuelib.controllers.visibility.summary import GROUP, SUBRESOURCE, VERSIONS
 
 ROLE: Final = "kueue-visibility-role"
+HTTPS: Final = 443
 _RBAC: Final = "rbac.authorization.k8s.io"
 _GROUPS = {
     **{
@@ -29,7 +30,7 @@ def api_service_names() -> list[str]:
     return [f"{version}.{GROUP}" for version in VERSIONS]
 
 
-def visibility_manifests(namespace: str, port: int) -> list[Obj]:
+def visibility_manifests(namespace: str, port: int, host: str = "") -> list[Obj]:
     """All objects, in the order of their creation; the APIServices come last.
 
     The manager may review tokens, and write its authority into the APIServices.
@@ -37,8 +38,14 @@ def visibility_manifests(namespace: str, port: int) -> list[Obj]:
     Args:
         namespace: of the manager.
         port: where it serves the API.
+        host: where it runs, empty for a pod in the cluster. It must be a name or an IPv4 address,
+            as the API server dials what it takes for a name.
     """
     labels = dict(APP)
+    inside = {
+        "ports": [{"name": "https", "port": HTTPS, "protocol": "TCP", "targetPort": port}],
+        "selector": labels,
+    }
     rule = {
         "apiGroups": [API_SERVICES.group],
         "resources": [API_SERVICES.plural],
@@ -51,17 +58,14 @@ def visibility_manifests(namespace: str, port: int) -> list[Obj]:
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": VISIBILITY_SERVICE, "namespace": namespace, "labels": labels},
-            "spec": {
-                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
-                "selector": labels,
-            },
+            "spec": {"type": "ExternalName", "externalName": host} if host else inside,
         },
         cluster_role(ROLE, [rule]),
         *(_viewer(short, plural, groups) for short, plural, groups in _VIEWERS),
         _binding("kueue-visibility-rolebinding", "ClusterRole", ROLE, namespace),
         _binding("kueue-visibility-delegator", "ClusterRole", "system:auth-delegator", namespace),
         _binding("kueue-visibility-server-auth-reader", "Role", reader, namespace),
-        *(_api_service(version, namespace) for version in VERSIONS),
+        *(_api_service(version, namespace, port if host else HTTPS) for version in VERSIONS),
     ]
 
 
@@ -75,7 +79,7 @@ def _viewer(short: str, plural: str, labels: dict[str, str]) -> Obj:
     return cluster_role(f"kueue-pending-workloads-{short}-viewer-role", [rule], labels)
 
 
-def _api_service(version: str, namespace: str) -> Obj:
+def _api_service(version: str, namespace: str, port: int) -> Obj:
     return {
         "apiVersion": API_SERVICES.api_version,
         "kind": API_SERVICES.kind,
@@ -85,7 +89,7 @@ def _api_service(version: str, namespace: str) -> Obj:
             "version": version,
             "groupPriorityMinimum": 100,
             "versionPriority": 100,
-            "service": {"namespace": namespace, "name": VISIBILITY_SERVICE, "port": 443},
+            "service": {"namespace": namespace, "name": VISIBILITY_SERVICE, "port": port},
         },
     }
 

@@ -40,6 +40,8 @@ from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 
 PERIOD = 60.0
 """Seconds between two reads of how to recognize the API server."""
+UNKNOWN_PERIOD = 2.0
+"""The same as long as it cannot be recognized."""
 DRAIN = 5.0
 HEALTH = ("/healthz", "/livez", "/readyz")
 
@@ -102,7 +104,7 @@ class VisibilityServer:
         ) as self.port:
             ready()
             while True:
-                await self._clock.sleep(PERIOD)
+                await self._clock.sleep(PERIOD if self._delegation.knows else UNKNOWN_PERIOD)
                 await self._delegation.learn()
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import copy
 import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -42,13 +42,12 @@ from kueuelib.runtime.webhook.certs import (
     renewed,
 )
 
-if TYPE_CHECKING:
-    from kueuelib.runtime.telemetry import Telemetry
-
 ATTEMPTS = 5
 """How often a write is tried that conflicts with other writes."""
 CHECK_PERIOD = 60.0
 """Seconds between two looks at the Secret and the objects that trust it."""
+MISSING_PERIOD = 2.0
+"""Seconds between two looks for objects that are to trust it and do not exist."""
 
 
 @attrs.frozen
@@ -192,8 +191,12 @@ async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -
         except (NotFound, Forbidden) as error:
             if isinstance(error, Forbidden) and not target.optional:
                 raise
-            missing.append(f"{target.resource.plural}/{target.name}")
+            missing.append(_path(target))
     return missing
+
+
+def _path(target: Trusting) -> str:
+    return f"{target.resource.plural}/{target.name}"
 
 
 async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> None:
@@ -216,7 +219,8 @@ class CertificateKeeper:
     """Keeps TLS contexts supplied with good certificates; a part of a `Manager`.
 
     Every minute, and whenever it is poked, it reads the Secret, renews what is about to end,
-    repairs missing bundles, and loads what changed into the contexts; nothing is restarted.
+    repairs missing bundles, and loads what changed into the contexts; nothing is restarted. Objects
+    that do not exist, or that we have no right to, are looked for every two seconds.
 
     Args:
         client: reads and writes the Secret and the objects that trust it.
@@ -262,24 +266,29 @@ class CertificateKeeper:
     async def run(self, ready: Callable[[], None]) -> None:
         """Keep certificates until cancelled; `ready` is called once the contexts have one."""
         pauses = Backoff(base=0.5, cap=30.0, jitter=0.5)
+        now = asyncio.get_running_loop().time
+        due = now()
         while True:
+            everything = self._loaded is None or self._poked.is_set() or now() >= due
             self._poked.clear()
             try:
-                await self._look()
+                await (self._look() if everything else self._look_for_the_missing())
             except (ApiError, TransportError, ConfigError) as error:
                 pause = pauses.next(self._clock.monotonic(), random.random())
                 self._log.warning("certificates cannot be kept", error=str(error))
+                due = now()
                 await self._clock.sleep(pause)
                 continue
             pauses.reset()
+            if everything:
+                due = now() + self._period
             if not self.ready:
                 self.ready = True
                 ready()
-            try:
-                async with asyncio.timeout(self._period):
+            left = max(due - now(), 0.0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, MISSING_PERIOD) if self._missing else left):
                     await self._poked.wait()
-            except TimeoutError:
-                continue
 
     async def _look(self) -> None:
         certificates = await ensure_certificates(
@@ -290,89 +299,22 @@ class CertificateKeeper:
             organisation=self._organisation,
         )
         # First those who trust, then the server: a new authority is known before it is used.
-        missing = await inject(self._client, self._trusting, certificates.ca_cert)
-        if missing != self._missing:
-            self._missing = missing
-            if missing:
-                self._log.warning("nobody to trust our certificate", missing=missing)
+        await self._give(self._trusting, certificates)
         if certificates != self._loaded:
             for context in self._contexts:
                 load(context, certificates)
             self._log.info("certificate loaded", secret=str(self._secret))
             self._loaded = certificates
 
+    async def _look_for_the_missing(self) -> None:
+        if self._loaded is not None:
+            missing = [one for one in self._trusting if _path(one) in self._missing]
+            await self._give(missing, self._loaded)
 
-class CertificateFiles:
-    """Loads `tls.crt` and `tls.key` of a folder, again whenever they change; a `Manager`'s part.
-
-    Args:
-        contexts: of the servers.
-        folder: where another program writes and renews the files.
-        period: seconds between two looks.
-        clock: time.
-    """
-
-    def __init__(
-        self,
-        contexts: Iterable[ssl.SSLContext],
-        folder: str | Path,
-        *,
-        period: float = 10.0,
-        clock: Clock = SYSTEM_CLOCK,
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        self._contexts = tuple(contexts)
-        self._folder = Path(folder)
-        self._reads, self._errors = (
-            None if telemetry is None else telemetry.counter(f"certwatcher_{name}_total", text)
-            for name, text in (
-                ("read_certificate", "Certificates read from files."),
-                ("read_certificate_errors", "Certificates that could not be read."),
-            )
-        )
-        self._period = period
-        self._clock = clock
-        self._loaded = b""
-        self._log = get_logger("certificates")
-
-    async def run(self, ready: Callable[[], None]) -> None:
-        """Keep the contexts up to date until cancelled.
-
-        Raises:
-            ConfigError: there is no usable certificate at the start.
-        """
-        try:
-            self._load()
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                str(self._folder),
-                f"holds no usable tls.crt and tls.key ({error})",
-                "put the servers' certificate and key there",
-            ) from error
-        ready()
-        while True:
-            await self._clock.sleep(self._period)
-            try:
-                self._load()
-            except (OSError, ssl.SSLError) as error:
-                self._log.warning("the old certificate is kept", error=str(error))
-
-    def _load(self) -> None:
-        if self._reads is not None:
-            self._reads.inc()
-        try:
-            self._look()
-        except (OSError, ssl.SSLError):
-            if self._errors is not None:
-                self._errors.inc()
-            raise
-
-    def _look(self) -> None:
-        cert, key = self._folder / "tls.crt", self._folder / "tls.key"
-        content = cert.read_bytes() + key.read_bytes()
-        if content != self._loaded:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)  # all or none
-            for context in self._contexts:
-                context.load_cert_chain(cert, key)
-            self._loaded = content
-            self._log.info("certificate loaded", folder=str(self._folder))
+    async def _give(self, trusting: Iterable[Trusting], certificates: Certificates) -> None:
+        """Makes objects trust our authority, and says which ones cannot."""
+        missing = await inject(self._client, trusting, certificates.ca_cert)
+        if missing != self._missing:
+            self._missing = missing
+            if missing:
+                self._log.warning("nobody to trust our certificate", missing=missing)
