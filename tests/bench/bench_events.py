@@ -19,7 +19,7 @@ NEEDED = {"kueuelib": "kueuelib", "kopf": "kopf", "watch": "kubernetes_asyncio"}
 
 def test_events_to_a_handler_beside_others() -> None:
     ways = [how for how, module in NEEDED.items() if importlib.util.find_spec(module)]
-    found: dict[str, list[float]] = {how: [] for how in ways}
+    times: dict[str, list[float]] = {how: [] for how in ways}
     with streaming("pods", 0, EVENTS) as url:
         for _ in range(RUNS):
             for how in ways:
@@ -27,8 +27,8 @@ def test_events_to_a_handler_beside_others() -> None:
                 answer = subprocess.run(
                     args, check=True, capture_output=True, text=True, timeout=300
                 )
-                found[how].append(float(answer.stdout.split()[0]))
-    best = {how: min(seconds) for how, seconds in found.items()}
+                times[how].append(float(answer.stdout.split()[0]))
+    best = {how: min(seconds) for how, seconds in times.items()}
     rows = []
     for how, seconds in best.items():
         ratio = seconds / best["kueuelib"]
@@ -37,4 +37,4 @@ def test_events_to_a_handler_beside_others() -> None:
             (how, f"{rate:>7,.0f} per processor second, {ratio:.1f} times the time of kueuelib")
         )
     show(f"events to a handler: {EVENTS:,} about 1,000 Pods, best of {RUNS}, by turns", rows)
-    assert found["kueuelib"]
+    assert times["kueuelib"]

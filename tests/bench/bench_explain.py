@@ -29,9 +29,9 @@ PREEMPTION = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any
 
 def crowd(holders: int, waiting: int) -> tuple[World, ObjectKey]:
     """Ten full ClusterQueues with two flavors, and the last one that waits there."""
-    found = World().with_namespace("ns", {})
+    base = World().with_namespace("ns", {})
     for flavor in FLAVORS:
-        found = found.with_flavor(make_flavor(flavor))
+        base = base.with_flavor(make_flavor(flavor))
     workloads: list[Workload] = []
     used = {(f"q{n}", flavor): 0 for n in range(QUEUES) for flavor in FLAVORS}
     for number in range(holders):
@@ -56,12 +56,12 @@ def crowd(holders: int, waiting: int) -> tuple[World, ObjectKey]:
         name = f"q{number}"
         quotas = {flavor: {"cpu": used[name, flavor]} for flavor in FLAVORS}
         queue = make_cluster_queue(name, quotas, cohort="c", preemption=PREEMPTION)
-        found = found.with_cluster_queue(queue).with_local_queue(make_local_queue(name, name))
+        base = base.with_cluster_queue(queue).with_local_queue(make_local_queue(name, name))
     workloads += [
         make_workload(f"w{n}", f"q{n % QUEUES}", {"cpu": 1 + n % 20}, count=4, created=2000 + n)
         for n in range(waiting)
     ]
-    world = attrs.evolve(found, workloads={one.key: one for one in workloads})
+    world = attrs.evolve(base, workloads={one.key: one for one in workloads})
     return world, ObjectKey("ns", f"w{waiting - 1}")
 
 
@@ -73,18 +73,18 @@ def test_an_answer_about_the_last_of_a_cohort(holders: int, waiting: int) -> Non
     told = time.process_time()
     trials.unchanged()
     base = time.process_time()
-    found = explain(world, key, 5000.0)
+    answer = explain(world, key, 5000.0)
     ended = time.process_time()
-    assert len(found.ahead) == waiting // QUEUES - 1
-    assert found.changes
+    assert len(answer.ahead) == waiting // QUEUES - 1
+    assert answer.changes
     show(
         f"explain, {holders:,} hold quota and {waiting:,} wait",
         [
             ("an engine is told", f"{told - started:.2f} s"),
             ("what happens unchanged", f"{base - told:.2f} s"),
             ("the whole answer", f"{ended - base:.2f} s"),
-            ("changes found", str(len(found.changes))),
-            ("kinds tried to the end", str(len(found.tried))),
-            ("kinds cut short", str(len(found.limits))),
+            ("changes found", str(len(answer.changes))),
+            ("kinds tried to the end", str(len(answer.tried))),
+            ("kinds cut short", str(len(answer.limits))),
         ],
     )

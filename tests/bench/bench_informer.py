@@ -117,30 +117,30 @@ async def test_events_through_an_informer() -> None:
         [
             (
                 name,
-                f"{max(found):>7,.0f} events per processor second, ratio {max(found) / best:.2f}",
+                f"{max(series):>7,.0f} events per processor second, ratio {max(series) / best:.2f}",
             )
-            for name, found in rates.items()
+            for name, series in rates.items()
         ],
     )
 
 
 @pytest.mark.parametrize("plural", sorted(MAKERS))
 def test_bytes_per_cached_object(plural: str) -> None:
-    found = {}
+    sizes = {}
     with streaming(plural, OBJECTS, 0) as url:
         for how in ("rss", "traced"):
             args = [str(FOLDER / "cached_memory.py"), url, plural, str(OBJECTS), how]
             answer = subprocess.run(
                 [sys.executable, *args], check=True, capture_output=True, text=True, timeout=90
             )
-            found[how] = int(answer.stdout)
+            sizes[how] = int(answer.stdout)
     size = len(orjson.dumps(MAKERS[plural](1)))
     show(
         f"informer: memory per cached object, {OBJECTS:,} {plural}",
         [
             ("as JSON on the wire", f"{size:,} bytes"),
-            ("resident, after one list in one piece", f"{found['rss']:,} bytes"),
-            ("traced", f"{found['traced']:,} bytes"),
+            ("resident, after one list in one piece", f"{sizes['rss']:,} bytes"),
+            ("traced", f"{sizes['traced']:,} bytes"),
         ],
     )
-    assert found["traced"] > 0
+    assert sizes["traced"] > 0

@@ -81,13 +81,13 @@ def contestants() -> dict[str, Contestant]:
     own, kopf = HERE / "greeter_kueuelib.py", HERE / "greeter_kopf.py"
     python = [sys.executable, "-m"]
     options = ["--kubeconfig", "kubeconfig", "--no-leader-elect"]
-    found = {"kueuelib": Contestant(own.name, [*python, "kueuelib", "run", str(own), *options])}
+    runners = {"kueuelib": Contestant(own.name, [*python, "kueuelib", "run", str(own), *options])}
     if importlib.util.find_spec("kopf"):
         command = [*python, "kopf", "run", "-q", "--standalone", "-A", str(kopf)]
-        found["kopf"] = Contestant(kopf.name, command)
+        runners["kopf"] = Contestant(kopf.name, command)
     if GO:
-        found["controller-runtime"] = Contestant("greeter.go", [str(Path(GO).resolve())])
-    return found
+        runners["controller-runtime"] = Contestant("greeter.go", [str(Path(GO).resolve())])
+    return runners
 
 
 @contextlib.contextmanager
@@ -218,10 +218,10 @@ async def test_the_same_operator(tmp_path: Path) -> None:
             folder = tmp_path / f"{name}-{number}"
             folder.mkdir()
             results[name].append(await play(contestant, folder))
-    for name, found in results.items():
+    for name, runs in results.items():
         rows = [("lines", f"{playing[name].lines}")]
         for field in attrs.fields(Result):
-            values = sorted(getattr(each, field.name) for each in found)
+            values = sorted(getattr(each, field.name) for each in runs)
             middle = statistics.median(values)
             rows.append((field.name, f"{middle:.2f} ({values[0]:.2f} to {values[-1]:.2f})"))
         show(f"{name}: {COUNT:,} Greetings, medians of {RUNS} (range)", rows)

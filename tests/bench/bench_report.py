@@ -67,13 +67,13 @@ SIZE = "document.documentElement.outerHTML.length"
 
 async def _appearances(page: Page, rest: Rest) -> list[float]:
     """Seconds from the answer of the server to a row on the page."""
-    found = []
+    delays = []
     for number in range(CHANGES):
         rest.create(f"{KUEUE}/namespaces/ns/workloads", workload(f"new-{number}"))
         since = time.perf_counter()
         await page.until(shown(f"new-{number}"))
-        found.append(time.perf_counter() - since)
-    return found
+        delays.append(time.perf_counter() - since)
+    return delays
 
 
 async def _stream(page: Page, rest: Rest, url: str) -> list[float]:
@@ -88,8 +88,8 @@ async def _stream(page: Page, rest: Rest, url: str) -> list[float]:
         await asyncio.sleep(due - time.perf_counter())
     await page.until(shown(f"stream-{SECONDS - 1}", f"stream-{SECONDS - 2}"))
     said, _ = await probing.communicate()
-    found: list[float] = json.loads(said)
-    return found
+    delays: list[float] = json.loads(said)
+    return delays
 
 
 @pytest.mark.browser

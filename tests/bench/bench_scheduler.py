@@ -81,10 +81,10 @@ def running(name: str, queue: str, cpu: int, priority: int = 0, at: float = 1.0)
 
 
 def cycle(engine: Engine, now: float) -> tuple[Plan, Settled] | None:
-    found = engine.next_cycle(now)
-    if found is None:
+    cycle_input = engine.next_cycle(now)
+    if cycle_input is None:
         return None
-    plan = decide(found, now)
+    plan = decide(cycle_input, now)
     return plan, engine.settle(plan, now)
 
 
@@ -121,11 +121,11 @@ class Replay:
                 continue
             while True:
                 start = time.thread_time()
-                found = cycle(self.engine, now)
-                if found is None:
+                done = cycle(self.engine, now)
+                if done is None:
                     break
                 self.seconds.append(time.thread_time() - start)
-                plan, settled = found
+                plan, settled = done
                 self.cycles += 1
                 self.decisions += len(plan.admissions) + len(plan.waits)
                 self.admissions += len(settled.admissions)
@@ -185,8 +185,8 @@ def test_cycles_with_a_thousand_queues_and_a_hundred_thousand_pending() -> None:
     engine = engine_with(1000, 100, 10, 10)
     for queue in range(1000):
         for number in range(10):
-            found = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
-            engine.observe(events.WorkloadSet(found), 0.0)
+            workload = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
+            engine.observe(events.WorkloadSet(workload), 0.0)
         for number in range(100):
             name, cpu = f"p-{queue}-{number}", 1 + number % 3
             waits = make_workload(name, f"q{queue:04}", {"cpu": cpu}, created=float(number))
@@ -228,11 +228,11 @@ def _changes(engine: Engine, count: int) -> list[float]:
         start = time.thread_time()
         engine.observe(events.WorkloadGone(changed.key), 1.0)
         engine.observe(events.WorkloadSet(changed), 1.0)
-        found = cycle(engine, 1.0)
+        outcome = cycle(engine, 1.0)
         spent.append(time.thread_time() - start)
-        assert found is not None
-        assert not found[0].admissions
-        assert not found[0].preemptions
+        assert outcome is not None
+        assert not outcome[0].admissions
+        assert not outcome[0].preemptions
     return spent
 
 
@@ -254,8 +254,8 @@ def test_time_per_cycle_after_one_change(where: str) -> None:
             plant(engine, queues)
         for queue in range(queues):
             for number in range(10):
-                found = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
-                engine.observe(events.WorkloadSet(found), 0.0)
+                workload = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
+                engine.observe(events.WorkloadSet(workload), 0.0)
         engine.observe(events.WorkloadSet(make_workload("head", "q0000", {"cpu": 5})), 0.0)
         _drain(engine)
         spent = _changes(engine, 200)
@@ -275,8 +275,8 @@ def test_time_per_cycle_with_fair_sharing(where: str) -> None:
             plant(engine, queues)
         for queue in range(queues):
             for number in range(12 if queue % 2 else 8):
-                found = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
-                engine.observe(events.WorkloadSet(found), 0.0)
+                workload = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
+                engine.observe(events.WorkloadSet(workload), 0.0)
         engine.observe(events.WorkloadSet(make_workload("head", "q0001", {"cpu": 3})), 0.0)
         _drain(engine)
         blocked = _changes(engine, 50)
@@ -298,8 +298,8 @@ def test_time_per_search_for_victims_among_ten_thousand() -> None:
     engine = engine_with(2, 1, 10_000, 10_000)
     for number in range(10_000):
         queue = "q0000" if number % 2 else "q0001"
-        found = running(f"r-{number}", queue, 2, priority=number % 50, at=float(number))
-        engine.observe(events.WorkloadSet(found), 0.0)
+        workload = running(f"r-{number}", queue, 2, priority=number % 50, at=float(number))
+        engine.observe(events.WorkloadSet(workload), 0.0)
     start = time.thread_time()
     frozen = engine.cache.freeze(["q0000"])
     rows = [("to freeze the ClusterQueues", f"{(time.thread_time() - start) * 1000:.2f} ms")]

@@ -82,8 +82,8 @@ def serving(folder: Path) -> Iterator[Served]:
 async def session_of(served: Served) -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(ssl=served.tls(), limit=CLIENTS)
     headers = {"Authorization": f"Bearer {served.token}"}
-    async with aiohttp.ClientSession(served.url, connector=connector, headers=headers) as found:
-        yield found
+    async with aiohttp.ClientSession(served.url, connector=connector, headers=headers) as session:
+        yield session
 
 
 async def send(
@@ -167,11 +167,11 @@ def generated(folder: Path, served: Served, calls: list[Call]) -> Generated:
     command = [sys.executable, str(Path(__file__).with_name("generator.py")), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert all(status.startswith("2") for status in found["statuses"]), found["statuses"]
-    assert sum(found["statuses"].values()) == len(calls)
+    report = json.loads(done.stdout)
+    assert all(status.startswith("2") for status in report["statuses"]), report["statuses"]
+    assert sum(report["statuses"].values()) == len(calls)
     used = cpu_seconds(served.pid) - before
-    return Generated(len(calls), found["seconds"], used, found["cpu"])
+    return Generated(len(calls), report["seconds"], used, report["cpu"])
 
 
 @contextmanager
@@ -256,14 +256,14 @@ def small(index: int) -> Call:
 
 async def stored_workloads(served: Served) -> list[dict[str, Any]]:
     async with session_of(served) as session, session.get(WORKLOADS) as answer:
-        found: list[dict[str, Any]] = (await answer.json())["items"]
-        return found
+        workloads: list[dict[str, Any]] = (await answer.json())["items"]
+        return workloads
 
 
-def check_applied(found: list[dict[str, Any]], text: str) -> None:
+def check_applied(workloads: list[dict[str, Any]], text: str) -> None:
     """Every Workload has what was applied last, and its manager owns exactly that."""
-    assert len(found) == COUNT
-    for obj in found:
+    assert len(workloads) == COUNT
+    for obj in workloads:
         index = int(obj["metadata"]["name"].removeprefix("w"))
         assert obj["status"] == status(index, text)["status"]
         (entry,) = [each for each in obj["metadata"]["managedFields"] if each["manager"] == "bench"]
@@ -274,7 +274,7 @@ def check_applied(found: list[dict[str, Any]], text: str) -> None:
             'k:{"type":"Admitted"}',
             'k:{"type":"QuotaReserved"}',
         }
-    versions = {obj["metadata"]["resourceVersion"] for obj in found}
+    versions = {obj["metadata"]["resourceVersion"] for obj in workloads}
     assert len(versions) == COUNT
 
 
@@ -288,11 +288,11 @@ async def test_writes_per_second(tmp_path: Path) -> None:
         rows = []
 
         def measure(name: str, calls: list[Call]) -> None:
-            found, bare = Generated(), Generated()
+            timed, bare = Generated(), Generated()
             for start in range(ROUNDS):  # by turns, so that both see the same machine
                 bare += generated(tmp_path, echo, calls[start::ROUNDS])
-                found += generated(tmp_path, served, calls[start::ROUNDS])
-            rows.append(row(name, found, bare))
+                timed += generated(tmp_path, served, calls[start::ROUNDS])
+            rows.append(row(name, timed, bare))
 
         every = range(COUNT)
         measure("small creates", [small(i) for i in every])
@@ -303,17 +303,17 @@ async def test_writes_per_second(tmp_path: Path) -> None:
         check_applied(await stored_workloads(served), "b")
         measure("applies that change nothing", [applied(i, "b") for i in every])
         measure("merge patches of it", [merged(i, "c") for i in every])
-        found = await stored_workloads(served)
-        assert all(o["status"] == status(0, "c")["status"] for o in found)
+        workloads = await stored_workloads(served)
+        assert all(o["status"] == status(0, "c")["status"] for o in workloads)
     show(f"writes, {CLIENTS} connections, {COUNT} of each", rows)
 
 
-def row(name: str, found: Generated, bare: Generated) -> tuple[str, str]:
+def row(name: str, timed: Generated, bare: Generated) -> tuple[str, str]:
     return name, (
-        f"{found.rate:6,.0f}/s, server {found.each(found.server):4.0f} us, "
-        f"client {found.each(found.client):3.0f} us"
+        f"{timed.rate:6,.0f}/s, server {timed.each(timed.server):4.0f} us, "
+        f"client {timed.each(timed.client):3.0f} us"
         f"; bare HTTP {bare.rate:6,.0f}/s, {bare.each(bare.server):3.0f} us"
-        f"; ratio {found.rate / bare.rate:.2f}, of processor time {found.server / bare.server:.1f}"
+        f"; ratio {timed.rate / bare.rate:.2f}, of processor time {timed.server / bare.server:.1f}"
     )
 
 
@@ -345,7 +345,7 @@ async def test_events_per_second(tmp_path: Path, watchers: int) -> None:
             f"Authorization: Bearer {served.token}\r\n\r\n"
         ).encode()
         tls = served.tls()
-        found: list[Counting] = []
+        protocols: list[Counting] = []
         transports: list[asyncio.BaseTransport] = []
         gate = asyncio.Semaphore(50)
 
@@ -355,7 +355,7 @@ async def test_events_per_second(tmp_path: Path, watchers: int) -> None:
                     lambda: Counting(head), host, int(port), ssl=tls
                 )
                 transports.append(transport)
-                found.append(protocol)
+                protocols.append(protocol)
                 await protocol.answered
 
         await asyncio.gather(*(connect() for _ in range(watchers)))
@@ -371,7 +371,7 @@ async def test_events_per_second(tmp_path: Path, watchers: int) -> None:
             await measured(served, changes, change)
         wanted = changes * watchers
         async with asyncio.timeout(100):
-            while sum(each.events for each in found) < wanted:
+            while sum(each.events for each in protocols) < wanted:
                 await asyncio.sleep(0.005)
         seconds = time.perf_counter() - started
         cpu = cpu_seconds(served.pid) - before
@@ -413,13 +413,13 @@ async def test_memory_of_watchers_that_do_not_read(tmp_path: Path) -> None:
             f"Authorization: Bearer {served.token}\r\n\r\n"
         ).encode()
         tls = served.tls()
-        found = []
+        transports = []
         for _ in range(watchers):
             transport, protocol = await loop.create_connection(
                 lambda: Idle(head), host, int(port), ssl=tls
             )
             await protocol.answered
-            found.append(transport)
+            transports.append(transport)
         idle, before = resident(served.pid), cpu_seconds(served.pid)
         async with session_of(served) as session:
             body = {"metadata": {"name": "large"}, "data": {"a": "b" * size}}
@@ -429,7 +429,7 @@ async def test_memory_of_watchers_that_do_not_read(tmp_path: Path) -> None:
                 await send(session, "PATCH", f"{MAPS}/large", patch, "application/merge-patch+json")
         grown = (resident(served.pid) - idle) * 1024 / watchers
         cpu = cpu_seconds(served.pid) - before
-        for transport in found:
+        for transport in transports:
             transport.abort()
         await asyncio.sleep(1)
         kept = (resident(served.pid) - idle) * 1024 / watchers

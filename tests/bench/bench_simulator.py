@@ -48,8 +48,8 @@ def load() -> str:
         for each in BASELINE.classes
     ]
     queues = {place.name: 1 for place in BASELINE.places()}
-    found = {"seed": 7, "jobs": COUNT, "days": DAYS, "queues": queues, "shapes": shapes}
-    return yaml.safe_dump(found)
+    description = {"seed": 7, "jobs": COUNT, "days": DAYS, "queues": queues, "shapes": shapes}
+    return yaml.safe_dump(description)
 
 
 @pytest.mark.timeout(7200)

@@ -45,7 +45,7 @@ def cluster() -> list[dict[str, Any]]:
     spec = {"namespaceSelector": {}, "resourceGroups": groups}
     api = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
     team = {"name": "team", "namespace": "default"}
-    found: list[dict[str, Any]] = [
+    objects: list[dict[str, Any]] = [
         *(with_conversion(crd, by_url("https://127.0.0.1:1")) for crd in all_crds()),
         {**api, "kind": "ResourceFlavor", "metadata": {"name": "on-demand"}, "spec": {}},
         {**api, "kind": "ClusterQueue", "metadata": {"name": "team"}, "spec": spec},
@@ -56,8 +56,8 @@ def cluster() -> list[dict[str, Any]]:
             obj = make(number)
             obj["metadata"]["namespace"] = "default"
             obj["metadata"]["labels"].pop("kueue.x-k8s.io/managed", None)
-            found.append(obj)
-    return found
+            objects.append(obj)
+    return objects
 
 
 @contextlib.contextmanager

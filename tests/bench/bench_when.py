@@ -39,7 +39,7 @@ def world() -> World:
     local = [make_local_queue(name, name, "ns") for name in queues]
     return World(
         cluster_queues=queues,
-        local_queues={found.key: found for found in local},
+        local_queues={queue.key: queue for queue in local},
         flavors={"f": make_flavor("f")},
         namespaces={"ns": {}},
     )
@@ -96,12 +96,14 @@ class Asker(Listener):
         if not waiting or self.random.random() > self.chance:
             return
         key = self.random.choice(waiting)
-        self.recent = [found for found in self.recent if found[0] > now - WINDOW]
+        self.recent = [arrival for arrival in self.recent if arrival[0] > now - WINDOW]
         known = Known(self.times, {}, [each for _, each in self.recent], now - WINDOW)
         began = time.process_time()
-        found = forecast(self.driver.world(), key, now, known, runs=RUNS, seed=len(self.answers))
+        prediction = forecast(
+            self.driver.world(), key, now, known, runs=RUNS, seed=len(self.answers)
+        )
         self.seconds += time.process_time() - began
-        self.answers.append((key, now, found.quantile(0.5), found.quantile(0.9)))
+        self.answers.append((key, now, prediction.quantile(0.5), prediction.quantile(0.9)))
 
 
 @pytest.mark.timeout(3600)

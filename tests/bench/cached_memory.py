@@ -23,7 +23,7 @@ from kueuelib.runtime.endpoint import Endpoint, FixedSource
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.transport import Transport
 
-KINDS = {found.plural: found for found in (PODS, WORKLOADS, JOBS)}
+KINDS = {kind.plural: kind for kind in (PODS, WORKLOADS, JOBS)}
 
 
 async def _measure(url: str, plural: str, count: int, how: str) -> None:

@@ -11,9 +11,9 @@ from kueuelib.testing.processes import Processes
 
 def show(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Prints one block of figures; with `pytest -s` it reaches the terminal."""
-    found = list(rows)
-    width = max(len(name) for name, _ in found)
-    lines = [f"\n{title}", *(f"  {name:<{width}}  {value}" for name, value in found)]
+    pairs = list(rows)
+    width = max(len(name) for name, _ in pairs)
+    lines = [f"\n{title}", *(f"  {name:<{width}}  {value}" for name, value in pairs)]
     sys.stdout.write("\n".join(lines) + "\n")
 
 
@@ -47,8 +47,8 @@ def cpu_seconds(pid: int) -> float:
 
 def pid_of(processes: Processes, name: str) -> int:
     """The id of a background process."""
-    (found,) = [process.pid for started, process in processes._running if started == name]
-    return found
+    (pid,) = [process.pid for started, process in processes._running if started == name]
+    return pid
 
 
 def _status(pid: int, field: str) -> float:

@@ -37,12 +37,12 @@ def connected(host: str, port: int, ca: str) -> Connection:
     """A connection that does not block; over TLS when there is a CA to trust."""
     plain = socket.create_connection((host, port), timeout=SECONDS)
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    found: Connection = plain
+    connection: Connection = plain
     if ca:
         context = ssl.create_default_context(cadata=ca)
-        found = context.wrap_socket(plain, server_hostname=host)
-    found.setblocking(False)
-    return found
+        connection = context.wrap_socket(plain, server_hostname=host)
+    connection.setblocking(False)
+    return connection
 
 
 class Caller:

@@ -144,5 +144,5 @@ async def observed(
     return times
 
 
-async def _awaited(found: Awaitable[None]) -> None:
-    await found
+async def _awaited(future: Awaitable[None]) -> None:
+    await future

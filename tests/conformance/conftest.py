@@ -52,10 +52,10 @@ class Api:
         if body is not None:
             kwargs.setdefault("headers", {}).setdefault("Content-Type", "application/json")
             kwargs["content"] = body if isinstance(body, str | bytes) else json.dumps(body)
-        found = Answer(await self.client.request(method, path, **kwargs))
-        if isinstance(self.server, RealServer) and method != "GET" and found.status < 300:
+        answer = Answer(await self.client.request(method, path, **kwargs))
+        if isinstance(self.server, RealServer) and method != "GET" and answer.status < 300:
             await self.server.settle(path)
-        return found
+        return answer
 
     async def get(self, path: str, **kwargs: Any) -> Answer:
         return await self.call("GET", path, **kwargs)
@@ -83,15 +83,15 @@ class Api:
 
     async def watch(self, path: str, count: int, **params: Any) -> list[dict[str, Any]]:
         """The first events of a watch; fewer when it ends by itself."""
-        found: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         params = {"watch": "true", "timeoutSeconds": "5", **params}
         async with self.client.stream("GET", path, params=params) as response:
             assert response.status_code == 200, await response.aread()
             async for line in response.aiter_lines():
-                found.append(json.loads(line))
-                if len(found) == count:
+                events.append(json.loads(line))
+                if len(events) == count:
                     break
-        return found
+        return events
 
 
 def config_map(name: str = "a", **fields: Any) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     folder = assets()
     assert folder is not None
-    with running(folder, tmp_path_factory.mktemp("real")) as found:
-        yield found
+    with running(folder, tmp_path_factory.mktemp("real")) as real:
+        yield real
 
 
 @pytest.fixture(params=FLAVORS)
@@ -149,5 +149,5 @@ def open_api() -> Callable[..., AbstractAsyncContextManager[Api]]:
 
 @pytest.fixture
 async def api(server: ApiServer) -> AsyncIterator[Api]:
-    async with opened(server) as found:
-        yield found
+    async with opened(server) as client:
+        yield client

@@ -149,9 +149,9 @@ class RealServer:
     def _objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for root, plurals in COLLECTIONS.items():
             for plural in plurals:
-                status, found = self.call("GET", f"{root}/{plural}")
-                assert status == 200, found
-                for obj in found["items"]:
+                status, body = self.call("GET", f"{root}/{plural}")
+                assert status == 200, body
+                for obj in body["items"]:
                     meta = obj["metadata"]
                     if meta["name"].startswith(OWN_PREFIXES):
                         continue
@@ -164,8 +164,8 @@ class RealServer:
             self._free(obj)
         elif obj["metadata"].get("finalizers"):
             self.call("PATCH", path, bare)
-        status, found = self.call("DELETE", path, _AT_ONCE)
-        assert status in (200, 202, 404, 409), found
+        status, body = self.call("DELETE", path, _AT_ONCE)
+        assert status in (200, 202, 404, 409), body
         if path.startswith("/api/v1/namespaces/") and path.count("/") == 4:
             self.call("PUT", f"{path}/finalize", {**obj, "spec": {}})
 
@@ -174,8 +174,8 @@ class RealServer:
         spec = definition["spec"]
         for version in spec["versions"]:
             root = f"/apis/{spec['group']}/{version['name']}"
-            status, found = self.call("GET", f"{root}/{spec['names']['plural']}")
-            for obj in found["items"] if status == 200 else ():
+            status, body = self.call("GET", f"{root}/{spec['names']['plural']}")
+            for obj in body["items"] if status == 200 else ():
                 meta = obj["metadata"]
                 where = f"namespaces/{meta['namespace']}/" if "namespace" in meta else ""
                 path = f"{root}/{where}{spec['names']['plural']}/{meta['name']}"
@@ -212,8 +212,8 @@ class RealServer:
         plural = spec["names"]["plural"]
         for version in spec["versions"]:
             root = f"/apis/{spec['group']}/{version['name']}"
-            status, found = self.call("GET", root)
-            names = [each["name"] for each in found["resources"]] if status == 200 else []
+            status, body = self.call("GET", root)
+            names = [each["name"] for each in body["resources"]] if status == 200 else []
             if (plural in names) is not version["served"]:
                 return False
             if version["served"] and self.call("GET", f"{root}/{plural}?limit=1")[0] == 404:
@@ -231,16 +231,18 @@ def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[Rea
         flags: further ones of kube-apiserver.
     """
     etcd, peer, port = free_port(), free_port(), free_port()
-    found = tls.credentials(time.time(), ("127.0.0.1", "localhost"), "admin", "system:masters")
+    credentials = tls.credentials(
+        time.time(), ("127.0.0.1", "localhost"), "admin", "system:masters"
+    )
     files = {
-        "ca.pem": found.ca,
-        "server.pem": found.server_certificate,
-        "server.key": found.server_key,
-        "accounts.key": _openssl(found.server_key),
+        "ca.pem": credentials.ca,
+        "server.pem": credentials.server_certificate,
+        "server.key": credentials.server_key,
+        "accounts.key": _openssl(credentials.server_key),
     }
     users = {("kubernetes-admin", "system:masters"): secrets.token_urlsafe(32)}
     users |= {each: secrets.token_urlsafe(32) for each in USERS}
-    server = RealServer(port, next(iter(users.values())), found.ca, users)
+    server = RealServer(port, next(iter(users.values())), credentials.ca, users)
     lines = [
         f'{token},{name},{number},"{",".join(groups)}"'
         for number, ((name, *groups), token) in enumerate(users.items())

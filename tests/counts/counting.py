@@ -43,10 +43,10 @@ class Counts:
         self.made = Counter()
         decide = admission.decide
 
-        def counted(found, now):
-            plan = decide(found, now)
+        def counted(cycle, now):
+            plan = decide(cycle, now)
             self.made["cycles"] += 1
-            self.made["nominated heads"] += len(found.heads)
+            self.made["nominated heads"] += len(cycle.heads)
             decisions = (*plan.admissions, *plan.waits, *plan.preemptions)
             self.made["decisions"] += len(decisions)
             return plan
@@ -111,8 +111,8 @@ class Jobs:
         meta, user = obj["metadata"], self.world.user()
         while True:
             newest = await user.get(WORKLOADS, meta["namespace"], meta["name"])
-            found = find_condition(newest["status"]["conditions"], "Admitted")
-            if found["status"] != "True" or found["lastTransitionTime"] != admitted:
+            condition = find_condition(newest["status"]["conditions"], "Admitted")
+            if condition["status"] != "True" or condition["lastTransitionTime"] != admitted:
                 return
             if what == "Finished" and is_true(newest, "Evicted"):
                 return
@@ -172,12 +172,12 @@ def functions(profile):
     Comprehensions do not count: newer versions of Python do not call a function for them.
     """
     root = str(Path(kueuelib.__file__).parent)
-    found = Counter()
+    by_package = Counter()
     for (file, _, name), (_, calls, *_) in pstats.Stats(profile).stats.items():
         package = file.removeprefix(root).strip("/").partition("/")[0]
         if file.startswith(root) and package in PACKAGES and not name.startswith("<"):
-            found[f"functions called in kueuelib.{package}"] += calls
-    return found
+            by_package[f"functions called in kueuelib.{package}"] += calls
+    return by_package
 
 
 def main():
@@ -188,8 +188,8 @@ def main():
     assert not world.problems, world.problems
     assert not world.endings, world.endings
     total = {"API calls": counts.calls.total()}
-    found = counts.made | counts.calls | total | functions(profile)
-    numbers = {name: number / jobs.admissions for name, number in found.items()}
+    totals = counts.made | counts.calls | total | functions(profile)
+    numbers = {name: number / jobs.admissions for name, number in totals.items()}
     text = written(numbers | {"admissions per Workload": jobs.admissions / SHAPE.total})
     if "--accept" in sys.argv[1:]:
         FILE.write_text(text)

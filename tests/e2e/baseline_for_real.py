@@ -228,14 +228,14 @@ async def real(world: World, objects: list[Obj], jobs: list[Job]) -> Seen:
         await user.create(PLURALS[obj["kind"]], obj)
     # Objects have whole seconds; they have to begin when those of the simulation do.
     await world.sleep(SETTLE + 1.0 - world.loop.wall() % 1.0)
-    found = Cluster(world, len(jobs))
-    found.begun = world.now
+    cluster = Cluster(world, len(jobs))
+    cluster.begun = world.now
     for job in jobs:
-        await world.sleep(found.begun + job.arrival - world.now)
+        await world.sleep(cluster.begun + job.arrival - world.now)
         await user.create("jobs.batch", manifest(job))
     async with asyncio.timeout(LIMIT):
-        await found.over.wait()
-    return found.seen
+        await cluster.over.wait()
+    return cluster.seen
 
 
 def count_uids() -> None:

@@ -40,8 +40,8 @@ class Page:
                 message = await self._socket.receive_json()
                 if message.get("id") == number:
                     assert "error" not in message, message
-                    found: dict[str, Any] = message["result"]
-                    return found
+                    result: dict[str, Any] = message["result"]
+                    return result
                 self._note(message)
 
     def _note(self, message: dict[str, Any]) -> None:
@@ -58,18 +58,18 @@ class Page:
 
     async def ask(self, script: str) -> Any:
         """The value of an expression, which may be a promise."""
-        found = await self.call(
+        answer = await self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
 
     async def until(self, script: str) -> Any:
         """Asks until the value is true."""
         async with asyncio.timeout(PATIENCE):
-            while not (found := await self.ask(script)):
+            while not (value := await self.ask(script)):
                 await asyncio.sleep(0.05)
-        return found
+        return value
 
     async def press(self, key: str, code: int, text: str = "", modifiers: int = 0) -> None:
         fields = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
@@ -81,8 +81,8 @@ class Page:
         await self.call("Emulation.setEmulatedMedia", features=[feature])
 
     async def picture(self) -> bytes:
-        found = await self.call("Page.captureScreenshot", format="png")
-        return base64.b64decode(found["data"])
+        shot = await self.call("Page.captureScreenshot", format="png")
+        return base64.b64decode(shot["data"])
 
 
 @asynccontextmanager
@@ -113,6 +113,6 @@ async def _port(process: asyncio.subprocess.Process) -> str:
     assert process.stderr is not None
     async with asyncio.timeout(PATIENCE):
         async for line in process.stderr:
-            if found := re.search(rb"ws://127\.0\.0\.1:(\d+)/", line):
-                return found[1].decode()
+            if match := re.search(rb"ws://127\.0\.0\.1:(\d+)/", line):
+                return match[1].decode()
     raise AssertionError("the browser ended")

@@ -20,13 +20,13 @@ from kueuelib.testing.processes import LocalCluster
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """An API server with a simulated cluster and a manager, all up."""
     with Processes(tmp_path) as processes:
-        found = LocalCluster(processes)
-        found.start()
-        yield found
+        local_cluster = LocalCluster(processes)
+        local_cluster.start()
+        yield local_cluster
 
 
 @pytest.fixture
 def rest(cluster: LocalCluster) -> Iterator[Rest]:
     """A plain client of the cluster."""
-    with Rest(cluster.kubeconfig) as found:
-        yield found
+    with Rest(cluster.kubeconfig) as client:
+        yield client

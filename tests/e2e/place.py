@@ -187,15 +187,15 @@ class Place:
         path = f"{self.workloads}/{name_of(workload)}"
 
         def answered() -> bool:
-            found = self.rest.get(path)
-            entries = found["status"]["admissionChecks"]
+            newest = self.rest.get(path)
+            entries = newest["status"]["admissionChecks"]
             (entry,) = [one for one in entries if one["name"] == self.named(check)]
-            now = condition(found, "QuotaReserved")["lastTransitionTime"]
+            now = condition(newest, "QuotaReserved")["lastTransitionTime"]
             entry.update(state=state, message="by hand", lastTransitionTime=now)
             if updates:
-                names = [one["name"] for one in found["spec"]["podSets"]]
+                names = [one["name"] for one in newest["spec"]["podSets"]]
                 entry["podSetUpdates"] = [{"name": name, **updates} for name in names]
-            meta = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            meta = {"resourceVersion": newest["metadata"]["resourceVersion"]}
             body = {"metadata": meta, "status": {"admissionChecks": entries}}
             self.rest.merge(f"{path}/status", body)
             return True
@@ -264,8 +264,8 @@ class Place:
 
     @staticmethod
     def _life(run: float | None, exit_code: int) -> dict[str, str]:
-        found = {EXIT: str(exit_code)} if exit_code else {}
-        return found if run is None else {**found, RUN: str(run)}
+        annotations = {EXIT: str(exit_code)} if exit_code else {}
+        return annotations if run is None else {**annotations, RUN: str(run)}
 
     def _meta(
         self,
@@ -310,8 +310,8 @@ class Place:
 
     def pods_of(self, job: Obj) -> list[Obj]:
         key = "batch.kubernetes.io/job-name"
-        found = self.rest.items(self.pods)
-        mine = [pod for pod in found if pod["metadata"]["labels"].get(key) == name_of(job)]
+        pods = self.rest.items(self.pods)
+        mine = [pod for pod in pods if pod["metadata"]["labels"].get(key) == name_of(job)]
         return [{"kind": "Pod", **pod} for pod in mine]
 
     def workloads_of(self, owner: Obj) -> list[Obj]:
@@ -346,11 +346,11 @@ class Place:
         """The Workload of a Job or Pod once it has a condition."""
 
         def reached() -> Obj:
-            found = self.workload(owner)
-            got = condition(found, type_)
+            workload = self.workload(owner)
+            got = condition(workload, type_)
             assert got.get("status") == status, f"{type_} of {name_of(owner)} is {got}"
             assert reason in ("", got["reason"]), f"{type_} of {name_of(owner)} is {got}"
-            return found
+            return workload
 
         return eventually(reached)
 
@@ -368,19 +368,19 @@ class Place:
         """Waits until Jobs are not suspended and have active pods, or pods run."""
 
         def running(obj: Obj) -> bool:
-            found = self.get(obj)
+            newest = self.get(obj)
             if obj["kind"] == "Pod":
-                return phase(found) == "Running"
-            active = found["status"].get("active") or 0
-            return not found["spec"]["suspend"] and bool(active)
+                return phase(newest) == "Running"
+            active = newest["status"].get("active") or 0
+            return not newest["spec"]["suspend"] and bool(active)
 
         for obj in objects:
             eventually(lambda obj=obj: running(obj))
 
     def suspended(self, job: Obj) -> None:
         def stopped() -> bool:
-            found = self.get(job)
-            return found["spec"]["suspend"] and not found["status"].get("active")
+            newest = self.get(job)
+            return newest["spec"]["suspend"] and not newest["status"].get("active")
 
         eventually(stopped)
 
@@ -407,13 +407,13 @@ class Place:
         """Waits for an event about an object."""
 
         def told() -> bool:
-            found = [
+            events = [
                 event
                 for event in self.rest.items(self._events)
                 if event["involvedObject"].get("uid") == uid_of(obj)
             ]
-            matching = [one for one in found if one["reason"] == reason and text in one["message"]]
-            assert matching, [(one["reason"], one["message"]) for one in found]
+            matching = [one for one in events if one["reason"] == reason and text in one["message"]]
+            assert matching, [(one["reason"], one["message"]) for one in events]
             return True
 
         eventually(told)

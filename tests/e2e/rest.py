@@ -105,8 +105,8 @@ def eventually(fn: Callable[[], T], seconds: float = PATIENCE) -> T:
     while True:
         reason: object = None
         try:
-            if found := fn():
-                return found
+            if value := fn():
+                return value
         except (AssertionError, httpx.HTTPError, KeyError) as error:
             reason = error
         assert time.monotonic() < deadline, f"not reached in {seconds:g} s: {reason}"
@@ -114,8 +114,8 @@ def eventually(fn: Callable[[], T], seconds: float = PATIENCE) -> T:
 
 
 def condition(obj: Obj, type_: str) -> Obj:
-    found = obj.get("status", {}).get("conditions") or []
-    return next((entry for entry in found if entry["type"] == type_), {})
+    conditions = obj.get("status", {}).get("conditions") or []
+    return next((entry for entry in conditions if entry["type"] == type_), {})
 
 
 def is_true(obj: Obj, type_: str) -> bool:

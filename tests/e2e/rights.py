@@ -72,8 +72,8 @@ class World:
         async with asyncio.timeout(WAIT):
             while True:
                 with contextlib.suppress(NotFound, KeyError):
-                    if found := await fn():
-                        return found
+                    if value := await fn():
+                        return value
                 await asyncio.sleep(0.05)
 
     async def uses(self, right: Right) -> None:

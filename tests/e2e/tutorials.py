@@ -15,8 +15,8 @@ _FILE = re.compile(r"[Ww]rite (?:this|it)[^.:]*?into\s+`([\w.]+)`|into\s+`([\w.]
 def steps(page: str) -> Iterator[tuple[str, str, str]]:
     """Language and text of each block, and the file into which the text before it says to write."""
     end = 0
-    for found in _BLOCK.finditer(page):
-        prose = page[end : found.start()]
+    for match in _BLOCK.finditer(page):
+        prose = page[end : match.start()]
         names = [one or other for one, other in _FILE.findall(prose)]
-        yield found[1], found[2], names[-1] if names else ""
-        end = found.end()
+        yield match[1], match[2], names[-1] if names else ""
+        end = match.end()

@@ -81,10 +81,10 @@ class Sample:
 
     def status(self, state: str) -> Obj:
         """What its controller writes in a state."""
-        found = copy.deepcopy(self.content[state])
-        if "conditions" in found:
-            found["conditions"] = [_condition(type_) for type_ in found["conditions"]]
-        return found
+        content = copy.deepcopy(self.content[state])
+        if "conditions" in content:
+            content["conditions"] = [_condition(type_) for type_ in content["conditions"]]
+        return content
 
     @property
     def referred(self) -> Obj | None:
@@ -104,9 +104,9 @@ class Sample:
     def crds(self) -> list[Obj]:
         """Definitions with the fields that are used."""
         parts = _renamed(self.content["schema"], self.content.get("replicas", ""))
-        found = [self._crd(self.resource.kind, "Namespaced", parts)]
+        crds = [self._crd(self.resource.kind, "Namespaced", parts)]
         given = self.content.get("referred")
-        return [*found, self._crd(given["kind"], "Cluster", given["schema"])] if given else found
+        return [*crds, self._crd(given["kind"], "Cluster", given["schema"])] if given else crds
 
     def _crd(self, kind: str, scope: str, parts: Obj) -> Obj:
         return definition(self.resource, kind, scope, parts)
@@ -134,12 +134,12 @@ def _condition(type_: str) -> Obj:
     return {"type": type_, "status": "True", **parts}
 
 
-def _with_pods(found: Any) -> Any:
-    if found == "POD":
+def _with_pods(part: Any) -> Any:
+    if part == "POD":
         return copy.deepcopy(POD)
-    if isinstance(found, dict):
-        return {key: _with_pods(value) for key, value in found.items()}
-    return [_with_pods(item) for item in found] if isinstance(found, list) else found
+    if isinstance(part, dict):
+        return {key: _with_pods(value) for key, value in part.items()}
+    return [_with_pods(item) for item in part] if isinstance(part, list) else part
 
 
 def _renamed(schema: Obj, replicas: str) -> Obj:
@@ -154,8 +154,8 @@ def _schema(short: Any) -> Obj:
         if "*" in short:
             return {"type": "object", "additionalProperties": _schema(short["*"])}
         required = [key for key, each in short.items() if isinstance(each, str) and each[-1] == "+"]
-        found: Obj = {"type": "object", "properties": {k: _schema(v) for k, v in short.items()}}
-        return {**found, "required": required} if required else found
+        schema: Obj = {"type": "object", "properties": {k: _schema(v) for k, v in short.items()}}
+        return {**schema, "required": required} if required else schema
     if short in _NAMED:
         return _schema(_NAMED[short])
     if short == "any":
@@ -167,6 +167,6 @@ def _schema(short: Any) -> Obj:
 
 def samples() -> dict[str, Sample]:
     """All of them, by the name of the integration."""
-    known = {found.name: found for found in builtin_registry().integrations}
+    known = {integration.name: integration for integration in builtin_registry().integrations}
     text = Path(__file__).with_suffix(".yaml").read_text()
     return {name: Sample(known[name], each) for name, each in yaml.safe_load(text).items()}

@@ -20,9 +20,9 @@ def ordered(first: int, last: int, profile: str, *, trees: bool) -> list[int]:
     """The seeds, those first that are the most likely to show a fault."""
 
     def rank(seed: int) -> tuple[bool, bool, bool, int]:
-        found = profile_of(seed)
-        flat = trees and not plan_of(seed, found).scenario.resources
-        return flat, found != profile, found != "swarm", seed
+        drawn = profile_of(seed)
+        flat = trees and not plan_of(seed, drawn).scenario.resources
+        return flat, drawn != profile, drawn != "swarm", seed
 
     return sorted(range(first, last + 1), key=rank)
 

@@ -67,8 +67,8 @@ class Mutant:
 
 def mutants() -> list[Mutant]:
     """All of the list."""
-    found = yaml.safe_load((Path(__file__).parent / "mutants.yaml").read_text())
-    return [Mutant(**one) for one in found]
+    entries = yaml.safe_load((Path(__file__).parent / "mutants.yaml").read_text())
+    return [Mutant(**one) for one in entries]
 
 
 def killed(mutant: Mutant, copy: Path) -> bool:

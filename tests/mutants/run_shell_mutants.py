@@ -44,8 +44,8 @@ def hunted(package: Path, *args: str) -> dict[str, Any]:
     )
     if done.returncode:
         raise RuntimeError(f"the storms could not be played: {done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
 
 
 @functools.cache
@@ -62,12 +62,12 @@ def tried(mutant: ShellMutant, seeds: str, most: int) -> dict[str, Any]:
         mutant.plant(package)
         played, skipped = 0, []
         while True:
-            found = hunted(package, seeds, *mutant.first, str(most - played), *skipped)
-            played += found["played"]
-            if "law" not in found or not found["seed"] or sound(found["seed"]):
-                return {**found, "played": played}
-            sys.stdout.write(f"          seed {found['seed']} breaks a law without a mutant\n")
-            skipped.append(str(found["seed"]))
+            report = hunted(package, seeds, *mutant.first, str(most - played), *skipped)
+            played += report["played"]
+            if "law" not in report or not report["seed"] or sound(report["seed"]):
+                return {**report, "played": played}
+            sys.stdout.write(f"          seed {report['seed']} breaks a law without a mutant\n")
+            skipped.append(str(report["seed"]))
 
 
 def main(args: list[str]) -> int:
@@ -81,11 +81,11 @@ def main(args: list[str]) -> int:
     chosen = [known[name] for name in asked.names or known]
     survivors = 0
     for mutant in chosen:
-        found = tried(mutant, asked.seeds or mutant.seeds, asked.most)
-        storms = f"storm {found['played']:>3}"
-        if "law" in found:
-            told = f"found     {mutant.id}: {storms}, seed {found['seed']} ({found['profile']})"
-            told += f", {found['law']}: {found['text']}"
+        report = tried(mutant, asked.seeds or mutant.seeds, asked.most)
+        storms = f"storm {report['played']:>3}"
+        if "law" in report:
+            told = f"found     {mutant.id}: {storms}, seed {report['seed']} ({report['profile']})"
+            told += f", {report['law']}: {report['text']}"
         else:
             survivors += 1
             told = f"SURVIVES  {mutant.id}: {storms}"

@@ -85,17 +85,21 @@ class Cycle:
 
     def _heads(self) -> Iterator[Head]:
         first: dict[str, Mapping[str, Any]] = {}
-        for found in self.world.scenario.get("pending", ()):
-            if "arrive" not in found and self.world.queues[found["cq"]].active:
-                best = first.setdefault(found["cq"], found)
-                if _turn(found) < _turn(best):
-                    first[found["cq"]] = found
+        for workload in self.world.scenario.get("pending", ()):
+            if "arrive" not in workload and self.world.queues[workload["cq"]].active:
+                best = first.setdefault(workload["cq"], workload)
+                if _turn(workload) < _turn(best):
+                    first[workload["cq"]] = workload
         for name in sorted(first):
-            found = first[name]
+            workload = first[name]
             queue = self.world.queues[name]
-            sets = found.get("podsets") or [{"req": found["req"]}]
+            sets = workload.get("podsets") or [{"req": workload["req"]}]
             yield Head(
-                found["name"], queue, found.get("prio", 0), found.get("created", 0), list(sets)
+                workload["name"],
+                queue,
+                workload.get("prio", 0),
+                workload.get("created", 0),
+                list(sets),
             )
 
     # --- nomination
@@ -114,9 +118,9 @@ class Cycle:
         while low < high:
             middle = (low + high) // 2
             counts = [n - s * middle // sum(slack) for n, s in zip(full, slack, strict=True)]
-            found = self._try(head, counts, only)
-            if found.possible:
-                best, high = (middle, found), middle
+            shrunk = self._try(head, counts, only)
+            if shrunk.possible:
+                best, high = (middle, shrunk), middle
             else:
                 low = middle + 1
         return best[1] if best is not None and best[0] == low else choice
@@ -156,16 +160,16 @@ class Cycle:
         mode, level = FIT, 0
         groups = head.queue.spec["groups"]
         for resource in sorted(req):
-            found = [group for group in groups if any(resource in q for q in group.values())]
-            if not found:
+            matching = [group for group in groups if any(resource in q for q in group.values())]
+            if not matching:
                 if req[resource]:
                     return False
                 continue
             if resource in flavors:
                 continue
-            covered = {r for quotas in found[0].values() for r in quotas}
+            covered = {r for quotas in matching[0].values() for r in quotas}
             asked = {r: amount * count for r, amount in req.items() if r in covered}
-            names = [f for f in found[0] if pinned is None or f == pinned.get(resource)]
+            names = [f for f in matching[0] if pinned is None or f == pinned.get(resource)]
             best = self._flavor(head, choice, names, asked)
             if best is None:
                 return False
@@ -269,11 +273,11 @@ class Cycle:
         left: Mapping[Node, Head],
         marks: Mapping[tuple[Node, Node], tuple[bool, tuple[int, float]]],
     ) -> Head | None:
-        found = [
+        candidates = [
             left.get(child) if child.is_queue else self._best(child, left, marks)
             for child in cohort.children
         ]
-        heads = [head for head in found if head is not None]
+        heads = [head for head in candidates if head is not None]
         return min(heads, key=lambda h: (*marks[cohort, h.queue], *_age(h)), default=None)
 
     # --- decisions
@@ -327,21 +331,21 @@ class Cycle:
         return fits
 
     def _reserved(self, head: Head) -> Amounts:
-        queue, found = head.queue, {}
+        queue, amounts = head.queue, {}
         for x, amount in head.choice.usage.items():
             free = queue.nominal.get(x, 0) - queue.used(x)
             limit = queue.borrowing.get(x)
             if not head.choice.level:
-                found[x] = max(0, min(amount, free))
+                amounts[x] = max(0, min(amount, free))
             elif limit is None:
-                found[x] = amount
+                amounts[x] = amount
             else:
-                found[x] = min(amount, max(0, free + limit) if self.careful else free + limit)
-        return found
+                amounts[x] = min(amount, max(0, free + limit) if self.careful else free + limit)
+        return amounts
 
 
-def _turn(found: Mapping[str, Any]) -> tuple[int, float, str]:
-    return -found.get("prio", 0), found.get("created", 0), found["name"]
+def _turn(workload: Mapping[str, Any]) -> tuple[int, float, str]:
+    return -workload.get("prio", 0), workload.get("created", 0), workload["name"]
 
 
 def _age(head: Head) -> tuple[int, float, str]:

@@ -60,10 +60,10 @@ def victims_of(world: World, preemptor: Preemptor, strategies: tuple[str, ...]) 
 
     The world is as before afterwards. Without strategies, fair sharing is off.
     """
-    found = fair(world, preemptor, strategies) if strategies else classical(world, preemptor)
-    for work, _ in found:
+    victims = fair(world, preemptor, strategies) if strategies else classical(world, preemptor)
+    for work, _ in victims:
         world.give(work)
-    return found
+    return victims
 
 
 def _put_back(world: World, preemptor: Preemptor, taken: Found, *, borrow: bool) -> Found:
@@ -165,16 +165,16 @@ def _protected(world: World, preemptor: Preemptor, work: Work, ancestor: Node) -
 
 def _collected(world: World, preemptor: Preemptor, top: Node, below: Node) -> list[Work]:
     """The candidates under a cohort, without the part `below` that was visited before."""
-    found: list[Work] = []
+    works: list[Work] = []
     for child in top.children:
         if child is below or child is preemptor.queue or child.within(preemptor.need):
             continue
         if not child.is_queue:
-            found += _collected(world, preemptor, child, below)
+            works += _collected(world, preemptor, child, below)
         elif child.active:
             policy = preemptor.policy("reclaim")
-            found += [w for w in world.running(child) if preemptor.may_take(w, policy)]
-    return found
+            works += [w for w in world.running(child) if preemptor.may_take(w, policy)]
+    return works
 
 
 # --- fair sharing on
@@ -197,8 +197,8 @@ class Fair:
 
     def _allowed(self, queue: Node, policy: str) -> list[Work]:
         chosen = self.preemptor.policy(policy)
-        found = [w for w in self.world.running(queue) if self.preemptor.may_take(w, chosen)]
-        return sorted(found, key=self.preemptor.rank)
+        works = [w for w in self.world.running(queue) if self.preemptor.may_take(w, chosen)]
+        return sorted(works, key=self.preemptor.rank)
 
     def fits(self) -> bool:
         self.queue.remove(self.preemptor.req)
@@ -260,7 +260,7 @@ class Fair:
 
     def first(self, strategy: str) -> tuple[bool, Found]:
         """Whether it fits, and whom the strategy refused."""
-        waiting = {name: list(found) for name, found in self.candidates.items()}
+        waiting = {name: list(works) for name, works in self.candidates.items()}
         if self.queue.parent is None:
             for work in waiting[self.queue.name]:
                 if self.take(work, "InClusterQueue"):
@@ -294,13 +294,13 @@ class Fair:
 
     def unfair(self) -> list[Work]:
         """The victims taken because of shares whose side has less now than the preemptor's."""
-        found = []
+        works = []
         for work, reason in self.taken:
             if reason == "InCohortFairSharing" and work.name not in self.world.holders:
                 mine, theirs = self.shares(self.world.queues[work.queue])
                 if mine.share() > theirs.share():
-                    found.append(work)
-        return found
+                    works.append(work)
+        return works
 
     def second(self, refused: Found) -> bool:
         waiting: dict[str, list[Work]] = {}

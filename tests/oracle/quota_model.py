@@ -103,10 +103,10 @@ class Node:
 
     def height(self) -> int:
         """The height of the subtree, stopped ClusterQueues left out."""
-        found = [child for child in self.children if not child.is_queue or child.active]
-        if self.is_queue or not found:
+        members = [child for child in self.children if not child.is_queue or child.active]
+        if self.is_queue or not members:
             return 0
-        return 1 + max((child.height() for child in found if not child.is_queue), default=0)
+        return 1 + max((child.height() for child in members if not child.is_queue), default=0)
 
     # --- usage
 
@@ -210,21 +210,21 @@ class World:
         for spec in scenario.get("cohorts", ()):
             self._put(self._cohort(spec["name"]), spec, spec.get("parent", ""))
         self.holders: dict[str, Work] = {}
-        for found in scenario.get("admitted", ()):
+        for workload in scenario.get("admitted", ()):
             usage: Amounts = {}
-            for pod_set in found.get("podsets") or [found]:
-                flavors = pod_set.get("flv") or found.get("flv", {})
+            for pod_set in workload.get("podsets") or [workload]:
+                flavors = pod_set.get("flv") or workload.get("flv", {})
                 for resource, amount in pod_set["req"].items():
                     flavor = flavors if isinstance(flavors, str) else flavors[resource]
                     total = amount * pod_set.get("assigned", pod_set.get("count", 1))
                     usage[flavor, resource] = usage.get((flavor, resource), 0) + total
             work = Work(
-                found["name"],
-                found["cq"],
-                found.get("prio", 0),
-                found.get("created", 0),
-                found.get("t", 0),
-                bool(found.get("evicted")),
+                workload["name"],
+                workload["cq"],
+                workload.get("prio", 0),
+                workload.get("created", 0),
+                workload.get("t", 0),
+                bool(workload.get("evicted")),
                 usage,
             )
             self.holders[work.name] = work

@@ -33,15 +33,15 @@ def tree_world(
     for name, parent in parents.items():
         if random.random() < 0.2 and parent is None:
             continue
-        found: dict[str, Any] = {"name": name}
+        cohort: dict[str, Any] = {"name": name}
         if parent is not None:
-            found["parent"] = parent
+            cohort["parent"] = parent
         if random.random() < 0.6:
             limits = parent is not None
-            found["groups"] = _groups(random, groups, flavors, top=8, limits=limits)
+            cohort["groups"] = _groups(random, groups, flavors, top=8, limits=limits)
         if fair is not None and random.random() < 0.6:
-            found["fairSharing"] = {"weight": random.choice(WEIGHTS)}
-        cohorts.append(found)
+            cohort["fairSharing"] = {"weight": random.choice(WEIGHTS)}
+        cohorts.append(cohort)
     queues = {}
     for name in "abcdefg"[: random.randint(2, 7)]:
         queues[name] = _queue(random, groups, flavors, fair=fair is not None)
@@ -103,25 +103,25 @@ def _queue(
     }
     if random.random() < 0.25:
         preemption["bwc"] = {"max": random.choice([None, 0, 1])}
-    found: dict[str, Any] = {
+    queue: dict[str, Any] = {
         "strategy": random.choice(["BestEffortFIFO", "StrictFIFO"]),
         "preemption": preemption,
         "groups": _groups(random, groups, flavors, top=6, limits=False),
     }
-    for quotas in found["groups"]:
+    for quotas in queue["groups"]:
         for resources in quotas.values():
             for resource in resources:
                 resources[resource] = _queue_quota(random)
     if random.random() < 0.5:
         next_flavor = ["MayStopSearch", "TryNextFlavor"]
-        found["fung"] = {key: random.choice(next_flavor) for key in ("borrow", "preempt")}
+        queue["fung"] = {key: random.choice(next_flavor) for key in ("borrow", "preempt")}
         if random.random() < 0.3:
-            found["fung"]["preference"] = "PreemptionOverBorrowing"
+            queue["fung"]["preference"] = "PreemptionOverBorrowing"
     if fair and random.random() < 0.6:
-        found["fairSharing"] = {"weight": random.choice(WEIGHTS)}
+        queue["fairSharing"] = {"weight": random.choice(WEIGHTS)}
     if random.random() < 0.04:
-        found["active"] = False
-    return found
+        queue["active"] = False
+    return queue
 
 
 def _queue_quota(random: Random) -> str:
@@ -152,7 +152,7 @@ def _workload(
             pod_set["count"] = random.randint(2, 4)
             pod_set["min"] = 1
         pod_sets.append(pod_set)
-    found: dict[str, Any] = {
+    workload: dict[str, Any] = {
         "name": name,
         "cq": cq,
         "prio": random.randint(-2, 2),
@@ -160,7 +160,7 @@ def _workload(
         "podsets": pod_sets,
     }
     if admitted:
-        found["t"] = random.randint(0, 9) * 10
+        workload["t"] = random.randint(0, 9) * 10
         if random.random() < 0.1:
-            found["evicted"] = True
-    return found
+            workload["evicted"] = True
+    return workload

@@ -32,5 +32,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             )
 
 
-def _more(found: settings) -> settings:
-    return settings(found, max_examples=max(found.max_examples, LEAST))
+def _more(profile: settings) -> settings:
+    return settings(profile, max_examples=max(profile.max_examples, LEAST))

@@ -25,8 +25,8 @@ def naive_trees(
         cohorts: the Cohorts.
         used: what the workloads of each ClusterQueue use.
     """
-    above = {name: found.spec.parent_name for name, found in cohorts.items()}
-    nodes = {name: _node(name, found.spec.resource_groups) for name, found in cohorts.items()}
+    above = {name: each.spec.parent_name for name, each in cohorts.items()}
+    nodes = {name: _node(name, each.spec.resource_groups) for name, each in cohorts.items()}
     for name, parent in above.items():
         if parent:
             nodes[name].parent = nodes.setdefault(parent, Node(parent, is_queue=False))

@@ -34,26 +34,26 @@ PAIRS = tuple(FlavorResource(flavor, "gpu") for flavor in ("one", "two"))
 
 @st.composite
 def policies(draw: st.DrawFn) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    preemption: dict[str, Any] = {
         "withinClusterQueue": draw(st.sampled_from(WITHIN_CLUSTER_QUEUE)),
         "reclaimWithinCohort": draw(st.sampled_from(RECLAIM_WITHIN_COHORT)),
     }
-    if found["reclaimWithinCohort"] != "Never" and draw(st.booleans()):
-        found["borrowWithinCohort"] = {"policy": "LowerPriority"}
+    if preemption["reclaimWithinCohort"] != "Never" and draw(st.booleans()):
+        preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
         threshold = draw(st.none() | st.integers(-2, 2))
         if threshold is not None:
-            found["borrowWithinCohort"]["maxPriorityThreshold"] = threshold
-    return found
+            preemption["borrowWithinCohort"]["maxPriorityThreshold"] = threshold
+    return preemption
 
 
 @st.composite
 def quotas(draw: st.DrawFn) -> dict[str, int]:
-    found = {"nominal": draw(st.integers(0, 8))}
+    quota = {"nominal": draw(st.integers(0, 8))}
     if draw(st.integers(0, 2)) == 0:
-        found["borrowing"] = draw(st.integers(0, 6))
+        quota["borrowing"] = draw(st.integers(0, 6))
     if draw(st.integers(0, 2)) == 0:
-        found["lending"] = draw(st.integers(0, found["nominal"]))
-    return found
+        quota["lending"] = draw(st.integers(0, quota["nominal"]))
+    return quota
 
 
 @st.composite
@@ -61,8 +61,8 @@ def worlds(
     draw: st.DrawFn, *, waiting: int = 0, loners: bool = False, shrinking: bool = False
 ) -> list[events.Event]:
     """ClusterQueues with two flavors, workloads that run there, and such that wait."""
-    found: list[events.Event] = [events.NamespaceSet("ns", {})]
-    found += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
+    facts: list[events.Event] = [events.NamespaceSet("ns", {})]
+    facts += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
     for name in QUEUES:
         cohort = draw(st.sampled_from(["x", "x", ""])) if loners else "x"
         quota = {pair.flavor: {"gpu": draw(quotas())} for pair in PAIRS}
@@ -81,10 +81,10 @@ def worlds(
                 "preference": draw(st.sampled_from(["", "PreemptionOverBorrowing"])),
             },
         )
-        found.append(events.ClusterQueueSet(queue))
-        found.append(events.LocalQueueSet(make_local_queue(name, name)))
+        facts.append(events.ClusterQueueSet(queue))
+        facts.append(events.LocalQueueSet(make_local_queue(name, name)))
     for number in range(draw(st.integers(0, 9))):
-        found.append(events.WorkloadSet(_running(draw, f"r{number}")))
+        facts.append(events.WorkloadSet(_running(draw, f"r{number}")))
     for number in range(draw(st.integers(0, waiting))):
         wants = make_workload(
             f"p{number}",
@@ -94,19 +94,19 @@ def worlds(
             created=draw(st.integers(0, 9)),
             pod_sets=draw(several_pods()) if shrinking else None,
         )
-        found.append(events.WorkloadSet(wants))
-    return found
+        facts.append(events.WorkloadSet(wants))
+    return facts
 
 
 @st.composite
 def several_pods(draw: st.DrawFn) -> list[dict[str, Any]]:
     """One or two pod sets of several pods, which may do with fewer."""
-    found = []
+    pod_sets = []
     for name in draw(st.sampled_from([("main",), ("main",), ("driver", "workers")])):
         count = draw(st.integers(1, 4))
         fewest = draw(st.none() | st.integers(1, count))
-        found.append(make_pod_set({"gpu": draw(st.integers(0, 3))}, name, count, fewest))
-    return found
+        pod_sets.append(make_pod_set({"gpu": draw(st.integers(0, 3))}, name, count, fewest))
+    return pod_sets
 
 
 def _running(draw: st.DrawFn, name: str) -> Workload:
@@ -170,19 +170,19 @@ class Replay:
             quota = make_condition("QuotaReserved", at=self.now)
             workload = self.workloads[admit.key]
             past = [
-                make_condition(found.type, False, at=self.now)
-                for found in workload.status.conditions
-                if found.type in ("Evicted", "Preempted")
+                make_condition(condition.type, False, at=self.now)
+                for condition in workload.status.conditions
+                if condition.type in ("Evicted", "Preempted")
             ]
             self.set(workload, quota, *past, admission=encode(admit.admission))
 
     def cycle(self) -> bool:
         """One cycle, and everything that it causes; False when there is nothing to decide."""
         self.now += 1
-        found = self.engine.next_cycle(self.now)
-        if found is None:
+        cycle = self.engine.next_cycle(self.now)
+        if cycle is None:
             return False
-        plan = decide(found, self.now)
+        plan = decide(cycle, self.now)
         self.plans.append(plan)
         self.carry_out(self.engine.settle(plan, self.now))
         for preemption in plan.preemptions:
@@ -217,10 +217,10 @@ class Replay:
         fresh = Engine(self.policy)
         fresh.observe_all([*kept, *map(events.WorkloadSet, self.workloads.values())], self.now)
         for _ in range(200):
-            found = fresh.next_cycle(self.now)
-            if found is None:
+            cycle = fresh.next_cycle(self.now)
+            if cycle is None:
                 return None
-            plan = decide(found, self.now)
+            plan = decide(cycle, self.now)
             for admit in plan.admissions:
                 return f"{admit.key} fits and sleeps"
             for preemption in plan.preemptions:
@@ -234,8 +234,8 @@ class Replay:
 
 def wild_world(rng: random.Random) -> list[events.Event]:
     """Three ClusterQueues with any policies, what runs there, and what waits, all at random."""
-    found: list[events.Event] = [events.NamespaceSet("ns", {})]
-    found += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
+    facts: list[events.Event] = [events.NamespaceSet("ns", {})]
+    facts += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
     for name in QUEUES:
         queue = make_cluster_queue(
             name,
@@ -249,7 +249,7 @@ def wild_world(rng: random.Random) -> list[events.Event]:
                 "preference": rng.choice(["", "PreemptionOverBorrowing"]),
             },
         )
-        found += [events.ClusterQueueSet(queue), events.LocalQueueSet(make_local_queue(name, name))]
+        facts += [events.ClusterQueueSet(queue), events.LocalQueueSet(make_local_queue(name, name))]
     for number in range(rng.randint(0, 9)):
         queue_name, gpu = rng.choice(QUEUES), {"gpu": rng.randint(0, 5)}
         assignment = make_assignment(gpu, rng.choice(PAIRS).flavor)
@@ -262,7 +262,7 @@ def wild_world(rng: random.Random) -> list[events.Event]:
             conditions=[make_condition("QuotaReserved", at=rng.randint(0, 4))],
             status={"admission": {"clusterQueue": queue_name, "podSetAssignments": [assignment]}},
         )
-        found.append(events.WorkloadSet(runs))
+        facts.append(events.WorkloadSet(runs))
     several = rng.random() < 0.8
     for number in range(rng.randint(1, 8)):
         waits = make_workload(
@@ -273,36 +273,36 @@ def wild_world(rng: random.Random) -> list[events.Event]:
             created=rng.randint(0, 9),
             pod_sets=_wild_pod_sets(rng) if several else None,
         )
-        found.append(events.WorkloadSet(waits))
-    return found
+        facts.append(events.WorkloadSet(waits))
+    return facts
 
 
 def _wild_policies(rng: random.Random) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    preemption: dict[str, Any] = {
         "withinClusterQueue": rng.choice(WITHIN_CLUSTER_QUEUE),
         "reclaimWithinCohort": rng.choice((*RECLAIM_WITHIN_COHORT, ANY)),
     }
-    if found["reclaimWithinCohort"] != "Never" and rng.random() < 0.5:
-        found["borrowWithinCohort"] = {"policy": "LowerPriority"}
+    if preemption["reclaimWithinCohort"] != "Never" and rng.random() < 0.5:
+        preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
         threshold = rng.choice([None, None, -2, -1, 0, 1, 2])
         if threshold is not None:
-            found["borrowWithinCohort"]["maxPriorityThreshold"] = threshold
-    return found
+            preemption["borrowWithinCohort"]["maxPriorityThreshold"] = threshold
+    return preemption
 
 
 def _wild_quota(rng: random.Random) -> dict[str, int]:
-    found = {"nominal": rng.randint(0, 8)}
+    quota = {"nominal": rng.randint(0, 8)}
     if rng.random() < 0.33:
-        found["borrowing"] = rng.randint(0, 6)
+        quota["borrowing"] = rng.randint(0, 6)
     if rng.random() < 0.33:
-        found["lending"] = rng.randint(0, found["nominal"])
-    return found
+        quota["lending"] = rng.randint(0, quota["nominal"])
+    return quota
 
 
 def _wild_pod_sets(rng: random.Random) -> list[dict[str, Any]]:
-    found = []
+    pod_sets = []
     for name in rng.choice([("main",), ("driver", "workers"), ("driver", "workers")]):
         count = rng.randint(1, 4)
         fewest = rng.choice([None, rng.randint(1, count)])
-        found.append(make_pod_set({"gpu": rng.randint(0, 3)}, name, count, fewest))
-    return found
+        pod_sets.append(make_pod_set({"gpu": rng.randint(0, 3)}, name, count, fewest))
+    return pod_sets

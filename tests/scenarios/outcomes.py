@@ -18,10 +18,10 @@ def outcome(cycle: dict[str, Any], name: str, want: Any) -> Any:
     if name not in cycle["admitted"]:
         return "not-head"
     pod_sets = list(cycle["admitted"][name].values())
-    found: dict[str, Any] = {}
+    happened: dict[str, Any] = {}
     if "admit" in want:
         flavors = [pod_set["flavors"] for pod_set in pod_sets]
-        found["admit"] = flavors[0] if isinstance(want["admit"], dict) else flavors
+        happened["admit"] = flavors[0] if isinstance(want["admit"], dict) else flavors
     if "counts" in want:
-        found["counts"] = [pod_set["count"] for pod_set in pod_sets]
-    return found
+        happened["counts"] = [pod_set["count"] for pod_set in pod_sets]
+    return happened

@@ -168,8 +168,8 @@ async def timed_out(world):
     late = refusal(504, "Timeout", "request did not complete within the allotted time")
     heard = Heard()
     world.set_witness(heard)
-    found = await _under(world, Scripted(_every(3, WRITES, Fate(instead=late))))
-    return {**found, "doubts": heard.statuses.count(504)}
+    counts = await _under(world, Scripted(_every(3, WRITES, Fate(instead=late))))
+    return {**counts, "doubts": heard.statuses.count(504)}
 
 
 async def silent(world):

@@ -94,8 +94,10 @@ async def fill(world, jobs=5, seconds=5):
 def complete(world):
     """How many Jobs have ended well."""
     return sum(
-        any(c["type"] == "Complete" and c["status"] == "True" for c in found)
-        for found in (each["status"].get("conditions", ()) for each in world.objects("jobs.batch"))
+        any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)
+        for conditions in (
+            each["status"].get("conditions", ()) for each in world.objects("jobs.batch")
+        )
     )
 
 
@@ -245,11 +247,11 @@ async def inside(world):
     await warm_up(world)
     await world.sleep(60.0)
     parts = list(found_in(world.managers["manager-1"].process.root))
-    kinds = Counter(type(found.what).__name__ for found in parts)
+    kinds = Counter(type(part.what).__name__ for part in parts)
     clean = [str(violation) for violation in world.inside()]
-    book = next(found.what for found in parts if type(found.what).__name__ == "OrderBook")
+    book = next(part.what for part in parts if type(part.what).__name__ == "OrderBook")
     book.leak = {ObjectKey("default", "warm-up"): 1}
-    queue = next(found.what for found in parts if type(found.what).__name__ == "Informer")
+    queue = next(part.what for part in parts if type(part.what).__name__ == "Informer")
     queue.store.put(ObjectKey("", "nobody"), {"metadata": {"uid": "1", "resourceVersion": "1"}})
     planted = [violation.law for violation in world.inside()]
     return {"kinds": dict(kinds), "clean": clean, "planted": sorted(planted)}
@@ -265,12 +267,12 @@ def play(world, job):
     """Run one program in a booted world; what it found, with what is true of every run."""
     name, seed, disorder = job
     world.reseed(seed, disorder)
-    found = world.run(PROGRAMS[name](world))
+    outcome = world.run(PROGRAMS[name](world))
     if "KEEP" in os.environ:
         Path(os.environ["KEEP"], f"{name}-{seed}.txt").write_text("\n".join(world.lines))
     digest = hashlib.sha256("\n".join(world.lines).encode()).hexdigest()
     more = {"now": world.now, "problems": world.loop.problems, "endings": world.endings}
-    return {**found, **more, "lines": len(world.lines), "trace": digest}
+    return {**outcome, **more, "lines": len(world.lines), "trace": digest}
 
 
 def main(names, seed="0", disorder="0"):

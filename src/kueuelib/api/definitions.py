@@ -120,9 +120,9 @@ def crd(
 
     def decorate(cls: type[T]) -> type[T]:
         if "__attrs_attrs__" not in vars(cls):
-            found = "a dataclass" if "__dataclass_fields__" in vars(cls) else "not an attrs class"
+            flaw = "a dataclass" if "__dataclass_fields__" in vars(cls) else "not an attrs class"
             fix = "put @frozen of kueuelib.runtime below @crd"
-            raise TypeError(f"{cls.__name__} is {found}: {fix}")
+            raise TypeError(f"{cls.__name__} is {flaw}: {fix}")
         resource = Resource(group, version, plural, kind or cls.__name__, namespaced)
         _check(resource, [version, *(other.name for other in versions)])
         cls.resource = resource

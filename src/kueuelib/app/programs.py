@@ -32,22 +32,22 @@ def load(reference: str) -> Program:
     """
     where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
     module = module_at(where)
-    found = _named(module, reference, where, name) if colon else _only(module, reference)
-    return own_kind(found, reference) if isinstance(found, Integration) else found
+    program = _named(module, reference, where, name) if colon else _only(module, reference)
+    return own_kind(program, reference) if isinstance(program, Integration) else program
 
 
 def _named(module: ModuleType, reference: str, where: str, name: str) -> Program:
-    found = name_in(module, name)
-    if isinstance(found, Operator):
-        return found
-    if isinstance(found, Check):
-        return (found,)
-    integration = as_integration(found, reference)
+    program = name_in(module, name)
+    if isinstance(program, Operator):
+        return program
+    if isinstance(program, Check):
+        return (program,)
+    integration = as_integration(program, reference)
     if integration is not None:
         return integration
     if not name:
         problem = "no name follows the colon"
-    elif found is None:
+    elif program is None:
         problem = f"{where} has no {name}"
     else:
         problem = f"{name} is neither an operator nor a job kind nor a check"
@@ -82,9 +82,9 @@ def _offered(module: ModuleType) -> str:
     """What a module has to run, by name."""
     checks = (name for name, each in vars(module).items() if isinstance(each, Check))
     kinds: dict[str, Any] = candidates(module)
-    found = [
+    names = [
         *(f"{name} (operator)" for name in _operators(module)),
         *(f"{name} (job kind)" for name in sorted(kinds)),
         *(f"{name} (check)" for name in checks),
     ]
-    return ", ".join(found)
+    return ", ".join(names)

@@ -31,15 +31,15 @@ def reported(error: Exception, program: str) -> int:
     Raises:
         Exception: the error itself, if it is none of ours.
     """
-    found = error
-    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
-        (found,) = found.exceptions
-    if not isinstance(found, KueuelibError):
+    cause = error
+    while isinstance(cause, ExceptionGroup) and len(cause.exceptions) == 1:
+        (cause,) = cause.exceptions
+    if not isinstance(cause, KueuelibError):
         raise error
-    said = with_fix(found)
+    said = with_fix(cause)
     prefix = "" if said.startswith(f"{program} ") else f"{program}: "
     print(f"{prefix}{said}", file=sys.stderr)  # noqa: T201 - the program's voice
-    return WRONG_INPUT if isinstance(found, ConfigError) else FAILED
+    return WRONG_INPUT if isinstance(cause, ConfigError) else FAILED
 
 
 def with_fix(error: KueuelibError) -> str:

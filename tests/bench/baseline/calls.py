@@ -63,7 +63,7 @@ def from_metrics(text: str) -> Counter[str]:
     Args:
         text: what its `/metrics` answers.
     """
-    found: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for labels, number in _LINE.findall(text):
         label = dict(_LABEL.findall(labels))
         ours = label["group"] in _OWN_GROUPS or label["resource"] == "events"
@@ -71,10 +71,10 @@ def from_metrics(text: str) -> Counter[str]:
             continue
         verb = label["verb"].lower()
         what = "/".join(filter(None, (label["resource"], label["subresource"])))
-        found[f"{_VERBS.get(verb, verb)} {what}"] += int(float(number))
+        calls[f"{_VERBS.get(verb, verb)} {what}"] += int(float(number))
     for labels, number in _REVIEW.findall(text):
-        found[f"review {dict(_LABEL.findall(labels))['name']}"] += int(float(number))
-    return found
+        calls[f"review {dict(_LABEL.findall(labels))['name']}"] += int(float(number))
+    return calls
 
 
 def of_metrics(client: CountedClient) -> Callable[[], Any]:

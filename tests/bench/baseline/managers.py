@@ -130,10 +130,10 @@ def managing(
 
 def _compiled(command: Sequence[str], folder: Path) -> dict[str, str]:
     """The environment of a manager that finds its bytecode, as an installation does."""
-    found = {"PYTHONPYCACHEPREFIX": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
+    variables = {"PYTHONPYCACHEPREFIX": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
     once = [*command[: command.index("-m")], "-c", "import kueuelib.cli.manager"]
-    subprocess.run(once, check=True, env={**os.environ, **found})
-    return found
+    subprocess.run(once, check=True, env={**os.environ, **variables})
+    return variables
 
 
 def _under_account(server: Server) -> list[str]:

@@ -143,8 +143,8 @@ def finished(obj: Obj) -> Obj:
 def released(obj: Obj) -> Obj:
     """What gives the quota of an evicted Workload back."""
     status = obj["status"]
-    found = status.get("conditions")
-    conditions = [dict(each) for type_ in _KEPT if (each := find_condition(found, type_))]
+    old = status.get("conditions")
+    conditions = [dict(each) for type_ in _KEPT if (each := find_condition(old, type_))]
     conditions += [
         _condition(obj, "QuotaReserved", "False", "Pending", "Evicted by the test runner"),
         _condition(obj, "Admitted", "False", "NoReservation", "The workload has no reservation"),

@@ -29,33 +29,33 @@ REST = "start and end"
 
 def parts(samples: Mapping[str, int]) -> Counter[str]:
     """Samples by part of the manager."""
-    found: Counter[str] = Counter()
+    by_part: Counter[str] = Counter()
     for stack, count in samples.items():
         frames = stack.split(";")
         for name, prefixes in PARTS:
             if any(frame.startswith(prefixes) for frame in frames):
-                found[name] += count
+                by_part[name] += count
                 break
         else:
-            found[REST] += count
-    return found
+            by_part[REST] += count
+    return by_part
 
 
 def owners(samples: Mapping[str, int]) -> Counter[str]:
     """Samples by the package of the innermost frame; kueuelib's by its own packages."""
-    found: Counter[str] = Counter()
+    by_package: Counter[str] = Counter()
     for stack, count in samples.items():
         names = stack.rpartition(";")[2].partition(":")[0].split(".")
-        found[".".join(names[:2] if names[0] == "kueuelib" else names[:1])] += count
-    return found
+        by_package[".".join(names[:2] if names[0] == "kueuelib" else names[:1])] += count
+    return by_package
 
 
 def functions(samples: Mapping[str, int]) -> Counter[str]:
     """Samples by the innermost function."""
-    found: Counter[str] = Counter()
+    by_function: Counter[str] = Counter()
     for stack, count in samples.items():
-        found[stack.rpartition(";")[2]] += count
-    return found
+        by_function[stack.rpartition(";")[2]] += count
+    return by_function
 
 
 def report(path: Path, most: int = 15) -> str:
@@ -68,11 +68,11 @@ def report(path: Path, most: int = 15) -> str:
     samples = json.loads(path.read_text())
     total = sum(samples.values()) or 1
     lines = [f"{total:,} samples of the manager's processor time"]
-    for title, found in (
+    for title, counts in (
         ("part", parts(samples)),
         ("code of", owners(samples)),
         ("function", functions(samples)),
     ):
         lines += ["", title]
-        lines += [f"  {count / total:6.1%}  {name}" for name, count in found.most_common(most)]
+        lines += [f"  {count / total:6.1%}  {name}" for name, count in counts.most_common(most)]
     return "\n".join(lines)

@@ -70,24 +70,24 @@ class Recorder:
 
     def see(self, uid: str, obj: Obj, now: float) -> None:
         """Take the state of a Workload in."""
-        found = self.seen.get(uid)
-        if found is None:
+        record = self.seen.get(uid)
+        if record is None:
             class_ = obj["metadata"]["labels"][CLASS_LABEL]
             cpu = next(each.cpu for each in self.shape.classes if each.name == class_)
-            found = self.seen[uid] = Seen(class_, cpu, now)
-        if found.finished is not None:
+            record = self.seen[uid] = Seen(class_, cpu, now)
+        if record.finished is not None:
             return
         done, evicted = is_true(obj, "Finished"), is_true(obj, "Evicted")
         running = is_true(obj, "Admitted") and not done
-        if running and not found.running:
-            found.admitted = now
-        elif found.running and not running and found.admitted is not None:
-            found.held += found.cpu * (now - found.admitted)
-        if evicted and not found.evicted:
-            found.evictions += 1
-        found.running, found.evicted = running, evicted
+        if running and not record.running:
+            record.admitted = now
+        elif record.running and not running and record.admitted is not None:
+            record.held += record.cpu * (now - record.admitted)
+        if evicted and not record.evicted:
+            record.evictions += 1
+        record.running, record.evicted = running, evicted
         if done:
-            found.finished = now
+            record.finished = now
             self.finished += 1
 
     def use(self) -> float:
@@ -100,15 +100,17 @@ class Recorder:
         return {each.name: self._waits(each.name) for each in self.shape.classes}
 
     def _waits(self, class_: str) -> Waits:
-        found = [each for each in self.seen.values() if each.class_ == class_]
-        waited = sorted(each.admitted - each.created for each in found if each.admitted is not None)
+        records = [each for each in self.seen.values() if each.class_ == class_]
+        waited = sorted(
+            each.admitted - each.created for each in records if each.admitted is not None
+        )
         return Waits(
             len(waited),
             sum(waited) / len(waited) if waited else 0.0,
             at(waited, 50),
             at(waited, 90),
             at(waited, 100),
-            sum(each.evictions for each in found),
+            sum(each.evictions for each in records),
         )
 
 

@@ -55,14 +55,14 @@ class Result:
 
     def writes(self) -> float:
         """All writes per Workload."""
-        found = [number for call, number in self.calls.items() if call.split()[0] in WRITES]
-        return sum(found) / self.workloads
+        numbers = [number for call, number in self.calls.items() if call.split()[0] in WRITES]
+        return sum(numbers) / self.workloads
 
     def figures(self) -> dict[str, float]:
         """The numbers that are compared, by their title."""
         status = ("apply workloads/status", "patch workloads/status", "update workloads/status")
         events = ("create events", "patch events")
-        found = {
+        figures = {
             "wall, s": self.wall,
             "quota use, %": self.use * 100,
             "manager CPU, s": self.cpu,
@@ -75,8 +75,8 @@ class Result:
             "left over": float(self.left),
         }
         for name, waits in self.waits.items():
-            found[f"wait of {name}, mean, s"] = waits.mean
-            found[f"wait of {name}, p50, s"] = waits.p50
-            found[f"wait of {name}, p90, s"] = waits.p90
-            found[f"wait of {name}, longest, s"] = waits.longest
-        return {**found, "player CPU, s": self.player_cpu, "load": self.load}
+            figures[f"wait of {name}, mean, s"] = waits.mean
+            figures[f"wait of {name}, p50, s"] = waits.p50
+            figures[f"wait of {name}, p90, s"] = waits.p90
+            figures[f"wait of {name}, longest, s"] = waits.longest
+        return {**figures, "player CPU, s": self.player_cpu, "load": self.load}

@@ -119,8 +119,8 @@ async def _until_active(client: CountedClient, shape: Shape) -> None:
     names = {place.name for place in shape.places()}
     async with asyncio.timeout(ACTIVE_SECONDS):
         while True:
-            found = (await client.client.list(CLUSTER_QUEUES)).items
-            if names <= {each["metadata"]["name"] for each in found if is_true(each, "Active")}:
+            queues = (await client.client.list(CLUSTER_QUEUES)).items
+            if names <= {each["metadata"]["name"] for each in queues if is_true(each, "Active")}:
                 return
             await asyncio.sleep(0.2)
 

@@ -31,8 +31,8 @@ def _module(path: str) -> str:
     """The dotted name of a file, without what its folder is called on this machine."""
     name = path.removesuffix(".py")
     for root in ("/src/", "/site-packages/", f"/python{sys.version_info[0]}"):
-        _, found, rest = name.rpartition(root)
-        if found:
+        _, separator, rest = name.rpartition(root)
+        if separator:
             return rest.partition("/")[2] if root.startswith("/python") else rest
     return name
 

@@ -79,10 +79,13 @@ def serving(kind: str, folder: Path) -> Iterator[Server]:
         with _embedded(folder) as server:
             yield server
     elif kind == REAL:
-        found = assets()
-        if found is None:
+        programs = assets()
+        if programs is None:
             raise SystemExit("$KUBEBUILDER_ASSETS has to name a folder with etcd, kube-apiserver")
-        with tempfile.TemporaryDirectory() as data, running(found, Path(data), REAL_FLAGS) as real:
+        with (
+            tempfile.TemporaryDirectory() as data,
+            running(programs, Path(data), REAL_FLAGS) as real,
+        ):
             path = folder / "kubeconfig"
             path.write_text(_kubeconfig(real, Path(data) / "ca.pem"))
             yield Server(path, folder)
@@ -134,14 +137,14 @@ async def install_definitions(client: CountedClient, folder: Path | None) -> Non
         client: makes the calls.
         folder: YAML files with CRDs; None: those of kueuelib.
     """
-    found = all_crds() if folder is None else _definitions(folder)
-    for crd in found:
+    crds = all_crds() if folder is None else _definitions(folder)
+    for crd in crds:
         try:
             await client.client.create(CRDS, crd)
         except AlreadyExists:
             continue
     async with asyncio.timeout(START_SECONDS):
-        for crd in found:
+        for crd in crds:
             key = ObjectKey("", crd["metadata"]["name"])
             while not is_true(await client.client.get(CRDS, key), "Established"):
                 await asyncio.sleep(0.1)

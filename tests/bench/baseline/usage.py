@@ -43,12 +43,12 @@ def _tree(root: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _fields(int(entry.name))):
             below.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, todo = [], [root]
+    pids, todo = [], [root]
     while todo:
         pid = todo.pop()
-        found.append(pid)
+        pids.append(pid)
         todo += below.get(pid, ())
-    return found
+    return pids
 
 
 def _fields(pid: int) -> list[str]:

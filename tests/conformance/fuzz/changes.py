@@ -87,10 +87,10 @@ def odd(random: Random, value: Any, key: str | int = "") -> Any:
 
 def edit(random: Random, obj: Any) -> tuple[str, Path, Any]:
     """One change: what, where, and the new value."""
-    found = [(path, value) for path, value in paths(obj) if path[-1] not in ("name", "kind")]
-    if not found or random.random() < 0.08:
-        found = list(paths(obj)) or [(("x",), 1)]
-    path, value = random.choice(found)
+    candidates = [(path, value) for path, value in paths(obj) if path[-1] not in ("name", "kind")]
+    if not candidates or random.random() < 0.08:
+        candidates = list(paths(obj)) or [(("x",), 1)]
+    path, value = random.choice(candidates)
     how = random.random()
     if how < 0.2:
         return "drop", path, None

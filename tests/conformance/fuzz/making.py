@@ -112,18 +112,18 @@ class Episode:
 
     def options(self) -> dict[str, str]:
         """Options of a write."""
-        found = {}
+        options = {}
         if self.chance(0.08):
-            found["dryRun"] = "All" if self.chance(0.9) else "x"
+            options["dryRun"] = "All" if self.chance(0.9) else "x"
         if self.chance(0.3):
-            found["fieldValidation"] = self.random.choice(("Strict", "Warn", "Ignore", "Strict"))
+            options["fieldValidation"] = self.random.choice(("Strict", "Warn", "Ignore", "Strict"))
         if self.chance(0.2):
-            found["fieldManager"] = self.random.choice(("a", "b"))
+            options["fieldManager"] = self.random.choice(("a", "b"))
         if self.chance(0.03):
             odd = (("fieldValidation", "x"), ("force", "true"), ("fieldManager", "a" * 129))
             name, value = self.random.choice((*odd, ("fieldManager", "a\n"), ("odd", "1")))
-            found[name] = value
-        return found
+            options[name] = value
+        return options
 
     def written(self, verb: str, method: str, path: str, data: Any, type_: str = JSON) -> Request:
         """A request with a body, which is now and then a bad one."""
@@ -194,17 +194,17 @@ class Episode:
                 f"/{str(each).replace('~', '~0').replace('/', '~1')}" for each in path
             )
             op = self.random.choice(("replace", "add")) if how == "set" else "remove"
-            found = {"op": op, "path": pointer, "value": new}
+            operation = {"op": op, "path": pointer, "value": new}
             if op == "remove":
-                del found["value"]
+                del operation["value"]
             if self.chance(0.15):
                 value = changes.at(obj, path)
                 odd = ({"op": "test", "path": pointer, "value": value}, {"op": "x", "path": "/a"})
                 moved = {"op": "move", "from": pointer, "path": "/metadata/annotations/m"}
                 copied = {"op": "copy", "from": pointer, "path": f"{pointer}x"}
                 rare = ({"op": "add", "path": pointer}, {"path": pointer}, {"op": "remove"})
-                found = self.random.choice((*odd, odd[0], moved, copied, *rare))
-            operations.append(found)
+                operation = self.random.choice((*odd, odd[0], moved, copied, *rare))
+            operations.append(operation)
         return self.patched("json patch", operations, JSON_PATCH)
 
     def merge(self) -> Request:
@@ -225,14 +225,14 @@ class Episode:
     def part(self) -> dict[str, Any]:
         """A few fields of a sample, changed."""
         whole = self.sample("one", most=0)
-        found: dict[str, Any] = {}
+        part: dict[str, Any] = {}
         for _ in range(self.random.choice((1, 1, 2))):
             how, path, new = changes.edit(self.random, whole)
             if any(isinstance(each, int) for each in path):
                 top = path[: next(i for i, each in enumerate(path) if isinstance(each, int))]
                 new = changes.at(changes.changed(whole, [(how, path, new)]), top)
                 path = top
-            inner = found
+            inner = part
             for each in path[:-1]:
                 inner = inner.setdefault(each, {})
                 if not isinstance(inner, dict):
@@ -240,10 +240,10 @@ class Episode:
             else:
                 inner[str(path[-1])] = None if how == "drop" else new
         if self.chance(0.1):
-            found.setdefault("metadata", {})
-            if isinstance(found["metadata"], dict):
-                found["metadata"]["resourceVersion"] = self.random.choice(("@RV@", "@OLD@", "x"))
-        return found
+            part.setdefault("metadata", {})
+            if isinstance(part["metadata"], dict):
+                part["metadata"]["resourceVersion"] = self.random.choice(("@RV@", "@OLD@", "x"))
+        return part
 
     def apply(self) -> Request:
         name = self.a_name()

@@ -38,12 +38,12 @@ def _text(value: str) -> str:
     return _VERSION.sub(r"\1RV", _SCHEME.sub('"SCHEME"', value))
 
 
-def _sorted(found: re.Match[str]) -> str:
+def _sorted(match: re.Match[str]) -> str:
     """An object that is shown in a message, whatever the order of its fields."""
     try:
-        shown = normal(json.loads(json.loads(f'"{found[1]}"')))
+        shown = normal(json.loads(json.loads(f'"{match[1]}"')))
     except ValueError:
-        return found[0]
+        return match[0]
     return f"Invalid value: {json.dumps(shown, sort_keys=True)}: "
 
 
@@ -52,19 +52,19 @@ def normal(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         if key == "columnDefinitions":
             value = {**value, "description": "DESCRIPTION"}
-        found = {_text(name): normal(inner, name) for name, inner in value.items()}
+        fields = {_text(name): normal(inner, name) for name, inner in value.items()}
         for name in _ACCOUNT:
-            if found.get(name) == "default":
-                del found[name]
-        prefix = found.get("generateName")
-        if prefix and str(found.get("name")).startswith(str(prefix)):
-            found["name"] = f"{prefix}*"
+            if fields.get(name) == "default":
+                del fields[name]
+        prefix = fields.get("generateName")
+        if prefix and str(fields.get("name")).startswith(str(prefix)):
+            fields["name"] = f"{prefix}*"
         if isinstance(value.get("cells"), list):
-            cells = found["cells"]
-            found["cells"] = [
+            cells = fields["cells"]
+            fields["cells"] = [
                 "AGE" if isinstance(each, str) and _AGE.match(each) else each for each in cells
             ]
-        return found
+        return fields
     if isinstance(value, list):
         made = [normal(each, key) for each in value]
         return sorted(made, key=_shown) if key in ("managedFields", "causes") else made

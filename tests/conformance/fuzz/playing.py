@@ -82,8 +82,8 @@ class Player:
             await self._client.delete(path, params={"gracePeriodSeconds": "0"})
 
     async def _edited(self, request: Request) -> str:
-        found = await self._client.get(request.path)
-        obj = found.json() if found.status_code == 200 else {"metadata": {"name": "absent"}}
+        answer = await self._client.get(request.path)
+        obj = answer.json() if answer.status_code == 200 else {"metadata": {"name": "absent"}}
         obj.get("metadata", {}).pop("managedFields", None)
         return json.dumps(changes.changed(obj, request.edits), sort_keys=True)
 
@@ -194,7 +194,7 @@ async def played(
     await player.end()
 
 
-def write(path: Path, found: Sequence[tuple[str, str, list[tuple[Request, Answer]]]]) -> None:
+def write(path: Path, episodes: Sequence[tuple[str, str, list[tuple[Request, Answer]]]]) -> None:
     """Writes a recording: a line for each episode."""
     lines = [
         json.dumps(
@@ -206,21 +206,21 @@ def write(path: Path, found: Sequence[tuple[str, str, list[tuple[Request, Answer
                 ],
             }
         )
-        for name, plural, pairs in found
+        for name, plural, pairs in episodes
     ]
     path.write_bytes(lzma.compress("\n".join(lines).encode(), preset=9))
 
 
 def recorded(path: Path = RECORDING) -> list[tuple[Episode, list[tuple[Request, Answer]]]]:
     """Reads a recording."""
-    found = []
+    episodes = []
     for line in lzma.decompress(path.read_bytes()).decode().splitlines():
         told = json.loads(line)
         pairs = [
             (Request(**request), Answer(status, body)) for request, status, body in told["answers"]
         ]
-        found.append((Episode(None, told["name"], told["plural"]), pairs))  # type: ignore[arg-type]
-    return found
+        episodes.append((Episode(None, told["name"], told["plural"]), pairs))  # type: ignore[arg-type]
+    return episodes
 
 
 CONTENT = {"Accept": JSON, "User-Agent": "fuzz/1.0"}

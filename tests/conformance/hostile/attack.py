@@ -155,8 +155,8 @@ def _webhooks(cluster: LocalCluster) -> Target:
             path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
             paths += [
                 urlsplit(hook["clientConfig"]["url"]).path
-                for found in client.get(path).raise_for_status().json()["items"]
-                for hook in found["webhooks"]
+                for configuration in client.get(path).raise_for_status().json()["items"]
+                for hook in configuration["webhooks"]
             ]
     reviews = webhooks.reviews()
     honest = json.dumps(reviews[0]).encode()
@@ -193,24 +193,24 @@ async def attacked(target: str, seed: int, count: int) -> Found:
         cluster = LocalCluster(processes, frameworks=webhooks.FRAMEWORKS)
         known = await asyncio.to_thread(TARGETS[target], cluster)
         random = Random(seed)
-        found = Found(before=_resident(known.pid))
+        report = Found(before=_resident(known.pid))
         for name, share in SHARES.items():
             phase = Phase(name)
-            found.phases.append(phase)
+            report.phases.append(phase)
             draw = known.large if "large" in name else known.hostile
             crowd = min(600, count) if "silent" in name else 0
             async with silent_crowd(known.port, known.watch, crowd):
                 await _attack(known, phase, draw, random, max(ATTACKERS, count // share))
         await asyncio.sleep(2)
-        found.after = _resident(known.pid)
+        report.after = _resident(known.pid)
         processes.check()
         _before, *traces = known.log.read_text(errors="replace").split("Traceback")
-        found.tracebacks = len(traces)
-        found.phases[-1].bad += [f"Traceback{each[-1500:]}" for each in traces[:2]]
-        failed = [each for phase in found.phases for each in phase.failed]
+        report.tracebacks = len(traces)
+        report.phases[-1].bad += [f"Traceback{each[-1500:]}" for each in traces[:2]]
+        failed = [each for phase in report.phases for each in phase.failed]
         if target == "server" and failed and os.environ.get("KUBEBUILDER_ASSETS"):
-            found.phases[0].bad += await asyncio.to_thread(_not_for_real, failed, known.token)
-    return found
+            report.phases[0].bad += await asyncio.to_thread(_not_for_real, failed, known.token)
+    return report
 
 
 async def _attack(
@@ -268,7 +268,7 @@ def _not_for_real(failed: list[tuple[int, str, bytes]], token: str) -> list[str]
 
     What a request asks for is made before, in case that it was there.
     """
-    found = []
+    differences = []
     with _real() as server:
         for status, text, data in failed:
             sent = data.replace(token.encode(), server.token.encode())
@@ -278,5 +278,7 @@ def _not_for_real(failed: list[tuple[int, str, bytes]], token: str) -> list[str]
                 server.call("POST", path.rpartition("/")[0], {"metadata": {"name": "h"}})
                 real, words = asyncio.run(ask([], server.port, sent))
             if real < 500:
-                found.append(f"{status} {text[:300]}, but {real} {words[:300]} to {data[:300]!r}")
-    return found
+                differences.append(
+                    f"{status} {text[:300]}, but {real} {words[:300]} to {data[:300]!r}"
+                )
+    return differences

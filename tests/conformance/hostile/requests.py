@@ -96,10 +96,10 @@ def hurt(random: Random, value: Any) -> Any:
         at = random.randrange(len(value))
         return [hurt(random, each) if i == at else each for i, each in enumerate(value)]
     key = random.choice(list(value))
-    found = {**value, key: hurt(random, value[key])}
+    damaged = {**value, key: hurt(random, value[key])}
     if random.random() < 0.1:
-        found[random.choice(("", "$patch", "\0", "kind", "a" * 300))] = random.choice(ODD)
-    return found
+        damaged[random.choice(("", "$patch", "\0", "kind", "a" * 300))] = random.choice(ODD)
+    return damaged
 
 
 def hurt_review(random: Random, review: dict[str, Any]) -> Any:
@@ -176,7 +176,7 @@ def _large() -> list[tuple[str, str, bytes]]:
     many = {f"k{i}": "v" for i in range(60_000)}
     containers = [{"name": f"c{i}", "image": "i"} for i in range(20_000)]
     envs = [{"name": f"e{i}", "value": "x"} for i in range(20_000)]
-    found: list[tuple[str, Any]] = [
+    objects: list[tuple[str, Any]] = [
         (OBJECTS[5], _definition("(a@){1,900}", 3000)),
         (OBJECTS[5], _definition("a{1,900}", 3000)),
         (OBJECTS[5], _definition("^(a|b|c@)*[a-z]{1,500}$", 400)),
@@ -191,7 +191,7 @@ def _large() -> list[tuple[str, str, bytes]]:
             },
         ),
     ]
-    return [(path, obj["metadata"]["name"], json.dumps(obj).encode()) for path, obj in found]
+    return [(path, obj["metadata"]["name"], json.dumps(obj).encode()) for path, obj in objects]
 
 
 LARGE = _large()

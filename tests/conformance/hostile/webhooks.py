@@ -88,7 +88,7 @@ def _group_and_version(obj: dict[str, Any]) -> dict[str, str]:
 
 def reviews() -> list[dict[str, Any]]:
     """Good ones, to be changed."""
-    found = []
+    good = []
     for obj in (QUEUE, WORKLOAD, *JOBS):
         for operation, old in (("CREATE", None), ("UPDATE", obj), ("DELETE", obj)):
             request = {
@@ -103,11 +103,11 @@ def reviews() -> list[dict[str, Any]]:
                 "options": {"kind": "CreateOptions"},
             }
             head = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-            found.append({**head, "request": request})
+            good.append({**head, "request": request})
     wanted = {
         "uid": "u",
         "desiredAPIVersion": "kueue.x-k8s.io/v1beta2",
         "objects": [QUEUE, WORKLOAD],
     }
     head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
-    return [*found, {**head, "request": wanted}]
+    return [*good, {**head, "request": wanted}]

@@ -34,8 +34,8 @@ def submitted(name: str) -> Cluster:
 
 
 def is_suspended(name: str) -> bool:
-    found = custom.get_namespaced_custom_object(*WHERE, namespace, "rayclusters", name)
-    return found["spec"]["suspend"]
+    cluster = custom.get_namespaced_custom_object(*WHERE, namespace, "rayclusters", name)
+    return cluster["spec"]["suspend"]
 
 
 def report(name: str, state: str) -> None:

@@ -43,11 +43,11 @@ async def main(path: str) -> None:
             await custom.create_namespaced_custom_object(*ABOUT, {**body, "spec": {"to": "you"}})
             until = time.monotonic() + 120
             while True:
-                found = await custom.get_namespaced_custom_object(*ABOUT, "g")
-                if found.get("status", {}).get("greeted") == "you":
+                obj = await custom.get_namespaced_custom_object(*ABOUT, "g")
+                if obj.get("status", {}).get("greeted") == "you":
                     break
                 assert process.poll() is None, "the operator has ended"
-                assert time.monotonic() < until, found
+                assert time.monotonic() < until, obj
                 await asyncio.sleep(0.1)
         finally:
             process.terminate()

@@ -48,16 +48,16 @@ def submit() -> str:
 
 
 def is_suspended(name: str) -> bool:
-    found = custom.get_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, name)
-    return found["spec"]["suspend"]
+    train_job = custom.get_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, name)
+    return train_job["spec"]["suspend"]
 
 
 def reserves(name: str) -> str | None:
     """What the Workload of a TrainJob says about quota."""
-    found = custom.list_namespaced_custom_object(
+    workloads = custom.list_namespaced_custom_object(
         "kueue.x-k8s.io", "v1beta2", namespace, "workloads"
     )
-    for one in found["items"]:
+    for one in workloads["items"]:
         if one["metadata"]["ownerReferences"][0]["name"] == name:
             conditions = one.get("status", {}).get("conditions", ())
             return next((c["status"] for c in conditions if c["type"] == "QuotaReserved"), None)

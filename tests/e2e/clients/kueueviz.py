@@ -19,33 +19,33 @@ QUEUE = f"{SPACE}-q"
 """The ClusterQueue and its flavor; the LocalQueue is called q."""
 
 
-def waits(found: Any) -> bool:
+def waits(workload: Any) -> bool:
     """Whether this Workload waits for quota."""
-    conditions = {one["type"]: one["status"] for one in found["status"]["conditions"]}
+    conditions = {one["type"]: one["status"] for one in workload["status"]["conditions"]}
     return conditions["QuotaReserved"] == "False"
 
 
-def named(found: list[Any]) -> list[str]:
-    return [one["name"] for one in found]
+def named(objects: list[Any]) -> list[str]:
+    return [one["name"] for one in objects]
 
 
 CHECKS = {
-    "namespaces": lambda found: SPACE in found["namespaces"],
-    "workloads": lambda found: len(found["workloads"]["items"]) >= 2,
-    "workloads/dashboard": lambda found: QUEUE in named(found["clusterQueues"]),
+    "namespaces": lambda body: SPACE in body["namespaces"],
+    "workloads": lambda body: len(body["workloads"]["items"]) >= 2,
+    "workloads/dashboard": lambda body: QUEUE in named(body["clusterQueues"]),
     "workload/SPACE/WAITING": waits,
-    "workload/SPACE/WAITING/events": lambda found: (
-        "WaitingForQuota" in {one["reason"] for one in found}
+    "workload/SPACE/WAITING/events": lambda body: (
+        "WaitingForQuota" in {one["reason"] for one in body}
     ),
-    "local-queues": lambda found: (SPACE, "q") in {(o["namespace"], o["name"]) for o in found},
-    "local-queue/SPACE/q": lambda found: found["status"]["pendingWorkloads"] == 1,
-    "local-queue/SPACE/q/workloads": lambda found: sum(map(waits, found)) == 1,
-    "cluster-queues": lambda found: QUEUE in named(found),
-    "cluster-queue/QUEUE": lambda found: found["status"]["admittedWorkloads"] == 1,
-    "cohorts": lambda found: f"{SPACE}-all" in named(found),
-    "cohort/SPACE-all": lambda found: named(found["clusterQueues"]) == [QUEUE],
-    "resource-flavors": lambda found: QUEUE in named(found),
-    "resource-flavor/QUEUE": lambda found: [q["queueName"] for q in found["queues"]] == [QUEUE],
+    "local-queues": lambda body: (SPACE, "q") in {(o["namespace"], o["name"]) for o in body},
+    "local-queue/SPACE/q": lambda body: body["status"]["pendingWorkloads"] == 1,
+    "local-queue/SPACE/q/workloads": lambda body: sum(map(waits, body)) == 1,
+    "cluster-queues": lambda body: QUEUE in named(body),
+    "cluster-queue/QUEUE": lambda body: body["status"]["admittedWorkloads"] == 1,
+    "cohorts": lambda body: f"{SPACE}-all" in named(body),
+    "cohort/SPACE-all": lambda body: named(body["clusterQueues"]) == [QUEUE],
+    "resource-flavors": lambda body: QUEUE in named(body),
+    "resource-flavor/QUEUE": lambda body: [q["queueName"] for q in body["queues"]] == [QUEUE],
 }
 KINDS = {
     "workload": "WAITING",
@@ -74,15 +74,15 @@ async def look(session: aiohttp.ClientSession, path: str) -> Any:
 
 async def ask(session: aiohttp.ClientSession) -> None:
     await answers(session)
-    found = await look(session, "local-queue/SPACE/q/workloads".replace("SPACE", SPACE))
-    (waiting,) = [one["metadata"]["name"] for one in found if waits(one)]
+    body = await look(session, "local-queue/SPACE/q/workloads".replace("SPACE", SPACE))
+    (waiting,) = [one["metadata"]["name"] for one in body if waits(one)]
 
     def filled(text: str) -> str:
         return text.replace("SPACE", SPACE).replace("QUEUE", QUEUE).replace("WAITING", waiting)
 
     for path, check in CHECKS.items():
-        found = await look(session, filled(path))
-        assert check(found), (path, found)
+        body = await look(session, filled(path))
+        assert check(body), (path, body)
     for kind, name in KINDS.items():
         options = {"output": "yaml"}
         if kind in {"workload", "localqueue"}:

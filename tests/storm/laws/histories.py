@@ -46,26 +46,26 @@ def conditions(**states: bool) -> list[Obj]:
 
 def owner(obj: Obj, kind: str = "Job", *, controller: bool = True) -> Obj:
     meta = obj["metadata"]
-    found = {"apiVersion": "v1", "kind": kind, "name": meta["name"], "uid": meta["uid"]}
-    return {**found, **({"controller": True} if controller else {})}
+    reference = {"apiVersion": "v1", "kind": kind, "name": meta["name"], "uid": meta["uid"]}
+    return {**reference, **({"controller": True} if controller else {})}
 
 
 def job(name: str = "one", *, suspend: bool = True, queue: str = "team", **parts: Any) -> Obj:
-    found = thing(name, spec={"suspend": suspend}, **parts)
-    found["metadata"]["labels"] = {f"{KUEUE}/queue-name": queue}
-    return found
+    obj = thing(name, spec={"suspend": suspend}, **parts)
+    obj["metadata"]["labels"] = {f"{KUEUE}/queue-name": queue}
+    return obj
 
 
 def pod(
     name: str = "one", *, gated: bool = True, group: str = "", phase: str = "Pending", **parts: Any
 ) -> Obj:
     gates = {"schedulingGates": [{"name": f"{KUEUE}/admission"}]} if gated else {}
-    found = thing(name, spec=gates, status={"phase": phase}, **parts)
+    obj = thing(name, spec=gates, status={"phase": phase}, **parts)
     labels = {f"{KUEUE}/queue-name": "team", f"{KUEUE}/managed": "true"}
     if group:
         labels[f"{KUEUE}/pod-group-name"] = group
-    found["metadata"]["labels"] = labels
-    return found
+    obj["metadata"]["labels"] = labels
+    return obj
 
 
 def workload(
@@ -91,11 +91,11 @@ def workload(
         status["admission"] = {"clusterQueue": queue, "podSetAssignments": [assignment]}
     if checks:
         status["admissionChecks"] = [{"name": key, "state": of} for key, of in checks.items()]
-    found = thing(name, spec=spec, status=status)
-    found["metadata"]["ownerReferences"] = list(owners)
+    obj = thing(name, spec=spec, status=status)
+    obj["metadata"]["ownerReferences"] = list(owners)
     if group:
-        found["metadata"]["annotations"] = {f"{KUEUE}/is-group-workload": "true"}
-    return found
+        obj["metadata"]["annotations"] = {f"{KUEUE}/is-group-workload": "true"}
+    return obj
 
 
 def quota(nominal: int, flavor: str = "default", **limits: int) -> Obj:
@@ -146,10 +146,10 @@ def lease(holder: str) -> Obj:
 
 
 def leaving(obj: Obj, *finalizers: str) -> Obj:
-    found = copy.deepcopy(obj)
-    found["metadata"]["deletionTimestamp"] = TIME
-    found["metadata"]["finalizers"] = list(finalizers)
-    return found
+    copied = copy.deepcopy(obj)
+    copied["metadata"]["deletionTimestamp"] = TIME
+    copied["metadata"]["finalizers"] = list(finalizers)
+    return copied
 
 
 def with_status(obj: Obj, **status: Any) -> Obj:
@@ -203,5 +203,5 @@ def judged(**objects: list[Obj]) -> list[Violation]:
         "pods": PODS,
         "limitranges": "limitranges",
     }
-    stored = {resources[plural]: found for plural, found in objects.items()}
+    stored = {resources[plural]: listed for plural, listed in objects.items()}
     return Laws().at_rest(lambda resource: stored.get(resource, []), 0.0)

@@ -9,8 +9,8 @@ TIME = "2024-01-01T00:00:00Z"
 
 
 def condition(type: str, status: str = "True") -> dict[str, Any]:
-    found = {"type": type, "status": status, "reason": "Because", "message": ""}
-    return {**found, "lastTransitionTime": TIME}
+    raw = {"type": type, "status": status, "reason": "Because", "message": ""}
+    return {**raw, "lastTransitionTime": TIME}
 
 
 def group(*resources: str, flavors: tuple[str, ...] = ("default",), **more: Any) -> dict[str, Any]:

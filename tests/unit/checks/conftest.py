@@ -73,8 +73,8 @@ class Checks:
         await self.world.queues(cpu=cpu, admissionChecksStrategy=strategy, **spec)
 
     async def get(self, name: str) -> Obj:
-        found: Obj = await self.world.get(kinds.WORKLOADS, name, "default")
-        return found
+        workload: Obj = await self.world.get(kinds.WORKLOADS, name, "default")
+        return workload
 
     async def entry(self, name: str, check: str = "check") -> Obj:
         for entry in states.check_states(await self.get(name)):
@@ -86,12 +86,12 @@ class Checks:
         """Waits for the state of a check."""
 
         async def reached() -> Obj:
-            found = await self.entry(name, check)
-            assert found.get("state") == wanted, found
-            return found
+            entry = await self.entry(name, check)
+            assert entry.get("state") == wanted, entry
+            return entry
 
-        found: Obj = await self.until(reached, f"{check} of {name} is not {wanted}")
-        return found
+        settled: Obj = await self.until(reached, f"{check} of {name} is not {wanted}")
+        return settled
 
     async def release(self, name: str) -> None:
         """What a job reconciler does once the job has stopped."""
@@ -109,8 +109,8 @@ class Checks:
         await self.until(released)
 
     async def active(self, name: str) -> tuple[str, str, str]:
-        found = await self.client.get(kinds.ADMISSION_CHECKS, ObjectKey("", name))
-        for entry in (found.get("status") or {}).get("conditions") or ():
+        check = await self.client.get(kinds.ADMISSION_CHECKS, ObjectKey("", name))
+        for entry in (check.get("status") or {}).get("conditions") or ():
             if entry["type"] == "Active":
                 return entry["status"], entry["reason"], entry["message"]
         return "", "", ""
@@ -119,9 +119,9 @@ class Checks:
         """Waits for the Active condition of an AdmissionCheck."""
 
         async def reached() -> bool:
-            found = await self.active(name)
-            assert found[0] == status, found
-            assert text in found[2], found
+            condition = await self.active(name)
+            assert condition[0] == status, condition
+            assert text in condition[2], condition
             return True
 
         await self.until(reached)
@@ -132,8 +132,8 @@ class Checks:
         async def told() -> str:
             return dict(await self.world.events(name))[reason]
 
-        found: str = await self.until(told, f"no event {reason}")
-        return found
+        message: str = await self.until(told, f"no event {reason}")
+        return message
 
 
 @pytest.fixture

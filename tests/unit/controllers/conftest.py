@@ -72,11 +72,11 @@ class World:
         problem: object = ""
         while True:
             try:
-                found = fn()
-                if asyncio.iscoroutine(found):
-                    found = await found
-                if found:
-                    return found
+                answer = fn()
+                if asyncio.iscoroutine(answer):
+                    answer = await answer
+                if answer:
+                    return answer
             except (AssertionError, NotFound, KeyError, ValueError) as error:
                 problem = repr(error)
             assert asyncio.get_running_loop().time() < deadline, f"timed out: {what} {problem}"
@@ -151,28 +151,28 @@ class World:
     # ---- reading
 
     async def condition(self, name: str, type: str) -> Any:
-        found = await self.get(kinds.WORKLOADS, name, "default")
-        return find_condition((found.get("status") or {}).get("conditions"), type)
+        workload = await self.get(kinds.WORKLOADS, name, "default")
+        return find_condition((workload.get("status") or {}).get("conditions"), type)
 
     async def is_(self, name: str, type: str, status: str = "True") -> Any:
         """Waits for a condition of a Workload and returns it."""
 
         async def reached() -> Any:
-            found = await self.condition(name, type)
-            assert found.get("status") == status, found
-            return found
+            condition = await self.condition(name, type)
+            assert condition.get("status") == status, condition
+            return condition
 
         return await self.until(reached, f"{type} of {name} is not {status}")
 
     async def active(self, resource: Resource, name: str, namespace: str = "") -> Any:
-        found = await self.get(resource, name, namespace)
-        condition = find_condition((found.get("status") or {}).get("conditions"), "Active")
+        obj = await self.get(resource, name, namespace)
+        condition = find_condition((obj.get("status") or {}).get("conditions"), "Active")
         return condition.get("status"), condition.get("reason")
 
     async def events(self, name: str) -> list[tuple[str, str]]:
         selector = f"involvedObject.name={name}"
-        found = await self.client.list(kinds.EVENTS, "default", field_selector=selector)
-        return [(item["reason"], item["message"]) for item in found.items]
+        events = await self.client.list(kinds.EVENTS, "default", field_selector=selector)
+        return [(item["reason"], item["message"]) for item in events.items]
 
     async def finish(self, name: str) -> None:
         """Marks a Workload as finished, as a job reconciler does."""

@@ -57,7 +57,7 @@ def blocks(*languages: str) -> list[Block]:
 def blocks_of(page: Path) -> Iterator[Block]:
     """The blocks of one page, in order."""
     text = page.read_text(encoding="utf-8")
-    for found in _BLOCK.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        body = textwrap.dedent(found[3])
-        yield Block(str(page.relative_to(ROOT)), line, found[2].strip(), body)
+    for match in _BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        body = textwrap.dedent(match[3])
+        yield Block(str(page.relative_to(ROOT)), line, match[2].strip(), body)

@@ -75,11 +75,11 @@ strict validation. There are no `Topology`, `MultiKueueConfig` and `MultiKueueCl
 
 def leaves(schema: Obj, path: str = "") -> Iterator[str]:
     """The paths of the fields; a pod template is one."""
-    for name, found in (schema.get("properties") or {}).items():
+    for name, field in (schema.get("properties") or {}).items():
         here = f"{path}.{name}" if path else name
         if here in ("apiVersion", "kind", "metadata"):
             continue
-        inner: Any = found
+        inner: Any = field
         while isinstance(inner.get("items"), dict):
             here, inner = f"{here}[]", inner["items"]
         if name != "template" and inner.get("properties"):
@@ -90,23 +90,23 @@ def leaves(schema: Obj, path: str = "") -> Iterator[str]:
 
 def fields(kind: str) -> dict[str, list[str]]:
     """The versions that have each field of a kind."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for version in crd(kind)["spec"]["versions"]:
         for path in leaves(version["schema"]["openAPIV3Schema"]):
-            found.setdefault(path, []).append(version["name"])
-    return dict(sorted(found.items()))
+            versions.setdefault(path, []).append(version["name"])
+    return dict(sorted(versions.items()))
 
 
 def fate(kind: str, path: str) -> str:
     """What becomes of a field."""
     if (kind, path) in STORED_ONLY:
         return "stored only"
-    found = "written" if path.startswith("status") else "honoured"
+    word = "written" if path.startswith("status") else "honoured"
     own = OWN.get((kind, path))
     if own is None:
-        return found
+        return word
     where = "" if own == VERSIONS else f" in {own[0]}"
-    return f"{found}; not in today's Kueue{where}"
+    return f"{word}; not in today's Kueue{where}"
 
 
 def page() -> str:

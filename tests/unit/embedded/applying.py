@@ -21,5 +21,5 @@ def run(steps: Steps[R], convert: Callable[[Obj, str], Obj | None] | None = None
                 raise ValueError(f"no way to convert to {asked.api_version}")
             answer = convert(asked.obj, asked.api_version)
     except StopIteration as finished:
-        found: R = finished.value
-        return found
+        outcome: R = finished.value
+        return outcome

@@ -151,16 +151,16 @@ class Build:
 
     def started(self, job: dict[str, Any], **status: Any) -> dict[str, Any]:
         """The job as it runs on the flavor `spot`."""
-        found = copy.deepcopy(job)
-        found["spec"]["suspend"] = False
-        spec = found["spec"]["template"]["spec"]
+        running = copy.deepcopy(job)
+        running["spec"]["suspend"] = False
+        spec = running["spec"]["template"]["spec"]
         spec["nodeSelector"] = {**spec.get("nodeSelector", {}), "pool": "spot"}
         spec["tolerations"] = [
             *spec.get("tolerations", []),
             {"key": "spot", "operator": "Exists", "effect": "NoSchedule"},
         ]
-        found["status"] = {"startTime": "2024-01-01T00:00:10Z", **status}
-        return found
+        running["status"] = {"startTime": "2024-01-01T00:00:10Z", **status}
+        return running
 
     def situation(self, job: dict[str, Any] | None, *workloads: Any, **fields: Any) -> Situation:
         return Situation(

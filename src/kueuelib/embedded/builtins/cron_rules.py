@@ -93,8 +93,8 @@ def _read(text: str) -> None:
     else:
         fields = text.split()
         if len(fields) != len(_FIELDS):
-            found = f"found {len(fields)}: [{' '.join(fields)}]"
-            raise ValueError(f"expected exactly {len(_FIELDS)} fields, {found}")
+            count = f"found {len(fields)}: [{' '.join(fields)}]"
+            raise ValueError(f"expected exactly {len(_FIELDS)} fields, {count}")
         for field, limits in zip(fields, _FIELDS, strict=True):
             for each in filter(None, field.split(",")):
                 _check_range(each, *limits)

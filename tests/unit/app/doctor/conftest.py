@@ -45,14 +45,14 @@ def thing(kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
 
 
 def _definitions(plan: Installation) -> list[Obj]:
-    found = []
+    crds = []
     for crd in all_crds():
         made = with_bundle(with_conversion(crd, plan.client_config), certificates().ca_cert)
         made = copy.deepcopy(made)
         said = [{"type": name, "status": "True"} for name in ("Established", "NamesAccepted")]
         made["status"] = {"conditions": said, "storedVersions": ["v1beta2"]}
-        found.append(made)
-    return found
+        crds.append(made)
+    return crds
 
 
 def _queueing() -> list[Obj]:
@@ -185,9 +185,9 @@ class Patient:
 
     def only(self, check: str) -> Finding:
         """The only finding of all checks, which is one of this check."""
-        found = self.found()
-        assert [name for name, _ in found] == [check], found
-        return found[0][1]
+        findings = self.found()
+        assert [name for name, _ in findings] == [check], findings
+        return findings[0][1]
 
 
 @pytest.fixture

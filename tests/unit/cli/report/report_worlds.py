@@ -27,18 +27,18 @@ NOW = 1_000_000.0
 
 def world(waiting: int = 3, running: int = 2) -> World:
     """Two ClusterQueues in a tree and one alone, with Workloads that wait, run and were evicted."""
-    found = World().with_namespace("ns", {}).with_flavor(make_flavor("f"))
-    found = found.with_cohort(make_cohort("company"))
+    made = World().with_namespace("ns", {}).with_flavor(make_flavor("f"))
+    made = made.with_cohort(make_cohort("company"))
     policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
     for name, cohort in (("a", "company"), ("b", "company"), ("c", "")):
         queue = make_cluster_queue(name, {"f": {"cpu": 4}}, cohort=cohort, preemption=policy)
-        found = found.with_cluster_queue(queue)
-        found = found.with_local_queue(make_local_queue(name, name))
+        made = made.with_cluster_queue(queue)
+        made = made.with_local_queue(make_local_queue(name, name))
     for number in range(running):
-        found = found.with_workload(runs(f"run-{number}", "a"))
+        made = made.with_workload(runs(f"run-{number}", "a"))
     for number in range(waiting):
-        found = found.with_workload(waits(f"wait-{number}", "ab"[number % 2], created=number))
-    return found
+        made = made.with_workload(waits(f"wait-{number}", "ab"[number % 2], created=number))
+    return made
 
 
 def waits(name: str, to: str, cpu: int = 9, **fields: Any) -> Workload:
@@ -53,8 +53,8 @@ def runs(name: str, to: str, cpu: int = 3) -> Workload:
     return waits(name, to, cpu, conditions=conditions, status=status)
 
 
-def facts(found: World | None = None, *notes: str) -> Facts:
-    cluster = Cluster(found or world(), (), PriorityClasses({}, {}), notes)
+def facts(own_world: World | None = None, *notes: str) -> Facts:
+    cluster = Cluster(own_world or world(), (), PriorityClasses({}, {}), notes)
     return Facts(cluster, "", DEFAULTS, NOW)
 
 

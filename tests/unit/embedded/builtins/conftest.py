@@ -32,12 +32,12 @@ class Writer:
         return await self.service.create(JOBS, new_job(name, **spec))
 
     async def limits(self, *items: Obj) -> Obj:
-        found = obj_of(LIMIT_RANGES, "limits")
-        return await self.service.create(LIMIT_RANGES, {**found, "spec": {"limits": list(items)}})
+        obj = obj_of(LIMIT_RANGES, "limits")
+        return await self.service.create(LIMIT_RANGES, {**obj, "spec": {"limits": list(items)}})
 
     async def priority_class(self, name: str, value: int, **fields: Any) -> Obj:
-        found = {**obj_of(PRIORITY_CLASSES, name), "value": value, **fields}
-        return await self.service.create(PRIORITY_CLASSES, found)
+        obj = {**obj_of(PRIORITY_CLASSES, name), "value": value, **fields}
+        return await self.service.create(PRIORITY_CLASSES, obj)
 
     async def namespace(self, name: str, **fields: Any) -> Obj:
         return await self.service.create(NAMESPACES, {**obj_of(NAMESPACES, name), **fields})

@@ -49,9 +49,9 @@ class Sandbox:
         await self.cluster.settle()
 
     async def create(self, resource: Resource, obj: Obj) -> Obj:
-        found = await self.service.create(resource, obj)
+        stored = await self.service.create(resource, obj)
         await self.settle()
-        return found
+        return stored
 
     async def job(self, name: str = "job", **spec: Any) -> Obj:
         return await self.create(JOBS, job(name, **spec))
@@ -61,11 +61,11 @@ class Sandbox:
 
     async def running_job(self, name: str = "job", **spec: Any) -> list[Obj]:
         """Creates a Job and gives its pods."""
-        found = await self.job(name, **spec)
+        created = await self.job(name, **spec)
         return [
             each
             for each in await self.pods()
-            if each["metadata"]["ownerReferences"][0]["uid"] == found["metadata"]["uid"]
+            if each["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
         ]
 
     async def get(self, resource: Resource, name: str, namespace: str = "default") -> Obj:
@@ -87,11 +87,11 @@ class Sandbox:
 
     async def patch(self, resource: Resource, name: str, body: Obj, subresource: str = "") -> Obj:
         key = ObjectKey("default" if resource.namespaced else "", name)
-        found = await self.service.patch(
+        stored = await self.service.patch(
             resource, key, body, PatchType.MERGE, subresource=subresource
         )
         await self.settle()
-        return found
+        return stored
 
     async def delete(
         self,

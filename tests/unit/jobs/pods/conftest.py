@@ -39,7 +39,7 @@ class Pods:
         **spec: Any,
     ) -> dict[str, Any]:
         """A pod as a user sends it."""
-        found = {f"{KUEUE}/queue-name": queue, f"{KUEUE}/pod-group-name": group}
+        marks = {f"{KUEUE}/queue-name": queue, f"{KUEUE}/pod-group-name": group}
         notes = dict(annotations or {})
         if total is not None:
             notes[f"{KUEUE}/pod-group-total-count"] = str(total)
@@ -55,7 +55,7 @@ class Pods:
                 "uid": f"uid-{name}",
                 "resourceVersion": "1",
                 "creationTimestamp": format_time(NOW),
-                "labels": {**{k: v for k, v in found.items() if v}, **(labels or {})},
+                "labels": {**{k: v for k, v in marks.items() if v}, **(labels or {})},
                 "annotations": notes,
                 **(meta or {}),
             },
@@ -97,10 +97,10 @@ class Pods:
 
     def deleted(self, pod: dict[str, Any], at: float = 30.0) -> dict[str, Any]:
         """The pod after somebody deleted it."""
-        found = copy.deepcopy(pod)
-        found["metadata"]["deletionTimestamp"] = format_time(NOW + at)
-        found["metadata"]["deletionGracePeriodSeconds"] = 30
-        return found
+        copied = copy.deepcopy(pod)
+        copied["metadata"]["deletionTimestamp"] = format_time(NOW + at)
+        copied["metadata"]["deletionGracePeriodSeconds"] = 30
+        return copied
 
     # ---- groups
 
@@ -117,11 +117,11 @@ class Pods:
     def composed(self, *pods: Any) -> dict[str, Any]:
         """The Workload that these pods make."""
         (create,) = [c for c in self.plan(*pods) if isinstance(c, Create)]
-        found = copy.deepcopy(create.obj)
-        found["metadata"].update(
+        workload = copy.deepcopy(create.obj)
+        workload["metadata"].update(
             uid="wl-uid", resourceVersion="7", creationTimestamp=format_time(NOW)
         )
-        return found
+        return workload
 
     def admitted(self, workload: dict[str, Any]) -> dict[str, Any]:
         """The Workload with quota in the flavor `spot`."""

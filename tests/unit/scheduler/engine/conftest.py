@@ -17,6 +17,6 @@ from engine_cluster import Cluster
 
 @pytest.fixture
 def cluster() -> Cluster:
-    found = Cluster()
-    found.tell(events.NamespaceSet("ns", {"team": "red"}), events.FlavorSet(make_flavor("f")))
-    return found
+    made = Cluster()
+    made.tell(events.NamespaceSet("ns", {"team": "red"}), events.FlavorSet(make_flavor("f")))
+    return made

@@ -37,8 +37,8 @@ class Cluster:
     admits: list[Admit] = attrs.field(factory=list)
     waits: list[Wait] = attrs.field(factory=list)
 
-    def tell(self, *found: events.Event) -> None:
-        self.engine.observe_all(found, self.now)
+    def tell(self, *facts: events.Event) -> None:
+        self.engine.observe_all(facts, self.now)
 
     def queue(self, name: str, quota: Any, **spec: Any) -> None:
         self.tell(
@@ -47,16 +47,16 @@ class Cluster:
         )
 
     def submit(self, name: str, queue: str, gpu: int = 1, **more: Any) -> Workload:
-        found = make_workload(name, queue, {"gpu": gpu}, **more)
-        self.tell(events.WorkloadSet(found))
-        return found
+        workload = make_workload(name, queue, {"gpu": gpu}, **more)
+        self.tell(events.WorkloadSet(workload))
+        return workload
 
     def cycle(self) -> list[str]:
         """One cycle; the names of those that were tried, admitted ones marked with `+`."""
-        found = self.engine.next_cycle(self.now)
-        if found is None:
+        cycle = self.engine.next_cycle(self.now)
+        if cycle is None:
             return []
-        settled = self.engine.settle(decide(found, self.now), self.now)
+        settled = self.engine.settle(decide(cycle, self.now), self.now)
         self.admits += settled.admissions
         self.waits += settled.waits
         return sorted(
