@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import labels_of
+from kueuelib.api.nodes import allocatable
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.resources import pod_requests
@@ -102,9 +103,7 @@ class Room:
 
 def room_of(node: Mapping[str, Any]) -> Room:
     """The room of a node without pods."""
-    amounts = section(node, "status", "allocatable")
-    quantities = {name: Quantity.parse(text) for name, text in amounts.items()}
-    return Room(quantities, endless=is_simulated(node))
+    return Room(allocatable(node), endless=is_simulated(node))
 
 
 @attrs.frozen

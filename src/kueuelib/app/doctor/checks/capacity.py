@@ -7,12 +7,10 @@ from functools import cached_property
 
 import attrs
 
-from kueuelib.api.codec import decode
-from kueuelib.api.core import NO_EXECUTE, NO_SCHEDULE, Taint
 from kueuelib.api.kueue import ResourceFlavor
-from kueuelib.api.meta import Obj, find_condition, labels_of
-from kueuelib.api.quantity import Quantity, amount_of, format_amount
-from kueuelib.api.tolerations import untolerated
+from kueuelib.api.meta import Obj
+from kueuelib.api.nodes import allocatable, is_of_flavor, is_usable
+from kueuelib.api.quantity import amount_of, format_amount
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
@@ -53,11 +51,11 @@ class _Capacity:
     @cached_property
     def usable(self) -> tuple[Obj, ...]:
         """Nodes that take pods."""
-        return tuple(node for node in self.snapshot.all(NODE) if _is_usable(node))
+        return tuple(node for node in self.snapshot.all(NODE) if is_usable(node))
 
     def nodes_of(self, flavor: ResourceFlavor) -> tuple[Obj, ...]:
         """The usable nodes of a flavor."""
-        return tuple(node for node in self.usable if _is_of(node, flavor))
+        return tuple(node for node in self.usable if is_of_flavor(node, flavor))
 
     @cached_property
     def offered(self) -> Mapping[str, ResourceFlavor]:
@@ -66,28 +64,11 @@ class _Capacity:
         return {name: one for name, one in self.snapshot.world.flavors.items() if name in names}
 
 
-def _is_usable(node: Obj) -> bool:
-    ready = find_condition((node.get("status") or {}).get("conditions"), "Ready")
-    return not node.get("spec", {}).get("unschedulable") and ready.get("status") == "True"
-
-
-def _is_of(node: Obj, flavor: ResourceFlavor) -> bool:
-    """Whether pods that are admitted in a flavor may be placed on a node."""
-    labels = labels_of(node)
-    if any(labels.get(name) != value for name, value in flavor.spec.node_labels.items()):
-        return False
-    declared = {(one.key, one.value, one.effect) for one in flavor.spec.node_taints}
-    taints = [decode(Taint, one) for one in (node.get("spec") or {}).get("taints") or ()]
-    others = [one for one in taints if (one.key, one.value, one.effect) not in declared]
-    return untolerated(others, flavor.spec.tolerations, (NO_SCHEDULE, NO_EXECUTE)) is None
-
-
 def _allocatable(nodes: tuple[Obj, ...]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for node in nodes:
-        for resource, text in ((node.get("status") or {}).get("allocatable") or {}).items():
-            amount = amount_of(resource, Quantity.parse(text))
-            amounts[resource] = amounts.get(resource, 0) + amount
+        for resource, quantity in allocatable(node).items():
+            amounts[resource] = amounts.get(resource, 0) + amount_of(resource, quantity)
     return amounts
 
 
@@ -105,7 +86,7 @@ def promised(snapshot: Snapshot) -> Iterator[Finding]:
             if each == name and amount > there.get(resource, 0)
         ]
         if lacks:
-            unusable = sum(1 for one in snapshot.all(NODE) if not _is_usable(one))
+            unusable = sum(1 for one in snapshot.all(NODE) if not is_usable(one))
             out = f", {unusable} cordoned or not ready" if unusable else ""
             problem = f"quota promises {'; '.join(lacks)} (nodes: {len(nodes)} usable{out})"
             selector = ",".join(f"{key}={value}" for key, value in flavor.spec.node_labels.items())
@@ -123,7 +104,7 @@ def unused(snapshot: Snapshot) -> Iterator[Finding]:
     rules = snapshot.world.settings.resources
     of_node = {
         node["metadata"]["name"]: [
-            name for name, flavor in capacity.offered.items() if _is_of(node, flavor)
+            name for name, flavor in capacity.offered.items() if is_of_flavor(node, flavor)
         ]
         for node in capacity.usable
     }
