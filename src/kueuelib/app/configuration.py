@@ -20,17 +20,16 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration_keys import (
     PORT,
     SELECTOR,
-    at_least,
     check_keys,
     key,
     more_than,
-    one_of,
 )
 from kueuelib.app.configuration_rules import check, check_missing
 from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
 from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetrics
+from kueuelib.app.pods_ready import WaitForPodsReady
 from kueuelib.app.preemption import Preemption
 from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
@@ -115,32 +114,6 @@ class InternalCertManagement:
     enable: bool = True
     webhook_service_name: str = "kueue-webhook-service"
     webhook_secret_name: str = "kueue-webhook-server-cert"  # noqa: S105 - a name, no secret
-
-
-@attrs.frozen
-class RequeuingStrategy:
-    """How a workload is requeued whose pods were not ready in time."""
-
-    timestamp: str = key("Eviction", rule=one_of("Eviction", "Creation"))
-    backoff_limit_count: int | None = key(None, live=True, rule=at_least(0))
-    backoff_base_seconds: int = key(60, live=True, rule=at_least(0))
-    backoff_max_seconds: int = key(3600, live=True, rule=at_least(0))
-
-
-@attrs.frozen
-class WaitForPodsReady:
-    """All-or-nothing start with a time-out."""
-
-    enable: bool = False
-    timeout: Duration = key(Duration(300), live=True)
-    recovery_timeout: Duration | None = None
-    block_admission: bool | None = None
-    requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
-
-    @property
-    def blocks(self) -> bool:
-        """Whether workloads are admitted one at a time, which is the default."""
-        return self.enable and self.block_admission is not False
 
 
 @attrs.frozen

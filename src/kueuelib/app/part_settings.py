@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import attrs
 
-from kueuelib.app.configuration import Configuration, WaitForPodsReady
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.feature_gates import FLAVOR_FUNGIBILITY, PARTIAL_ADMISSION, PRIORITY_SORTING
 from kueuelib.app.metrics import taken_over
+from kueuelib.app.pods_ready import WaitForPodsReady
 from kueuelib.app.preemption import load_policy
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.scheduler.settings import FairSharing, Settings
-from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
+from kueuelib.workload.life import LifeSettings
 
 
 def job_settings(configuration: Configuration) -> JobSettings:
@@ -78,17 +79,7 @@ def life_settings(configuration: Configuration) -> LifeSettings:
     """The settings for times."""
     waiting = pods_ready(configuration)
     kept = configuration.object_retention_policies.workloads.after_finished
-    if waiting is None:
-        return LifeSettings(delete_finished_after=kept)
-    strategy = waiting.requeuing_strategy
-    policy = PodsReadyPolicy(
-        timeout=waiting.timeout,
-        recovery_timeout=waiting.recovery_timeout,
-        backoff_base=strategy.backoff_base_seconds,
-        backoff_max=strategy.backoff_max_seconds,
-        limit=strategy.backoff_limit_count,
-    )
-    return LifeSettings(policy, delete_finished_after=kept)
+    return LifeSettings(None if waiting is None else waiting.policy, delete_finished_after=kept)
 
 
 def pods_ready(configuration: Configuration) -> WaitForPodsReady | None:

@@ -39,7 +39,7 @@ class Objects(Protocol):
 
 
 class Judgements(Protocol):
-    """The knowledge of the decision engine."""
+    """The knowledge of the decision engine: `Engine` has these methods."""
 
     def activity(self, name: str) -> Activity:
         """Whether a ClusterQueue can admit."""
