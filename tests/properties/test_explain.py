@@ -21,7 +21,6 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import Change, RaiseQuota
 from kueuelib.scheduler.explain.fork import fork
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.own_changes import FewerPods
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import (
@@ -33,6 +32,7 @@ from kueuelib.scheduler.explain.trial import (
     outcomes,
     usage_of,
 )
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
@@ -247,10 +247,10 @@ class Whole(World):
         return self
 
 
-def is_less(more: Found) -> Callable[[Found], bool]:
+def is_less(more: TriedChange) -> Callable[[TriedChange], bool]:
     """Whether a change is a smaller size of another one, at the cost of others."""
 
-    def test(found: Found) -> bool:
+    def test(found: TriedChange) -> bool:
         mine, theirs = found.change, more.change
         if type(mine) is not type(theirs):
             return False

@@ -16,7 +16,7 @@ from pathlib import Path
 from kueuelib.api.meta import ObjectKey, parse_time
 from kueuelib.errors import ServerError
 from kueuelib.testing.storm.fork import run_all
-from kueuelib.testing.storm.inside.walk import found_in
+from kueuelib.testing.storm.inside.walk import parts_in
 from kueuelib.testing.storm.warm import warm_up
 from kueuelib.testing.storm.world import World
 
@@ -246,7 +246,7 @@ async def inside(world):
     """Look into a manager that has run a Job, then plant a leak and a lie in it."""
     await warm_up(world)
     await world.sleep(60.0)
-    parts = list(found_in(world.managers["manager-1"].process.root))
+    parts = list(parts_in(world.managers["manager-1"].process.root))
     kinds = Counter(type(part.what).__name__ for part in parts)
     clean = [str(violation) for violation in world.inside()]
     book = next(part.what for part in parts if type(part.what).__name__ == "OrderBook")

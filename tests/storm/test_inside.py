@@ -27,7 +27,7 @@ from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
 from kueuelib.testing.storm.inside.leaks import gone_of, leaks
-from kueuelib.testing.storm.inside.walk import found_in, names_in
+from kueuelib.testing.storm.inside.walk import names_in, parts_in
 from kueuelib.workload.orders import OrderBook
 
 WORKLOADS = "workloads.kueue.x-k8s.io"
@@ -79,14 +79,14 @@ LEFT = ObjectKey("default", "left")
 def test_a_container_that_keeps_the_gone_leaks(held: object) -> None:
     book = OrderBook()
     book.extra = held  # type: ignore[attr-defined]
-    found = list(leaks(list(found_in(Root(book))), gone_of(HISTORY)))
+    found = list(leaks(list(parts_in(Root(book))), gone_of(HISTORY)))
     assert [place for place, _ in found] == ["OrderBook.extra"]
     assert "part.extra keeps" in found[0][1]
 
 
 def test_what_exists_is_no_leak() -> None:
     held = {ObjectKey("default", "here"): 1, "uid-here": {"left"}}
-    assert not list(leaks(list(found_in(Root(held))), gone_of(HISTORY)))
+    assert not list(leaks(list(parts_in(Root(held))), gone_of(HISTORY)))
 
 
 def test_a_name_that_came_back_is_not_gone_but_its_first_uid_is() -> None:
@@ -118,12 +118,12 @@ def test_calls_that_wait_are_entered() -> None:
         return store
 
     for way in (store.get, functools.partial(print, store), closure):
-        assert any(found.what is store for found in found_in(Root(way)))
+        assert any(found.what is store for found in parts_in(Root(way)))
 
 
 def test_the_storm_and_other_packages_are_not_entered() -> None:
     secret = ["secret"]
-    assert all(found.what is not secret for found in found_in(Root(Root(secret))))
+    assert all(found.what is not secret for found in parts_in(Root(Root(secret))))
 
 
 def test_names_are_found_in_tuples_and_records() -> None:

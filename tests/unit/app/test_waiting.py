@@ -21,8 +21,8 @@ from kueuelib.app.explaining.words import word_of, word_of_condition
 from kueuelib.cli.pending.command import to_data, to_text
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.changes import Ends
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
     BackingOff,
@@ -170,9 +170,9 @@ def test_verdicts_have_short_words() -> None:
 
 
 def test_the_smallest_change_preempts_the_fewest_and_is_the_first_of_these() -> None:
-    def change(name: str, victims: int) -> Found:
+    def change(name: str, victims: int) -> TriedChange:
         keys = tuple(ObjectKey("ns", str(number)) for number in range(victims))
-        return Found(Ends(ObjectKey("ns", name)), Outcome(Verdict.PREEMPTS, victims=keys))
+        return TriedChange(Ends(ObjectKey("ns", name)), Outcome(Verdict.PREEMPTS, victims=keys))
 
     many, first, second = change("a", 2), change("b", 1), change("c", 1)
     assert smallest_of([many, first, second]) is first

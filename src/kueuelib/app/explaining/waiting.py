@@ -28,8 +28,8 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.awaited import awaited_checks
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcomes
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -77,7 +77,7 @@ class Waiting:
     place_in_local_queue: int | None = None
     victims: tuple[ObjectKey, ...] = ()
     searched: bool = False
-    change: Found | None = None
+    change: TriedChange | None = None
 
     @property
     def key(self) -> ObjectKey:
@@ -316,7 +316,7 @@ def _with_change(world: World, row: Waiting, now: float) -> Waiting:
     return attrs.evolve(row, searched=True, change=smallest_of(explanation.changes))
 
 
-def smallest_of(changes: Sequence[Found]) -> Found | None:
+def smallest_of(changes: Sequence[TriedChange]) -> TriedChange | None:
     """The smallest change. One that admits comes before one that leaves checks to decide; then the
     one with the fewest victims; then the first in the order of `explain`.
 

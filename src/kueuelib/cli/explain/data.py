@@ -15,10 +15,10 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.rows import Row
 from kueuelib.scheduler.explain.tree_rows import TreeRow
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
 
@@ -167,7 +167,7 @@ def tree_row_data(row: TreeRow) -> Obj:
     }
 
 
-def change_data(option: Found) -> Obj:
+def change_data(option: TriedChange) -> Obj:
     """One change, with every field of its own."""
     own = _plain(option.change)
     own.pop("kind", None)

@@ -14,11 +14,11 @@ from kueuelib.app.explaining.asking import Answer, Told
 from kueuelib.cli.explain.tree import tree_table
 from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.own_changes import MoveTo
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.tree_changes import SetParent
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
@@ -282,7 +282,7 @@ def _changes(console: Console, explanation: Explanation) -> None:
             _line(console, f"  {text}", colour="green")
 
 
-def changes_by_end(changes: Sequence[Found]) -> Iterator[tuple[str, list[str]]]:
+def changes_by_end(changes: Sequence[TriedChange]) -> Iterator[tuple[str, list[str]]]:
     """Changes as lists of lines under a heading for their result, admission first.
 
     Args:
@@ -317,10 +317,10 @@ def _decide(checks: Sequence[str]) -> str:
     return f"; checks {', '.join(checks)} then decide"
 
 
-def _texts(changes: Iterable[Found]) -> list[str]:
+def _texts(changes: Iterable[TriedChange]) -> list[str]:
     """A line for each change; those that differ only in their destination share one."""
     choices: dict[tuple[object, ...], list[str]] = {}
-    firsts: dict[tuple[object, ...], Found] = {}
+    firsts: dict[tuple[object, ...], TriedChange] = {}
     for number, one in enumerate(changes):
         change = one.change
         key: tuple[object, ...] = (number,)
@@ -331,7 +331,7 @@ def _texts(changes: Iterable[Found]) -> list[str]:
     return [change_text(one, choices.get(key, ())) for key, one in firsts.items()]
 
 
-def smallest_text(option: Found) -> str:
+def smallest_text(option: TriedChange) -> str:
     """A change in one line, with its result, for places without a heading.
 
     Args:
@@ -340,7 +340,7 @@ def smallest_text(option: Found) -> str:
     return change_text(option) + (_decide(option.checks) if option.checks else "")
 
 
-def change_text(option: Found, choices: Sequence[str] = ()) -> str:
+def change_text(option: TriedChange, choices: Sequence[str] = ()) -> str:
     """A change in one line, with the object it is about.
 
     Args:

@@ -24,7 +24,7 @@ from kueuelib.cli.report.cells import (
 )
 from kueuelib.cli.report.parts import Part, identifier, table
 from kueuelib.pages.markup import Markup, Node, tag
-from kueuelib.scheduler.explain.found import Found
+from kueuelib.scheduler.explain.tried_change import TriedChange
 
 WAITING = (
     ("Place", ""),
@@ -64,7 +64,7 @@ class Verified:
         at: when it was verified, in seconds since the epoch.
     """
 
-    change: Found | None
+    change: TriedChange | None
     at: float
 
 

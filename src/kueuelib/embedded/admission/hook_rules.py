@@ -9,7 +9,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.client_config import validate_client
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import invalid, listed, required
-from kueuelib.embedded.builtins.table import Check, Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
 
 
@@ -18,18 +18,18 @@ def check_hooks(obj: Obj) -> list[FieldError]:
     return check("Webhook", listed(obj, "webhooks"), "webhooks", **_OWN)
 
 
-def _segments(at: ValuePlace, _: str) -> Found:
+def _segments(at: ValuePlace, _: str) -> BrokenRules:
     text = "should be a domain with at least three segments separated by dots"
     return [invalid(at.path, at.value, text)] if at.value.count(".") < 2 else []
 
 
-def _conditions(at: ValuePlace, _: str) -> Found:
+def _conditions(at: ValuePlace, _: str) -> BrokenRules:
     from kueuelib.embedded.cel.conditions import problems_of
 
     return list(problems_of(at.value, at.path))
 
 
-def _versions(at: ValuePlace, _: str) -> Found:
+def _versions(at: ValuePlace, _: str) -> BrokenRules:
     reviews = at.value
     errors = [
         invalid(f"{at.path}[{i}]", text, why)
@@ -42,12 +42,12 @@ def _versions(at: ValuePlace, _: str) -> Found:
     return errors
 
 
-def _alone(at: ValuePlace, what: str) -> Found:
+def _alone(at: ValuePlace, what: str) -> BrokenRules:
     text = f"if '*' is present, must not specify other {what}"
     return [invalid(at.path, at.value, text)] if len(at.value) > 1 and "*" in at.value else []
 
 
-def _resources(at: ValuePlace, _: str) -> Found:
+def _resources(at: ValuePlace, _: str) -> BrokenRules:
     """A pattern says nothing that another one says already."""
     resources, path = at.value, at.path
     errors: list[FieldError] = []

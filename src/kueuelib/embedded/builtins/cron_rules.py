@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kueuelib.embedded.builtins.fields import invalid
-from kueuelib.embedded.builtins.table import Found, ValuePlace
+from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.times import parse_duration
 
@@ -32,7 +32,7 @@ _EXPLICIT: Final = (
 _ZONE_PART: Final = re.compile(r"(?!\.{1,2}$|-)[A-Za-z.\-_0-9+]{1,14}", re.ASCII)
 
 
-def schedule(at: ValuePlace, _: str) -> Found:
+def schedule(at: ValuePlace, _: str) -> BrokenRules:
     """The rule of `schedule`."""
     errors = []
     try:
@@ -42,7 +42,7 @@ def schedule(at: ValuePlace, _: str) -> Found:
     return [*errors, *([invalid(at.path, at.value, _NO_ZONE)] if "TZ" in at.value else ())]
 
 
-def time_zone(at: ValuePlace, _: str) -> Found:
+def time_zone(at: ValuePlace, _: str) -> BrokenRules:
     """The rule of `timeZone`."""
     if at.value is None:
         return []

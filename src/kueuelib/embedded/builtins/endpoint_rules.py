@@ -15,7 +15,7 @@ from kueuelib.embedded.builtins.fields import (
     section,
 )
 from kueuelib.embedded.builtins.naming import label_1035, subdomain
-from kueuelib.embedded.builtins.table import NO_IP, Check, Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import NO_IP, BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
 
 _RANGES: Final = (
@@ -69,23 +69,23 @@ def check_ingress(obj: Obj) -> list[FieldError]:
     return errors
 
 
-def _addressed(at: ValuePlace, _: str) -> Found:
+def _addressed(at: ValuePlace, _: str) -> BrokenRules:
     if listed(at.value, "addresses") or listed(at.value, "notReadyAddresses"):
         return []
     return [required(at.path, "must specify `addresses` or `notReadyAddresses`")]
 
 
-def _named(at: ValuePlace, _: str) -> Found:
+def _named(at: ValuePlace, _: str) -> BrokenRules:
     unnamed = [i for i, port in enumerate(at.value) if not port.get("name")]
     return [required(f"{at.path}[{i}].name") for i in unnamed if len(at.value) > 1]
 
 
-def _endpoint(at: ValuePlace, _: str) -> Found:
+def _endpoint(at: ValuePlace, _: str) -> BrokenRules:
     text = at.value or ""
     return [invalid(at.path, text, why) for why in _usable(text, "IPv4 IPv6", again=True)]
 
 
-def _host(at: ValuePlace, _: str) -> Found:
+def _host(at: ValuePlace, _: str) -> BrokenRules:
     text = at.value.removeprefix("*.")
     errors = [invalid(at.path, at.value, why) for why in subdomain(text)]
     try:
@@ -95,7 +95,7 @@ def _host(at: ValuePlace, _: str) -> Found:
     return [invalid(at.path, at.value, "must be a DNS name, not an IP address"), *errors]
 
 
-def _backend(at: ValuePlace, _: str) -> Found:
+def _backend(at: ValuePlace, _: str) -> BrokenRules:
     backend: Mapping[str, Any] = at.value
     service = backend.get("service")
     if backend.get("resource") is not None:

@@ -20,7 +20,7 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.job_defaults import generated_labels
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS
-from kueuelib.embedded.builtins.table import Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.builtins.workloads import UNSELECTED, label_selector, validate_template
 from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError, InvalidSelector
@@ -156,7 +156,7 @@ def _failure_policy(spec: Mapping[str, Any], path: str) -> list[FieldError]:
     return errors
 
 
-def _codes(at: ValuePlace, _: str) -> Found:
+def _codes(at: ValuePlace, _: str) -> BrokenRules:
     codes, errors = at.value or [], []
     if not codes:
         return [invalid(at.path, at.value, "at least one value is required")]

@@ -16,7 +16,7 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.resources import validate_resources
-from kueuelib.embedded.builtins.table import Check, Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
 
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
@@ -38,18 +38,18 @@ def _given(at: ValuePlace, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if at.value.get(name) is not None]
 
 
-def _one_source(at: ValuePlace, _: str) -> Found:
+def _one_source(at: ValuePlace, _: str) -> BrokenRules:
     sources = [key for key, value in at.value.items() if key != "name" and value is not None]
     text = "may not specify more than 1 volume type"
     return [forbidden(f"{at.path}.{key}", text) for key in sources[1:]]
 
 
-def _trimmed(at: ValuePlace, _: str) -> Found:
+def _trimmed(at: ValuePlace, _: str) -> BrokenRules:
     text = "must not have leading or trailing whitespace"
     return [] if at.value == at.value.strip() else [invalid(at.path, at.value, text)]
 
 
-def _source(at: ValuePlace, _: str) -> Found:
+def _source(at: ValuePlace, _: str) -> BrokenRules:
     if at.value is None:
         return []
     given = _given(at, _SOURCES)
@@ -80,14 +80,14 @@ def _field(ref: Mapping[str, Any], path: str) -> list[FieldError]:
     return [invalid(f"{path}.fieldPath", field_path, text)]
 
 
-def _handler(at: ValuePlace, _: str) -> Found:
+def _handler(at: ValuePlace, _: str) -> BrokenRules:
     if not (given := _given(at, _HANDLERS)):
         return [required(at.path, "must specify a handler type")]
     text = "may not specify more than 1 handler type"
     return [forbidden(f"{at.path}.{key}", text) for key in given[1:]]
 
 
-def _gates(at: ValuePlace, _: str) -> Found:
+def _gates(at: ValuePlace, _: str) -> BrokenRules:
     names = [gate.get("name") or "" for gate in at.value]
     errors = []
     for i, name in enumerate(names):

@@ -18,7 +18,7 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.resources import is_native, validate_resources
-from kueuelib.embedded.builtins.table import Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
 from kueuelib.errors import FieldError
 
 _COUNTED = frozenset(
@@ -141,9 +141,9 @@ def check_runtime_class(obj: Obj) -> list[FieldError]:
     return check("RuntimeClass", obj, "", fixed=_fixed, tolerations=_tolerations)
 
 
-def _fixed(at: ValuePlace, _: str) -> Found:
+def _fixed(at: ValuePlace, _: str) -> BrokenRules:
     return validate_resources({"limits": at.value}, at.path.removesuffix(".podFixed"))
 
 
-def _tolerations(at: ValuePlace, _: str) -> Found:
+def _tolerations(at: ValuePlace, _: str) -> BrokenRules:
     return validate_tolerations(at.value, at.path)

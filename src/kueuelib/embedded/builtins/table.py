@@ -53,9 +53,9 @@ class ValuePlace:
     seen: dict[str, set[Any]]
 
 
-Found = list[FieldError] | None
+BrokenRules = list[FieldError] | None
 """Broken rules; None: the rest of the line does not matter here."""
-Check = Callable[[ValuePlace, str], Found]
+Check = Callable[[ValuePlace, str], BrokenRules]
 
 
 @cache
@@ -139,7 +139,7 @@ def _check(type_: str, place: ValuePlace) -> list[FieldError]:
 def _is(rule: Callable[[str], Iterable[str]]) -> Check:
     """A text, or each of a list, obeys a rule of names."""
 
-    def ask(at: ValuePlace, _: str) -> Found:
+    def ask(at: ValuePlace, _: str) -> BrokenRules:
         texts = [(at.path, at.value or "")]
         if isinstance(at.value, list):
             texts = [(f"{at.path}[{i}]", each) for i, each in enumerate(at.value)]
@@ -148,11 +148,11 @@ def _is(rule: Callable[[str], Iterable[str]]) -> Check:
     return ask
 
 
-def _required(at: ValuePlace, text: str) -> Found:
+def _required(at: ValuePlace, text: str) -> BrokenRules:
     return [required(at.path, text)] if at.value in _EMPTY else []
 
 
-def _one_of(at: ValuePlace, known: str, *, ordered: bool) -> Found:
+def _one_of(at: ValuePlace, known: str, *, ordered: bool) -> BrokenRules:
     names = known.split(",")
     values = [(at.path, at.value)]
     if isinstance(at.value, list):
@@ -164,12 +164,12 @@ def _one_of(at: ValuePlace, known: str, *, ordered: bool) -> Found:
     ]
 
 
-def _among(at: ValuePlace, known: str) -> Found:
+def _among(at: ValuePlace, known: str) -> BrokenRules:
     names, _, text = known.partition(";")
     return [] if at.value in names.split(",") else [invalid(at.path, at.value or "", text)]
 
 
-def _between(at: ValuePlace, limits: str) -> Found:
+def _between(at: ValuePlace, limits: str) -> BrokenRules:
     numbers, _, text = limits.partition(";")
     low, high = map(int, numbers.split(","))
     if (at.value is None and not text) or low <= (at.value or 0) <= high:
@@ -177,7 +177,7 @@ def _between(at: ValuePlace, limits: str) -> Found:
     return [invalid(at.path, at.value or 0, text or f"must be between {low} and {high}, inclusive")]
 
 
-def _port(at: ValuePlace, _: str) -> Found:
+def _port(at: ValuePlace, _: str) -> BrokenRules:
     if isinstance(at.value, str) or 0 < (at.value or 0) <= _LAST_PORT:
         return []
     return [invalid(at.path, at.value or 0, f"must be between 1 and {_LAST_PORT}, inclusive")]
@@ -187,13 +187,13 @@ def _above_zero(at: ValuePlace, text: str) -> list[FieldError]:
     return [] if (at.value or 0) > 0 else [invalid(at.path, at.value or 0, text)]
 
 
-def _if(at: ValuePlace, condition: str) -> Found:
+def _if(at: ValuePlace, condition: str) -> BrokenRules:
     name, _, values = condition.partition("=")
     value = at.outer.get(name)
     return [] if (value in values.split(",") if values else value) else None
 
 
-def _unique(at: ValuePlace, kind: str) -> Found:
+def _unique(at: ValuePlace, kind: str) -> BrokenRules:
     seen = at.seen.setdefault(kind or at.path.rpartition(".")[2], set())
     if at.value in seen:
         return [duplicate(at.path, at.value)]
@@ -201,13 +201,13 @@ def _unique(at: ValuePlace, kind: str) -> Found:
     return []
 
 
-def _known(at: ValuePlace, kind: str) -> Found:
+def _known(at: ValuePlace, kind: str) -> BrokenRules:
     if (at.value or "") in at.known[kind]:
         return []
     return [FieldError(at.path, "FieldValueNotFound", f'Not found: "{at.value or ""}"')]
 
 
-def _distinct(at: ValuePlace, struct: str) -> Found:
+def _distinct(at: ValuePlace, struct: str) -> BrokenRules:
     shown = [internal(struct, each) for each in at.value]
     return [duplicate(f"{at.path}[{i}]", each) for i, each in enumerate(shown) if each in shown[:i]]
 

@@ -21,7 +21,7 @@ from kueuelib.embedded.builtins.fields import (
     required,
     section,
 )
-from kueuelib.embedded.builtins.table import Check, Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import BrokenRules, Check, ValuePlace, check
 from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.schema_validation import is_structural, schema_problems
 from kueuelib.embedded.schema.formats import is_known
@@ -101,17 +101,17 @@ def _validate_names(names: Mapping[str, Any], path: str) -> list[FieldError]:
     return check("CrdNames", names, path, **_NAMES)
 
 
-def _name(at: ValuePlace, before: str) -> Found:
+def _name(at: ValuePlace, before: str) -> BrokenRules:
     texts = naming.label_1035(at.value.lower() if before else at.value)
     return [invalid(at.path, at.value, before + ",".join(texts))] if texts else []
 
 
-def _names(at: ValuePlace, _: str) -> Found:
+def _names(at: ValuePlace, _: str) -> BrokenRules:
     places = [attrs.evolve(at, value=x, path=f"{at.path}[{i}]") for i, x in enumerate(at.value)]
     return [error for each in places for error in _name(each, "") or ()]
 
 
-def _different(at: ValuePlace, _: str) -> Found:
+def _different(at: ValuePlace, _: str) -> BrokenRules:
     text = "kind and listKind may not be the same"
     return [invalid(at.path, at.value, text)] if at.value == at.outer.get("kind") else []
 
@@ -246,7 +246,7 @@ def _validate_deprecation(version: Mapping[str, Any], path: str) -> list[FieldEr
     return [] if text else [invalid(path, text, "must not be an empty string")]
 
 
-def _json_path(at: ValuePlace, _: str) -> Found:
+def _json_path(at: ValuePlace, _: str) -> BrokenRules:
     text, where = at.value.get("jsonPath") or "", f"{at.path}.JSONPath"
     if problem := _path_problem(text, where):
         return problem

@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.builtins.fields import invalid
-from kueuelib.embedded.builtins.table import Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.registry.kind import Column, Kind, Twin
 from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.errors import FieldError
@@ -53,17 +53,17 @@ def _field(path: str) -> str:
     return f"{_RENAMED.get(head, head)}{dot}{tail}"
 
 
-def _note(at: ValuePlace, _: str) -> Found:
+def _note(at: ValuePlace, _: str) -> BrokenRules:
     text = f"can have at most {NOTE_LIMIT} characters"
     return [invalid("message", "", text)] if len(at.value.encode()) > NOTE_LIMIT else []
 
 
-def _kind(at: ValuePlace, _: str) -> Found:
+def _kind(at: ValuePlace, _: str) -> BrokenRules:
     text = f"has invalid value: {at.value or ''}"
     return [] if at.value in TYPES else [invalid("type", "", text)]
 
 
-def _unset(at: ValuePlace, _: str) -> Found:
+def _unset(at: ValuePlace, _: str) -> BrokenRules:
     return [invalid(_RENAMED[at.path], "", "needs to be unset")]
 
 

@@ -9,12 +9,12 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import Problem, absent_cohorts, problems_of, silent_checks
 from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.tree_rows import TreeRow, tree_rows
 from kueuelib.scheduler.explain.trial import Outcome, Trials, Verdict
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_in
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import Reason
@@ -63,7 +63,7 @@ class Explanation:
     when_first: Outcome | None
     rows: tuple[Row, ...]
     problems: tuple[Problem, ...]
-    changes: tuple[Found, ...]
+    changes: tuple[TriedChange, ...]
     tried: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()

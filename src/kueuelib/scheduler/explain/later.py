@@ -7,8 +7,8 @@ import attrs
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler.explain.budget import Budget
 from kueuelib.scheduler.explain.changes import Whole
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.trial import Outcome, Trials
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.reasons import NoFlavors
@@ -56,7 +56,7 @@ class ProtectionEnds(Whole):
 
 def first_end(
     world: World, key: ObjectKey, now: float, base: Outcome, budget: Budget
-) -> Found | None:
+) -> TriedChange | None:
     """The first end of a protection after which a workload gets quota; None if time does not help.
 
     Args:
@@ -80,7 +80,7 @@ def first_end(
         later = change.apply(world)
         outcome = Trials(later, key, now, budget).within(later)
         if outcome.helps:
-            return Found(change, outcome)
+            return TriedChange(change, outcome)
         reason = outcome.reason
     return None
 

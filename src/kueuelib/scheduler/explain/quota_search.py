@@ -21,11 +21,11 @@ from kueuelib.scheduler.explain.changes import (
     RaiseQuota,
     amount_in,
 )
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.guess import Guess, Tree
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.sizes import MOST, Sizes, demand_on, gallop, grains_of
 from kueuelib.scheduler.explain.trial import Outcome, Trials
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
@@ -69,7 +69,7 @@ class QuotaSearch:
         self._flavors = queue_spec(queue).flavors
         self._own = Place(CLUSTER_QUEUE, queue.name)
 
-    def own(self) -> Iterator[Found]:
+    def own(self) -> Iterator[TriedChange]:
         """Quotas of its own ClusterQueue, flavor by flavor.
 
         Raises:
@@ -79,7 +79,7 @@ class QuotaSearch:
             for field in _LIMITS:
                 yield from self._raise(self._own, flavor, field)
 
-    def cohorts(self) -> Iterator[Found]:
+    def cohorts(self) -> Iterator[TriedChange]:
         """Quotas and limits of the Cohorts of its tree, those above it first.
 
         Raises:
@@ -93,7 +93,7 @@ class QuotaSearch:
                     for field in _LIMITS if name in self._world.cohorts else ():
                         yield from self._raise(Place(COHORT, name), flavor, field)
 
-    def others(self) -> Iterator[Found]:
+    def others(self) -> Iterator[TriedChange]:
         """Quotas of the other ClusterQueues of its tree, flavor by flavor.
 
         Raises:
@@ -104,7 +104,7 @@ class QuotaSearch:
                 for name in sorted(self._members - {self._queue.name}):
                     yield from self._raise(Place(CLUSTER_QUEUE, name), flavor, field)
 
-    def _raise(self, place: Place, flavor: str, field: str) -> Iterator[Found]:
+    def _raise(self, place: Place, flavor: str, field: str) -> Iterator[TriedChange]:
         """Everything is raised as far as it goes, then one resource after the other lowered.
 
         Where that does not admit it, because others take more then, a size below is left to be
@@ -150,11 +150,11 @@ class QuotaSearch:
         for good in self._goals:
             by = least(good)
             if by is not None:
-                yield Found(change(by), tried(by))
+                yield TriedChange(change(by), tried(by))
                 return
             if good is self._goals[0] and (self._alone is self._trials or good(tried_alone(most))):
                 by = {name: min(size, self._demand.get(name, 0)) for name, size in most.items()}
-                yield Found(change(by), tried(by), sized=False)
+                yield TriedChange(change(by), tried(by), sized=False)
 
     def _lowered(self, by: Sizes, test: Test, good: Goal, guess: Guess) -> Sizes:
         """The sizes, each as small as it can be when the ones before it are.

@@ -31,7 +31,6 @@ from kueuelib.scheduler.explain.creations import (
     LabelNamespace,
     ServeCheck,
 )
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.later import first_end
 from kueuelib.scheduler.explain.obstacles import missing_labels
 from kueuelib.scheduler.explain.own_changes import (
@@ -51,6 +50,7 @@ from kueuelib.scheduler.explain.smallest import smallest
 from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
 from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.widening import tolerable, wider_policies
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota
@@ -110,7 +110,7 @@ class Search:
         if len(self._rivals) > MOST_TRIED:
             self._alone = Trials(world.alone(key), key, now, self._budget)
 
-    def run(self) -> tuple[Found, ...]:
+    def run(self) -> tuple[TriedChange, ...]:
         """All changes that were found, those of the set-up first."""
         if self._base.verdict not in (Verdict.WAITS, Verdict.PREEMPTS):
             return ()
@@ -120,7 +120,7 @@ class Search:
                 "was decided until then is shown, and no change was tried"
             )
             return ()
-        changes: list[Found] = []
+        changes: list[TriedChange] = []
         for name, part, search in self._kinds():
             self._budget.share(part)
             try:
@@ -137,16 +137,16 @@ class Search:
         # As long as there are steps left, what helps as it is comes before what has to be smaller.
         numbers = sorted(range(len(changes)), key=lambda at: not changes[at].sized)
         sizes = {number: self._in_sizes(changes[number]) for number in numbers}
-        shown: list[Found] = []
+        shown: list[TriedChange] = []
         for one in chain.from_iterable(sizes[number] for number in sorted(numbers)):
             if one.sized and self._helps(one.outcome) and one not in shown:
                 shown.append(one)
         return tuple(shown)
 
-    def _in_sizes(self, option: Found) -> Sequence[Found]:
+    def _in_sizes(self, option: TriedChange) -> Sequence[TriedChange]:
         """The smallest size that admits it, and the one that is enough if others leave for it."""
         by_weight = option.change.kind == RaiseWeight.kind
-        shown: list[Found] = []
+        shown: list[TriedChange] = []
         try:
             for good in (self._helps,) if by_weight else self._goals:
                 option = smallest(option, self._grains, self._trials.with_change, good)
@@ -157,7 +157,7 @@ class Search:
             self.limits += [] if limit in self.limits else [limit]
         return shown or [option]
 
-    def _kinds(self) -> Iterator[tuple[str, float, Callable[[], Iterator[Found]]]]:
+    def _kinds(self) -> Iterator[tuple[str, float, Callable[[], Iterator[TriedChange]]]]:
         """What is looked for, which part of what is left it may spend, and how."""
         yield SET_UP, 0.3, self._set_up
         yield ITSELF, 0.3, self._own
@@ -202,12 +202,12 @@ class Search:
         """Whether an outcome is better than that of doing nothing."""
         return outcome.admits or (outcome.helps and self._base.verdict is Verdict.WAITS)
 
-    def _check(self, change: Change) -> Iterator[Found]:
+    def _check(self, change: Change) -> Iterator[TriedChange]:
         outcome = self._try(change)
         if self._helps(outcome):
-            yield Found(change, outcome)
+            yield TriedChange(change, outcome)
 
-    def _least(self, make: Callable[[int], Change], most: int) -> Found | None:
+    def _least(self, make: Callable[[int], Change], most: int) -> TriedChange | None:
         """The smallest size from 1 to `most` that is good enough while one less is not."""
         for good in self._goals:
             for trials in (self._alone, self._trials):
@@ -218,7 +218,7 @@ class Search:
                 if not enough(most):
                     break
                 size = bisect(0, most, enough)
-                option = Found(make(size), self._trials.with_change(make(size)))
+                option = TriedChange(make(size), self._trials.with_change(make(size)))
                 less = size > 1 and good(self._trials.with_change(make(size - 1)))
                 if good(option.outcome) and not less:
                     return option
@@ -226,7 +226,7 @@ class Search:
 
     # --- what is wrong with the set-up
 
-    def _set_up(self) -> Iterator[Found]:
+    def _set_up(self) -> Iterator[TriedChange]:
         key, workload = self._key, self._workload
         if not workload.spec.active:
             yield from self._check(Activate(key))
@@ -247,7 +247,7 @@ class Search:
         if self._queue is not None:
             yield from self._set_up_of(self._queue)
 
-    def _set_up_of(self, queue: ClusterQueue) -> Iterator[Found]:
+    def _set_up_of(self, queue: ClusterQueue) -> Iterator[TriedChange]:
         if queue.spec.stop_policy != kueue.NONE:
             stopped = queue.spec.stop_policy
             yield from self._check(SetPolicy(queue.name, "stopPolicy", stopped, kueue.NONE))
@@ -269,7 +269,7 @@ class Search:
 
     # --- the workload itself
 
-    def _own(self) -> Iterator[Found]:
+    def _own(self) -> Iterator[TriedChange]:
         yield from self._priorities()
         yield from self._fewer_pods()
         for flavor, taint in tolerable(self._world, self._queue):
@@ -277,7 +277,7 @@ class Search:
         if any(binds_to_nodes(one) for one in self._workload.spec.pod_sets):
             yield from self._check(AnyNode(self._key))
 
-    def _moves(self) -> Iterator[Found]:
+    def _moves(self) -> Iterator[TriedChange]:
         current = self._workload.spec.queue_name
         queues = [
             other
@@ -289,7 +289,7 @@ class Search:
                 home = local_queue.spec.cluster_queue
                 yield from self._check(MoveTo(self._key, current, local_queue.name, home))
 
-    def _priorities(self) -> Iterator[Found]:
+    def _priorities(self) -> Iterator[TriedChange]:
         """Only priorities of others, and those just above them, can make a difference."""
         before = self._workload.spec.priority or 0
         near = self._near.workloads.values()
@@ -307,10 +307,10 @@ class Search:
         for step in steps:
             outcome = self._try(SetPriority(self._key, before, step))
             if self._helps(outcome):
-                yield Found(SetPriority(self._key, before, step), outcome)
+                yield TriedChange(SetPriority(self._key, before, step), outcome)
                 return
 
-    def _fewer_pods(self) -> Iterator[Found]:
+    def _fewer_pods(self) -> Iterator[TriedChange]:
         for pod_set in self._workload.spec.pod_sets:
             if pod_set.count < 2:
                 continue
@@ -325,7 +325,7 @@ class Search:
 
     # --- policies
 
-    def _policies(self, queue: ClusterQueue) -> Iterator[Found]:
+    def _policies(self, queue: ClusterQueue) -> Iterator[TriedChange]:
         spec, name = queue.spec, queue.name
         if spec.queueing_strategy == kueue.STRICT_FIFO:
             to = kueue.BEST_EFFORT_FIFO
@@ -334,12 +334,12 @@ class Search:
             for to in wider:
                 outcome = self._try(SetPolicy(name, path, before, to))
                 if self._helps(outcome):
-                    yield Found(SetPolicy(name, path, before, to), outcome)
+                    yield TriedChange(SetPolicy(name, path, before, to), outcome)
                     break
 
         yield from self._thresholds(queue)
 
-    def _thresholds(self, queue: ClusterQueue) -> Iterator[Found]:
+    def _thresholds(self, queue: ClusterQueue) -> Iterator[TriedChange]:
         """Only priorities of workloads that hold quota can make a difference."""
         policy = queue.spec.preemption.borrow_within_cohort
         before = policy.max_priority_threshold
@@ -352,12 +352,12 @@ class Search:
             change = RaiseThreshold(queue.name, before, to)
             outcome = self._try(change)
             if self._helps(outcome):
-                yield Found(change, outcome)
+                yield TriedChange(change, outcome)
                 return
 
     # --- the tree of cohorts
 
-    def _weights(self, trees: TreeSearch) -> Iterator[Found]:
+    def _weights(self, trees: TreeSearch) -> Iterator[TriedChange]:
         """A larger weight is a smaller share, so that the smallest that helps is found by steps."""
         for place, before in trees.weighted():
 
@@ -366,15 +366,15 @@ class Search:
 
             if helps(MOST_WEIGHT):
                 change = RaiseWeight(place, before, gallop(MOST_WEIGHT, helps))
-                yield Found(change, self._trials.with_change(change))
+                yield TriedChange(change, self._trials.with_change(change))
 
-    def _parents(self, moves: Sequence[SetParent]) -> Iterator[Found]:
+    def _parents(self, moves: Sequence[SetParent]) -> Iterator[TriedChange]:
         for change in self._first(moves, "other places in trees of cohorts"):
             yield from self._check(change)
 
     # --- other workloads
 
-    def _others(self) -> Iterator[Found]:
+    def _others(self) -> Iterator[TriedChange]:
         near, rivals = self._near, self._rivals
         holders = [
             each for each, workload in sorted(near.workloads.items()) if holds_quota(workload)

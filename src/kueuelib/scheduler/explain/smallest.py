@@ -14,22 +14,22 @@ from typing import Any
 import attrs
 
 from kueuelib.scheduler.explain.changes import Change, RaiseQuota
-from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.own_changes import FewerPods
 from kueuelib.scheduler.explain.sizes import bisect
 from kueuelib.scheduler.explain.tree_changes import RaiseWeight
 from kueuelib.scheduler.explain.trial import Outcome
+from kueuelib.scheduler.explain.tried_change import TriedChange
 
 MOST_LOOKS = 32
 """How many smaller sizes of one change are tried."""
 
 
 def smallest(
-    option: Found,
+    option: TriedChange,
     grains: Mapping[str, int],
     run: Callable[[Change], Outcome],
     helps: Callable[[Outcome], bool],
-) -> Found:
+) -> TriedChange:
     """The same change in the smallest of the sizes that help; itself if none below it does.
 
     One size after the other is lowered as far as the ones before it allow, until one unit less of
@@ -59,7 +59,7 @@ def smallest(
             no = yes
     if change == option.change:
         return attrs.evolve(option, sized=True)
-    return smallest(Found(change, run(change)), grains, run, helps)
+    return smallest(TriedChange(change, run(change)), grains, run, helps)
 
 
 _Resized = Callable[[Any, int], Change]

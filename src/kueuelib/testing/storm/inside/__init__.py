@@ -16,14 +16,14 @@ from kueuelib.testing.storm.laws.law import REST, Law, Violation
 from .knowledge import Believes, caches_are_fresh, engine_is_right, nothing_is_assumed
 from .leaks import ALLOWED, gone_of, leaks
 from .trees import trees_are_right
-from .walk import Found, found_in
+from .walk import Part, parts_in
 
 __all__ = ["ALLOWED", "INSIDE_LAWS", "Believes", "judge"]
 
 REPAIRS: Final = ("kueuelib_orphaned_assumptions_total", "kueuelib_orphaned_evictions_total")
 """Counters of the auditor: each step is a fault that it has repaired."""
 Objects = Callable[[str], list[Obj]]
-Check = Callable[[Sequence[Found], Objects], Iterator[tuple[str, str]]]
+Check = Callable[[Sequence[Part], Objects], Iterator[tuple[str, str]]]
 _CHECKS: Final[Mapping[str, Check]] = {
     "caches-equal-a-fresh-list": caches_are_fresh,
     "engine-equals-objects": engine_is_right,
@@ -59,7 +59,7 @@ def judge(
     violations: list[Violation] = []
     gone = gone_of(history)
     for name, root in processes.items():
-        parts = list(found_in(root))
+        parts = list(parts_in(root))
         for law, check in _CHECKS.items():
             for subject, text in check(parts, objects):
                 violations.append(Violation(law, now, subject, f"{name}: {text}"))

@@ -23,7 +23,7 @@ from kueuelib.testing.storm.laws.reading import (
 )
 from kueuelib.workload.orders import OrderBook
 
-from .walk import Found, found_in
+from .walk import Part, parts_in
 
 __all__ = ["Believes", "caches_are_fresh", "engine_is_right", "nothing_is_assumed"]
 
@@ -51,7 +51,7 @@ class Believes:
     def charges(self, namespace: str, name: str, uid: str) -> bool:
         """Return whether it counts quota as used by this very Workload; true without an engine."""
         if self._engine is None:
-            engines = (each.what for each in found_in(self.root) if isinstance(each.what, Engine))
+            engines = (each.what for each in parts_in(self.root) if isinstance(each.what, Engine))
             self._engine = next(engines, None)
         if self._engine is None:
             return True
@@ -59,7 +59,7 @@ class Believes:
         return holder is not None and holder.uid == uid
 
 
-def caches_are_fresh(parts: Sequence[Found], objects: Objects) -> Iterator[Finding]:
+def caches_are_fresh(parts: Sequence[Part], objects: Objects) -> Iterator[Finding]:
     """The local copy of each kind equals a fresh list."""
     for informer in _of(parts, Informer):
         resource = informer.resource
@@ -74,7 +74,7 @@ def caches_are_fresh(parts: Sequence[Found], objects: Objects) -> Iterator[Findi
                 yield f"{title} {key}", text
 
 
-def nothing_is_assumed(parts: Sequence[Found], _objects: Objects) -> Iterator[Finding]:
+def nothing_is_assumed(parts: Sequence[Part], _objects: Objects) -> Iterator[Finding]:
     """At rest nothing is assumed, nothing counts as leaving, and no order waits."""
     for engine in _of(parts, Engine):
         for holder in engine.cache.assumed:
@@ -86,7 +86,7 @@ def nothing_is_assumed(parts: Sequence[Found], _objects: Objects) -> Iterator[Fi
             yield f"{WORKLOADS} {key}", "an order for it waits"
 
 
-def engine_is_right(parts: Sequence[Found], objects: Objects) -> Iterator[Finding]:
+def engine_is_right(parts: Sequence[Part], objects: Objects) -> Iterator[Finding]:
     """Usage in the engine is what the stored objects add up to."""
     engines = _of(parts, Engine)
     if not engines:
@@ -131,5 +131,5 @@ def _version(obj: Any) -> tuple[str, str] | None:
     return None if meta is None else (meta["uid"], meta["resourceVersion"])
 
 
-def _of(parts: Sequence[Found], cls: type[Any]) -> list[Any]:
+def _of(parts: Sequence[Part], cls: type[Any]) -> list[Any]:
     return [part.what for part in parts if isinstance(part.what, cls)]

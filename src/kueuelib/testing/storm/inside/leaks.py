@@ -13,7 +13,7 @@ import orjson
 from kueuelib.api.meta import ObjectKey
 from kueuelib.testing.storm.history import Commit, Obj
 
-from .walk import Found, names_in
+from .walk import Part, names_in
 
 __all__ = ["ALLOWED", "Gone", "gone_of", "leaks"]
 
@@ -90,7 +90,7 @@ def _told(meta: Obj) -> Obj:
     return {key: value for key, value in meta.items() if key != "managedFields"}
 
 
-def leaks(parts: Sequence[Found], gone: Gone) -> Iterator[tuple[str, str]]:
+def leaks(parts: Sequence[Part], gone: Gone) -> Iterator[tuple[str, str]]:
     """Yield the place and the text of each container that keeps a key of something gone.
 
     Args:

@@ -16,7 +16,7 @@ from kueuelib.testing.storm.laws.ledger import Ledger
 from kueuelib.testing.storm.laws.quotas import Pair, cohort_of_raw, queue_of_raw, usage_by_queue
 from kueuelib.testing.storm.laws.reading import CLUSTER_QUEUES, COHORTS, WORKLOADS, name
 
-from .walk import Found
+from .walk import Part
 
 __all__ = ["trees_are_right"]
 
@@ -24,7 +24,7 @@ _CYCLE: Final = {True: "its parents form a cycle", False: "its parents end"}
 
 
 def trees_are_right(
-    parts: Sequence[Found], objects: Callable[[str], list[Obj]]
+    parts: Sequence[Part], objects: Callable[[str], list[Obj]]
 ) -> Iterator[tuple[str, str]]:
     """Cycles, quota, scopes and what can still be taken are in the engine as in the objects."""
     engines = [part.what for part in parts if isinstance(part.what, Engine)]

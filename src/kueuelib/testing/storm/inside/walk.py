@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["Found", "found_in", "names_in"]
+__all__ = ["Part", "names_in", "parts_in"]
 
 PRODUCT: Final = "kueuelib"
 OTHERS: Final = ("kueuelib.testing", "kueuelib.api")
@@ -20,7 +20,7 @@ _PLAIN: Final = frozenset({str, bytes, bytearray, int, float, bool, type(None), 
 
 
 @attrs.define(eq=False)
-class Found:
+class Part:
     """One object that is held.
 
     Attributes:
@@ -35,7 +35,7 @@ class Found:
     path: str
 
 
-def found_in(root: object) -> Iterator[Found]:
+def parts_in(root: object) -> Iterator[Part]:
     """Yield every object of the product and every container that an object leads to, once.
 
     The way goes through attributes, containers, bound methods, closures and partial calls. Objects
@@ -45,7 +45,7 @@ def found_in(root: object) -> Iterator[Found]:
         root: Leads to everything of a process; may be an object of the storm.
     """
     seen: set[int] = set()
-    waiting = deque([Found(root, "", "")])
+    waiting = deque([Part(root, "", "")])
     while waiting:
         part = waiting.popleft()
         if id(part.what) in seen:
@@ -69,28 +69,28 @@ def names_in(value: object) -> Iterator[object]:
             yield from names_in(getattr(value, field.name))
 
 
-def _held(holder: Found) -> Iterator[Found]:
+def _held(holder: Part) -> Iterator[Part]:
     what, place, path = holder.what, holder.place, holder.path
     if isinstance(what, Mapping):
         if "metadata" in what and "apiVersion" in what:
             return  # a raw object of the API
         for key, value in list(what.items()):
-            yield Found(key, place, path)
-            yield Found(value, place, path)
+            yield Part(key, place, path)
+            yield Part(value, place, path)
     elif isinstance(what, (Sequence, AbstractSet, deque)):
         for value in list(what):
-            yield Found(value, place, path)
+            yield Part(value, place, path)
     elif isinstance(what, types.MethodType):
-        yield Found(what.__self__, place, path)
-        yield Found(what.__func__, place, path)
+        yield Part(what.__self__, place, path)
+        yield Part(what.__func__, place, path)
     elif isinstance(what, functools.partial):
-        yield from (Found(part, place, path) for part in (what.func, what.args, what.keywords))
+        yield from (Part(part, place, path) for part in (what.func, what.args, what.keywords))
     elif isinstance(what, types.FunctionType):
-        yield from (Found(value, place, path) for value in _closed_over(what))
+        yield from (Part(value, place, path) for value in _closed_over(what))
     elif not place or _is_product(type(what)):
         name = type(what).__name__
         for attribute, value in _attributes(what):
-            yield Found(value, f"{name}.{attribute}", f"{path}.{attribute}".lstrip("."))
+            yield Part(value, f"{name}.{attribute}", f"{path}.{attribute}".lstrip("."))
 
 
 def _is_product(cls: type) -> bool:

@@ -1,4 +1,4 @@
-"""What a search found."""
+"""A change that a search tried."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kueuelib.scheduler.explain.trial import Outcome
 
 
 @attrs.frozen
-class Found:
+class TriedChange:
     """A change that was tried.
 
     Attributes:
