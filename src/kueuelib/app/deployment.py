@@ -15,6 +15,7 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import KIND, Configuration
 from kueuelib.app.configuration_versions import V1BETA2
+from kueuelib.app.dashboards import dashboard_text
 from kueuelib.controllers.manifests import APP, METRICS_SERVICE, SERVICE_ACCOUNT, WEBHOOK_PORT
 from kueuelib.errors import ConfigError
 
@@ -22,6 +23,9 @@ NAME = SERVICE_ACCOUNT
 METRICS_PORT = 8443
 HEALTH_PORT = 8081
 CONFIG_MAP = "kueue-manager-config"
+DASHBOARDS = "kueue-dashboards"
+DASHBOARD_LABELS = {"grafana_dashboard": "1"}
+"""By which the Helm chart of Grafana finds dashboards."""
 CONFIG_FILE = "controller_manager_config.yaml"
 CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - in the container
 """The default folder of certificates in a container."""
@@ -44,6 +48,7 @@ class Deployed:
         config: the text of the configuration file.
         resources: what a pod asks for, and its limits.
         service_monitor: whether a ServiceMonitor of the Prometheus operator is written.
+        dashboards: whether a ConfigMap with the dashboard for Grafana is written.
         visibility_port: where the visibility API is served; None when it is not.
         certificates: the Secret with certificates from elsewhere, and the folder where the
             configuration expects them; None when the manager makes its own.
@@ -54,6 +59,7 @@ class Deployed:
     config: str = CONFIGURATION
     resources: Obj = attrs.field(factory=lambda: RESOURCES)
     service_monitor: bool = False
+    dashboards: bool = False
     visibility_port: int | None = None
     certificates: tuple[str, str] | None = None
 
@@ -67,7 +73,10 @@ class Deployed:
 
     def manifests(self, namespace: str) -> list[Obj]:
         """Everything, in the order in which it has to be created."""
-        monitors = [_service_monitor(namespace)] if self.service_monitor else []
+        wanted = [
+            *([_service_monitor(namespace)] if self.service_monitor else []),
+            *([_dashboards(namespace)] if self.dashboards else []),
+        ]
         return [
             {
                 "apiVersion": "v1",
@@ -79,7 +88,7 @@ class Deployed:
             _network_policy(namespace, self.ports.values()),
             _disruption_budget(namespace),
             self._deployment(namespace),
-            *monitors,
+            *wanted,
         ]
 
     def _deployment(self, namespace: str) -> Obj:
@@ -256,6 +265,16 @@ def _disruption_budget(namespace: str) -> Obj:
         "kind": "PodDisruptionBudget",
         "metadata": _meta(NAME, namespace),
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(APP)}},
+    }
+
+
+def _dashboards(namespace: str) -> Obj:
+    meta = _meta(DASHBOARDS, namespace)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {**meta, "labels": {**meta["labels"], **DASHBOARD_LABELS}},
+        "data": {"kueuelib.json": dashboard_text()},
     }
 
 

@@ -1,7 +1,8 @@
 """A Helm chart and a kustomize base, made of the objects that `kueuelib install` writes.
 
 The templates of the chart only put values into places: `{{ toJson .Values.image }}`, the namespace
-also into longer texts, and conditions around the objects that an option adds or changes.
+also into longer texts, and conditions around the objects that an option adds or changes. Braces of
+an object itself are written as they are.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kueuelib.app.installation import Installation
 
 _KEEP: Final = {"helm.sh/resource-policy": "keep"}
 _PLACE: Final = re.compile(r"'@(\w+)@'")
+_BRACES: Final = '{{ "{{" }}'
 _FILES: Final[Mapping[str, str]] = {
     "Namespace": "namespace",
     "CustomResourceDefinition": "crds",
@@ -53,6 +55,10 @@ _VALUES: Final[Mapping[str, Obj]] = {
     "serviceMonitor": {
         "type": "boolean",
         "description": "Whether to write a ServiceMonitor for the Prometheus operator.",
+    },
+    "dashboards": {
+        "type": "boolean",
+        "description": "Whether to write a ConfigMap with the dashboard for Grafana.",
     },
     "visibilityPort": {
         "type": "integer",
@@ -117,6 +123,7 @@ def values_of(deployed: Deployed) -> Obj:
         "config": deployed.config,
         "resources": deployed.resources,
         "serviceMonitor": deployed.service_monitor,
+        "dashboards": deployed.dashboards,
         "visibilityPort": deployed.visibility_port or 0,
     }
 
@@ -126,6 +133,7 @@ def _templates(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[str, str
     port = cast("int", "@visibilityPort@")
     options = {
         "serviceMonitor": attrs.evolve(plain, service_monitor=True),
+        "dashboards": attrs.evolve(plain, dashboards=True),
         "visibilityPort": attrs.evolve(plain, visibility_port=port),
     }
     without = _marked_objects(plain, frameworks)
@@ -156,7 +164,8 @@ def _marked_objects(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[tup
 
 def _document(obj: Obj) -> str:
     """One object of a template, with expressions for its marks."""
-    text = _PLACE.sub(_value, f"---\n{to_yaml(obj)}")
+    literal = to_yaml(obj).replace("{{", _BRACES)  # a dashboard has templates of its own
+    text = _PLACE.sub(_value, f"---\n{literal}")
     return text.replace("@namespace@", "{{ .Release.Namespace }}")  # inside an expression
 
 

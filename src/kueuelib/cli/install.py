@@ -27,12 +27,14 @@ class InstallOptions:
         replicas: how many pods.
         config: the configuration file; None for the default.
         service_monitor: whether to write a ServiceMonitor.
+        dashboards: whether to write the dashboard for Grafana.
     """
 
     image: str | None = None
     replicas: int = 2
     config: Path | None = None
     service_monitor: bool = False
+    dashboards: bool = False
 
     def deployed(self, namespace: str, webhook_url: str | None) -> Deployed | None:
         """The manager's pods; None when it runs elsewhere.
@@ -45,10 +47,14 @@ class InstallOptions:
                 raise ConfigError(
                     "--webhook-url",
                     "the manager runs outside of the cluster, without a Deployment",
-                    "leave out --image, --replicas and --service-monitor",
+                    "leave out --image, --replicas, --service-monitor and --dashboards",
                 )
             return None
-        deployed = Deployed(replicas=self.replicas, service_monitor=self.service_monitor)
+        deployed = Deployed(
+            replicas=self.replicas,
+            service_monitor=self.service_monitor,
+            dashboards=self.dashboards,
+        )
         if self.image is not None:
             deployed = attrs.evolve(deployed, image=self.image)
         if self.config is not None:

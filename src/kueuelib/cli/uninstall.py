@@ -25,7 +25,9 @@ def run(
         ApiError: the server refused something.
     """
     logs.configure("console", "info")
-    every = Deployed(service_monitor=True, visibility_port=VisibilityServer().bind_port)
+    every = Deployed(
+        service_monitor=True, dashboards=True, visibility_port=VisibilityServer().bind_port
+    )
     check_namespace(namespace)
     installation = Installation(namespace, deployed=every)
     removal = Removal(installation, force, keep_kinds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, parse_configuration
+from kueuelib.app.dashboards import dashboard
 from kueuelib.app.deployment import CONFIGURATION, USER, Deployed
 from kueuelib.app.installation import Installation, resource_of
 from kueuelib.cli.root import app
@@ -50,6 +52,14 @@ def test_the_manifests_are_everything_that_a_manager_needs() -> None:
     for obj in plan(service_monitor=True):
         assert resource_of(obj).kind == obj["kind"]
         assert obj["metadata"].get("namespace", "queues") == "queues"
+
+
+def test_the_dashboard_is_written_on_request_where_grafana_looks_for_it() -> None:
+    (added,) = (obj for obj in plan(dashboards=True) if obj not in plan())
+    assert added["kind"] == "ConfigMap"
+    assert added["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(added["data"]["kueuelib.json"]) == dashboard()
+    assert added in printed("--namespace", "queues", "--dashboards")
 
 
 def test_the_visibility_api_comes_last_and_is_let_through() -> None:
@@ -123,6 +133,7 @@ def test_the_configuration_of_the_pods_is_the_one_that_was_given() -> None:
 
 def test_the_image_runs_as_the_user_of_the_pods_and_is_made_of_wheels() -> None:
     text = (ROOT / "Dockerfile").read_text()
+    assert re.search(r"^FROM python:\$\{PYTHON\}-slim$", text, re.MULTILINE)
     assert re.search(rf"^USER {USER}:{USER}$", text, re.MULTILINE)
     assert re.search(r'^ENTRYPOINT \["kueuelib"\]$', text, re.MULTILINE)
     (install,) = re.findall(r"pip install[^\n]*(?:\\\n[^\n]*)*", text)

@@ -29,10 +29,12 @@ CHANGED = Deployed(
     config='apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n# "{{ x }}"\n',
     resources={"limits": {"memory": "1Gi"}},
     service_monitor=True,
+    dashboards=True,
     visibility_port=8082,
 )
 ACTION = re.compile(r"\{\{ toJson \.(\w+)\.(\w+) \}\}")
 NAMESPACE = "{{ .Release.Namespace }}"
+BRACES = '{{ "{{" }}'
 CONDITION = re.compile(
     r"\{\{- if \.Values\.(\w+) \}\}\n(.*?)(?:\{\{- else \}\}\n(.*?))?\{\{- end \}\}\n", re.DOTALL
 )
@@ -46,8 +48,10 @@ def rendered(chart: Path, namespace: str, values: dict[str, Any]) -> list[Obj]:
         text = path.read_text()
         text = CONDITION.sub(lambda one: one[2] if values[one[1]] else one[3] or "", text)
         text = text.replace(NAMESPACE, namespace)
-        assert "{{" not in ACTION.sub("", text), path
-        text = ACTION.sub(lambda one: json.dumps(known[one[1]][one[2]]), text)
+        parts = [*re.split(re.escape(BRACES), text)]
+        assert all("{{" not in ACTION.sub("", part) for part in parts), path
+        value = lambda one: json.dumps(known[one[1]][one[2]])  # noqa: E731
+        text = "{{".join(ACTION.sub(value, part) for part in parts)
         found += [obj for obj in yaml.safe_load_all(text) if obj]
     return found
 

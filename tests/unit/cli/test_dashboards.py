@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kueuelib.cli.dashboards import PANELS, dashboard
+from kueuelib.app.dashboards import PANELS, dashboard
 from kueuelib.cli.root import app
 from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics

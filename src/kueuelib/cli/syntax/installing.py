@@ -28,6 +28,7 @@ _namespace = setting("--namespace", str, "kueue-system", "The manager's namespac
 )
 @click.option("--config", type=FILE, help="The manager's configuration.")
 @click.option("--service-monitor", is_flag=True, help="Write a ServiceMonitor for Prometheus.")
+@click.option("--dashboards", is_flag=True, help="Write a ConfigMap with Grafana's dashboard.")
 @click.option("--print", "print_only", is_flag=True, help="Print the manifests, change nothing.")
 @click.option("--chart", type=FILE, help="Write a Helm chart into this folder, change nothing.")
 @click.option("--kustomize", type=FILE, help="Write a kustomize base, change nothing.")
@@ -40,6 +41,7 @@ def install(
     replicas: int,
     config: Path | None,
     service_monitor: bool,
+    dashboards: bool,
     print_only: bool,
     chart: Path | None,
     kustomize: Path | None,
@@ -48,7 +50,7 @@ def install(
     """Create or update the manager and everything that it needs; safe to repeat."""
     from kueuelib.cli.install import InstallOptions, run, write_packages
 
-    options = InstallOptions(image, replicas, config, service_monitor)
+    options = InstallOptions(image, replicas, config, service_monitor, dashboards)
     if (chart or kustomize) and print_only:
         raise ConfigError(
             "kueuelib install", "--print contradicts --chart and --kustomize", "give one of them"
