@@ -37,6 +37,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{HOOKS}/mutatingwebhookconfigurations"
 OUR_MUTATING = f"{MUTATING}/kueue-mutating-webhook-configuration"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+ROLES = BINDINGS.replace("bindings", "s")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 LEASE = "c1f6bfd2.kueue.x-k8s.io"
 SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
@@ -715,8 +716,7 @@ def test_who_may_read_our_kinds_alone_gets_what_these_tell(
         )
         role = {"name": "reader"}
         rule = {"apiGroups": [DOMAIN], "resources": ["*"], "verbs": ["get", "list"]}
-        roles = BINDINGS.replace("bindings", "s")
-        rest.create(roles, {"metadata": role, "rules": [rule]})
+        rest.create(ROLES, {"metadata": role, "rules": [rule]})
         named = {"apiGroup": "rbac.authorization.k8s.io", **role}
         binding = {
             "roleRef": {**named, "kind": "ClusterRole"},
@@ -732,6 +732,31 @@ def test_who_may_read_our_kinds_alone_gets_what_these_tell(
     skipped = {one["check"]: one["why"] for one in report["notChecked"]}
     assert skipped["fits-but-waits"].startswith("namespaces is forbidden")
     assert skipped["webhook-certificate"].startswith("secrets")
+
+
+def test_a_manager_with_rights_of_its_own_is_told_what_it_lacks(
+    bare: tuple[BackgroundServer, Path],
+) -> None:
+    """`--self` asks with SelfSubjectAccessReviews, which everybody may; all are read and kept."""
+    server, folder = bare
+    with Rest(server.write_kubeconfig(folder / "admin")) as rest:
+        rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+        rest.create(ROLES, {"metadata": {"name": "looks"}, "rules": [rule]})
+        named = {"apiGroup": "rbac.authorization.k8s.io", "name": "looks"}
+        binding = {
+            "roleRef": {**named, "kind": "ClusterRole"},
+            "subjects": [{**named, "kind": "User"}],
+        }
+        rest.create(BINDINGS, {"metadata": {"name": "looks"}, **binding})
+    kubeconfig = server.write_kubeconfig(folder / "looks", server.add_user("looks"))
+    report = json.loads(doctor(kubeconfig, "--self", "-o", "json").stdout)
+    lacks = " ".join(one["problem"] for one in report["findings"] if one["check"] == "permissions")
+    assert "it may not patch, delete jobs.batch" in lacks
+    assert "it may not create, patch events" in lacks
+    assert not any(verb in lacks for verb in ("list", "watch"))
+    others = json.loads(doctor(kubeconfig, "-o", "json").stdout)["notChecked"]
+    (why,) = [one["why"] for one in others if one["check"] == "permissions"]
+    assert "subjectaccessreviews" in why
 
 
 def test_a_half_installed_cluster_is_told_part_by_part(tmp_path: Path) -> None:

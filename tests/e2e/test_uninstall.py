@@ -19,6 +19,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 SYSTEM = "/apis/apps/v1/namespaces/kueue-system/deployments"
+MAPS = "/api/v1/namespaces/kueue-system/configmaps"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
@@ -131,8 +132,10 @@ def test_the_managers_pods_are_installed_and_removed(cluster: LocalCluster) -> N
         assert wanted.returncode == 2
         assert "does not serve monitoring.coreos.com/v1" in wanted.stderr
         assert rest.items(SYSTEM) == []
-        done = kueuelib("install", "--kubeconfig", cluster.kubeconfig, "--image", "k:1")
+        args = ("--image", "k:1", "--dashboards")
+        done = kueuelib("install", "--kubeconfig", cluster.kubeconfig, *args)
         assert done.returncode == 0, done.stderr
+        assert "kueuelib.json" in rest.get(f"{MAPS}/kueue-dashboards")["data"]
         elsewhere = uninstall(cluster, "--namespace", "default")
         assert elsewhere.returncode == 2
         assert "is not where kueuelib is installed" in elsewhere.stderr
@@ -141,12 +144,13 @@ def test_the_managers_pods_are_installed_and_removed(cluster: LocalCluster) -> N
         (deployment,) = rest.items(SYSTEM)
         (one,) = deployment["spec"]["template"]["spec"]["containers"]
         assert one["image"] == "k:1"
-        again = kueuelib("install", "--kubeconfig", cluster.kubeconfig, "--image", "k:1")
+        again = kueuelib("install", "--kubeconfig", cluster.kubeconfig, *args)
         assert "created" not in again.stdout
         assert "configured" not in again.stdout
         removed = uninstall(cluster)
         assert removed.returncode == 0, removed.stderr
         assert "deployment/kueue-controller-manager deleted" in removed.stdout
+        assert "kueue" not in " ".join(one["metadata"]["name"] for one in rest.items(MAPS))
         with pytest.raises(httpx.HTTPStatusError, match="404"):
             rest.get(f"{SYSTEM}/kueue-controller-manager")
 
