@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
@@ -9,6 +11,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, labels_o
 from kueuelib.api.names import PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.manifests import Document
+from kueuelib.app.explaining.remarks import remarks_on
 from kueuelib.app.explaining.subject import (
     ObjectNotFound,
     Reference,
@@ -110,11 +113,14 @@ async def ask(
         ConfigError: the cluster serves no queueing API.
     """
     for _ in range(LOOKS - 1):
-        answer = await _look(client, reference, namespace, clock.now(), settings, jobs)
+        cluster = await read_cluster(client, namespace, settings)
+        answer = await _look(client, cluster, reference, namespace, clock.now(), jobs)
         if not _is_free(answer):
-            return answer
+            return (await _remarked(client, cluster, [answer]))[0]
         await clock.sleep(PAUSE)
-    answer = await _look(client, reference, namespace, clock.now(), settings, jobs)
+    cluster = await read_cluster(client, namespace, settings)
+    answer = await _look(client, cluster, reference, namespace, clock.now(), jobs)
+    (answer,) = await _remarked(client, cluster, [answer])
     if not _is_free(answer):
         return answer
     note = f"this was so for {(LOOKS - 1) * PAUSE:g} seconds, and no manager acted: does one run?"
@@ -126,15 +132,25 @@ def _is_free(answer: Answer) -> bool:
     return explanation is not None and explanation.verdict is Verdict.ADMITTED
 
 
+async def _remarked(
+    client: Client, cluster: Cluster, answers: Sequence[Answer]
+) -> tuple[Answer, ...]:
+    """The answers with what further kinds of objects say about them."""
+    explained = [one for one in answers if one.explanation is not None]
+    explanations = [one.explanation for one in explained if one.explanation is not None]
+    remarks = await remarks_on(client, cluster.world, explanations)
+    notes = {id(one): more for one, more in zip(explained, remarks, strict=True)}
+    return tuple(attrs.evolve(one, notes=(*one.notes, *notes.get(id(one), ()))) for one in answers)
+
+
 async def _look(
     client: Client,
+    cluster: Cluster,
     reference: Reference,
     namespace: str,
     now: float,
-    settings: Settings,
     jobs: JobSettings,
 ) -> Answer:
-    cluster = await read_cluster(client, namespace, settings)
     key = ObjectKey(namespace, reference.name)
     if reference.resource is WORKLOADS:
         raw = _named(cluster, key)
@@ -154,7 +170,7 @@ async def _look(
         owner = owning_job(obj)
         if owner:
             job = Reference(JOBS, owner)
-            reply = await _look(client, job, namespace, now, settings, jobs)
+            reply = await _look(client, cluster, job, namespace, now, jobs)
             return attrs.evolve(reply, title=f"{title} of {reply.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         wrong = group_problem(obj, pods)
@@ -199,7 +215,7 @@ async def ask_about(
     """
     namespace = documents[0].obj["metadata"]["namespace"]
     cluster = await read_cluster(client, namespace, settings)
-    return _hypothetical(cluster, documents, now, jobs)
+    return await _remarked(client, cluster, _hypothetical(cluster, documents, now, jobs))
 
 
 async def _get(client: Client, resource: Resource, key: ObjectKey) -> Obj:

@@ -478,3 +478,11 @@ def test_the_declaration_of_an_mpi_job_on_the_page_is_that_of_the_code() -> None
     shown, ours = names["mpijob"], SAMPLES["kubeflow.org/mpijob"].integration
     assert shown.job_type.declaration == ours.job_type.declaration
     assert (shown.name, shown.allows_prebuilt) == (ours.name, ours.allows_prebuilt)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_kind_is_in_the_table_of_the_page(name: str) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "declared-kinds.md").read_text()
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    short = name.partition("/")[2]
+    assert any(f"`{name}`" in cell or f", `{short}`" in cell for cell in cells), name

@@ -1,0 +1,93 @@
+"""What `explain` says of kinds that no decision depends on, and when it lists them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from kueuelib.api.meta import Obj
+from kueuelib.app.explaining.asking import Answer, ask, ask_about
+from kueuelib.app.explaining.manifests import parse_manifests
+from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.runtime.client import Client
+
+from .test_explaining import NOW, FakeClient, Ticks, cluster, job, thing, workload
+
+NO_NODE = "flavor f has no usable node now (pool=fast): its pods stay Pending until there is one"
+
+
+class Counting(FakeClient):
+    """Counts how often each kind is listed."""
+
+    def __init__(self, *objects: Obj, forbidden: tuple[str, ...] = ()) -> None:
+        super().__init__(*objects, forbidden=forbidden)
+        self.listed: list[str] = []
+
+    def list_all(self, resource, namespace="", *, label_selector=""):  # type: ignore[no-untyped-def]
+        self.listed.append(resource.plural)
+        return super().list_all(resource, namespace, label_selector=label_selector)
+
+
+def node(name: str, *, ready: str = "True", labels: Obj | None = None, **spec: object) -> Obj:
+    conditions = [{"type": "Ready", "status": ready}]
+    meta = {"labels": {"pool": "fast"} if labels is None else labels}
+    return thing("Node", name, "v1", metadata=meta, spec=spec, status={"conditions": conditions})
+
+
+def world(*nodes: Obj, labels: Obj | None = None) -> list[Obj]:
+    objects = [each for each in cluster() if each["kind"] != "ResourceFlavor"]
+    return [*objects, thing("ResourceFlavor", "f", spec={"nodeLabels": labels or {}}), *nodes]
+
+
+async def asked(client: Counting) -> Answer:
+    reference = parse_reference("workload/wl")
+    return await ask(cast("Client", client), reference, "ns", clock=Ticks())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ((), True),
+        ((node("a"),), False),
+        ((node("a", labels={"pool": "slow"}),), True),
+        ((node("a", ready="False"), node("b", unschedulable=True)), True),
+        ((node("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),), True),
+        ((node("a", ready="False"), node("b")), False),
+    ],
+)
+async def test_a_flavor_without_a_usable_node_is_named(nodes: tuple[Obj, ...], said: bool) -> None:
+    client = Counting(*world(*nodes, labels={"pool": "fast"}), workload(job()))
+    answer = await asked(client)
+    assert (NO_NODE in answer.notes) is said
+    assert client.listed.count("nodes") == 1
+
+
+async def test_nodes_are_not_listed_for_flavors_without_labels() -> None:
+    client = Counting(*world(), workload(job()))
+    answer = await asked(client)
+    assert not [note for note in answer.notes if "node" in note]
+    assert "nodes" not in client.listed
+
+
+async def test_nodes_that_may_not_be_listed_are_said() -> None:
+    client = Counting(*world(labels={"pool": "fast"}), workload(job()), forbidden=("nodes",))
+    answer = await asked(client)
+    assert "nodes were not read: may not list nodes" in answer.notes
+
+
+async def test_manifests_get_the_remark_too() -> None:
+    client = Counting(*world(labels={"pool": "fast"}))
+    text = """
+        apiVersion: batch/v1
+        kind: Job
+        metadata: {name: j, labels: {kueue.x-k8s.io/queue-name: lq}}
+        spec:
+          template:
+            spec:
+              restartPolicy: Never
+              containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
+    """
+    documents = parse_manifests(text, "in.yaml", "", "ns")
+    (answer,) = await ask_about(cast("Client", client), documents, NOW)
+    assert NO_NODE in answer.notes
