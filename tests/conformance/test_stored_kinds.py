@@ -54,9 +54,9 @@ async def test_every_kind_lives_from_its_creation_to_its_deletion(api, plural):
     sample = json.loads(text.replace("{name}", "sample").replace("{namespace}", "default"))
     made = await api.post(path, sample)
     assert made.status == 201, made
-    found = await api.patch(f"{path}/sample", {"metadata": {"labels": {"x": "y"}}})
+    found = await api.patch(f"{path}/sample", {"metadata": {"labels": {"of": "sample"}}})
     assert (found.status, found.body["metadata"]["name"]) == (200, "sample"), found
-    table = await api.get(path, params={"labelSelector": "x=y"}, headers={"Accept": TABLE})
+    table = await api.get(path, params={"labelSelector": "of=sample"}, headers={"Accept": TABLE})
     (row,) = table.body["rows"]
     assert len(row["cells"]) == len(table.body["columnDefinitions"])
     assert row["object"]["metadata"]["name"] == "sample"

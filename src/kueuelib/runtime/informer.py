@@ -28,7 +28,6 @@ from kueuelib.machinery.reflector_protocol import (
 from kueuelib.machinery.store import (
     NAMESPACE_INDEX,
     Change,
-    Delta,
     Store,
     namespace_of,
     same_version,
@@ -124,6 +123,8 @@ class Informer:
             kept, transform = transform, lambda obj: kept(metadata_of(obj))
         self._core = ReflectorCore(resource, transform=transform, options=options, backoff=backoff)
         self._dispatch = Dispatch()
+        self._take = self._dispatch.put
+        """Every change of the store comes this way: from a list, a watch, or an answer."""
         self._failure: Exception | None = None
         self._runner: asyncio.Task[None] | None = None
         self.ended = False  # `run` was called and is over
@@ -282,10 +283,6 @@ class Informer:
                 raise
             self._failure = error
             self._runner.cancel()
-
-    def _take(self, deltas: Iterable[Delta[Obj]]) -> None:
-        """Every change of the store comes this way: from a list, a watch, or an answer."""
-        self._dispatch.put(deltas)
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """List and watch until cancelled; `ready` is called when the first list was dispatched."""
