@@ -265,7 +265,8 @@ class Controller:
                 self._metrics.seconds.observe(self._clock.monotonic() - started)
 
     def _succeeded(self, item: Item[ObjectKey], result: Result) -> None:
-        self._observe(item.key)
+        if (observer := OBSERVER.get()) is not None:
+            observer(self.name, item.key, "")
         if result.rate_limited:
             priority = item.priority if result.priority is None else result.priority
             after = result.requeue_after or 0.0
@@ -293,7 +294,8 @@ class Controller:
                 self._metrics.panics.inc()
         foreseen = timed_out or isinstance(error, KueuelibError)
         problem = f"took longer than {self._timeout} s" if timed_out else str(error)
-        self._observe(item.key, f"{type(error).__name__}: {problem}")
+        if (observer := OBSERVER.get()) is not None:
+            observer(self.name, item.key, f"{type(error).__name__}: {problem}")
         self._log.error(
             "reconciliation failed",
             error=problem,
@@ -303,10 +305,6 @@ class Controller:
         )
         if not terminal:
             self.queue.add(item.key, priority=item.priority, rate_limited=True)
-
-    def _observe(self, key: ObjectKey, problem: str = "") -> None:
-        if (observer := OBSERVER.get()) is not None:
-            observer(self.name, key, problem)
 
     def _count(self, result: str) -> None:
         if self._metrics is not None:
