@@ -7,6 +7,7 @@ import base64
 import copy
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, job, queue
 from warm import Processes, kueuelib
 
 from kueuelib.api.crd import all_crds
+from kueuelib.api.meta import format_time
 from kueuelib.app.configuration import load_configuration
 from kueuelib.app.doctor.examining import Report, examine_twice
 from kueuelib.app.doctor.finding import all_checks
@@ -306,6 +308,17 @@ def with_deployment(ward: Ward) -> Any:
     return ward.with_one("/apis/apps/v1/namespaces/default/deployments", obj)
 
 
+def with_stranger(ward: Ward) -> Any:
+    obj = {
+        "metadata": {"name": "odd"},
+        "involvedObject": {"kind": "Workload", "name": "odd", "namespace": "default"},
+        "reason": "ReservedByAnother",
+        "type": "Warning",
+        "lastTimestamp": format_time(time.time()),
+    }
+    return ward.with_one("/api/v1/namespaces/default/events", obj)
+
+
 def with_webhook(ward: Ward) -> Any:
     rule = {
         "apiGroups": [DOMAIN],
@@ -455,6 +468,7 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
         lambda ward: ward.with_one(LEASES.format("default"), lease("default", "theirs")),
         {("another-leader", f"Lease default/{LEASE}")},
     ),
+    "another one decides": (with_stranger, {("another-decides", "Workload default/odd")}),
     "the Go manager is deployed": (
         with_deployment,
         {("another-manager", "Deployment default/theirs")},

@@ -169,15 +169,19 @@ class Applier:
 
     async def _reserve(self, order: Admit) -> Obj | None:
         """Writes the reservation on the newest object; None if it was stored before."""
-        admission = encode(order.admission)
+        admission, refused = encode(order.admission), False
 
         def reserved(wl: Obj) -> Obj | None:
+            nonlocal refused
             if wl["metadata"]["uid"] != order.uid or self._foregone(order) is Outcome.GONE:
                 raise NotFound(f"workload {order.key} is gone")
             if _is_done(wl, order):
+                if refused:  # so it was not this order that was stored
+                    self._written.foreign(wl)
                 return None
             if wl["metadata"].get("generation") != order.workload.metadata.generation:
                 raise IllegalTransition(wl, "reserve quota", "its spec changed")
+            refused = True  # if this is called again
             now = self._written.clock.now()
             return states.reserve(wl, admission, order.required_checks, now)
 

@@ -30,6 +30,7 @@ class OrderWriter:
         metrics: counts writes, reservations, admissions and evictions.
         observe: reports the result of a decision to the engine.
         clock: stamps transitions.
+        foreign: learns that somebody else reserved the quota that a Workload was to get.
     """
 
     writer: StatusWriter
@@ -37,6 +38,7 @@ class OrderWriter:
     metrics: SchedulerMetrics
     observe: Callable[[Event], None]
     clock: Clock = SYSTEM_CLOCK
+    foreign: Callable[[Obj], None] = lambda _: None
 
     async def write(
         self, key: ObjectKey, change: Callable[[Obj], Obj | None], what: str

@@ -33,6 +33,7 @@ from kueuelib.controllers.series_labels import (
     SeriesLabels,
     role_of,
 )
+from kueuelib.controllers.strangers import Strangers
 from kueuelib.controllers.teller import Teller
 from kueuelib.controllers.trees import TreeWatch, above
 from kueuelib.controllers.workload import (
@@ -158,6 +159,14 @@ def setup(
     report_build(telemetry)
     metrics = SchedulerMetrics(telemetry, engine.cohorts, local_queue_metrics, series)
     feed = Feed(engine, recorder, clock=clock)
+    strangers = Strangers(
+        telemetry,
+        recorder,
+        lambda key: engine.cache.holder(key) is not None,
+        decides=lambda: manager.leading is None and workload.listening,
+        monotonic=clock.monotonic,
+    )
+    informers.workloads.add_handler(strangers.seen)
     cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
     telemetry.more_labels = SeriesLabels(
         lambda: role_of(manager.leading),
@@ -170,7 +179,7 @@ def setup(
     )
 
     writer = StatusWriter(client, informers.workloads)
-    orders = OrderWriter(writer, recorder, metrics, feed.observe, clock)
+    orders = OrderWriter(writer, recorder, metrics, feed.observe, clock, strangers.reserved)
     applier = Applier(orders, engine.cache.holder)
     applying = Controller(
         "admission",

@@ -20,6 +20,7 @@ from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of, decisive
 from kueuelib.app.installation import Installation
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.errors import ApiError, Forbidden, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -63,6 +64,7 @@ async def read(
     lists = await list_kinds(client, resources, selectors=_SELECTORS)
     lists = await _with_lease(client, lists, configuration)
     lists = await _with_secret(client, lists, configuration)
+    lists = await _with_events(client, lists)
     unseen = {kind: f"{_reason(error)}" for kind, error in lists.refused.items()}
     if not version:
         text = "the cluster does not serve the queueing kinds"
@@ -108,6 +110,16 @@ async def _with_secret(client: Client, lists: Lists, configuration: Configuratio
     except Forbidden as error:
         return lists.completed(Lists({}, {kind: error}))
     return lists.completed(Lists({kind: (secret,)}, {}))
+
+
+async def _with_events(client: Client, lists: Lists) -> Lists:
+    """The Events of managers that are not the only ones."""
+    kind, selector = kinds.EVENTS.kind, f"reason={RESERVED_BY_ANOTHER}"
+    try:
+        page = await client.list(kinds.EVENTS, field_selector=selector)
+    except Forbidden as error:
+        return lists.completed(Lists({}, {kind: error}))
+    return lists.completed(Lists({kind: page.items}, {}))
 
 
 # --- webhooks

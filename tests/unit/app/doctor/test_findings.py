@@ -161,6 +161,13 @@ def run_the_go_manager(patient: Any) -> None:
     patient.add("Deployment", "kueue", "other", spec={"replicas": 2, "template": {"spec": pod}})
 
 
+def notice_another(patient: Any, ago: float = 60) -> None:
+    about = {"kind": "Workload", "name": "odd", "namespace": "ns"}
+    at = format_time(NOW - ago)
+    reason = "ReservedByAnother"
+    patient.add("Event", "e", "ns", involvedObject=about, reason=reason, lastTimestamp=at)
+
+
 def register_another_webhook(patient: Any) -> None:
     rule = {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"]}
     patient.add(MUTATING, "theirs", webhooks=[{"name": "theirs.dev", "rules": [rule]}])
@@ -389,6 +396,7 @@ CASES = [
      "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "leads with old values of webhook.port"),
     (lead_elsewhere, "another-leader", ERROR, "Lease other/c1f6bfd2.kueue.x-k8s.io",
      "a second manager"),
+    (notice_another, "another-decides", ERROR, "Workload ns/odd", "ago that it has quota"),
     (run_the_go_manager, "another-manager", ERROR, "Deployment other/kueue",
      "registry.k8s.io/kueue/kueue:v0.14.1"),
     (register_another_webhook, "another-webhook", WARNING, f"{MUTATING} theirs", "theirs.dev"),

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from kueuelib.api.ages import duration
-from kueuelib.api.kinds import KUEUE, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.kinds import EVENTS, KUEUE, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, no_manager, restart, start
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.reloading import RESTART_NEEDED
+from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 _GO_MANAGER = re.compile(r"(^|/)kueue(@|:|$)")
 """The name of the image of the Go manager, in any registry."""
 _OTHERWISE = "(name its configuration with --config if leaderElect is off)"
+RECENT: Final = 600.0
+"""Seconds for which an Event counts."""
 _OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 
 
@@ -84,6 +88,27 @@ def another_leader(snapshot: Snapshot) -> Iterator[Finding]:
             problem = f"{holder} leads with it: a second manager decides about this cluster"
             fix = f"kubectl -n {meta['namespace']} get deployments"
             yield Finding(Severity.ERROR, subject_of(LEASES.kind, lease), problem, fix)
+
+
+@check("another-decides", EVENTS.kind)
+def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
+    """Events of a manager without leader election about quota that it did not reserve."""
+    ages = [
+        (snapshot.age(event.get("lastTimestamp")), event)
+        for event in snapshot.all(EVENTS.kind)
+        if event.get("reason") == RESERVED_BY_ANOTHER
+    ]
+    age, event = min(ages, key=lambda pair: pair[0], default=(RECENT, None))
+    if event is None or age > RECENT:
+        return
+    about = event["involvedObject"]
+    subject = Subject(about["kind"], about["name"], about.get("namespace") or "")
+    problem = (
+        f"a manager without leader election found {duration(age)} ago that it has quota from "
+        "another manager, or from somebody who wrote its status"
+    )
+    fix = "run one manager, or set leaderElection.leaderElect in the configuration of all of them"
+    yield Finding(Severity.ERROR, subject, problem, fix)
 
 
 @check("another-manager", "Deployment")
