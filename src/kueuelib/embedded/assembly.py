@@ -54,4 +54,6 @@ async def new_service(
         with contextlib.suppress(AlreadyExists):
             options = WriteOptions(field_manager=MANAGER)
             await service.create(kind.resource(version), obj, options=options)
+    if folder is not None:
+        folder.merge(service.storage.revision)  # what every cluster has does not hang on a log
     return service

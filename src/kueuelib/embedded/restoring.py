@@ -39,7 +39,7 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     latest = folder.latest()
     clean = folder.fact("clean") == str(latest).encode()
     history = int(folder.fact("compacted") or b"0")
-    begun = [int(each) for each in (folder.fact("begun") or b"0").split()]
+    begun = folder.begun()
     saved = max(latest, begun[-1])
     if folder.mark > saved:
         _LOG.warning(

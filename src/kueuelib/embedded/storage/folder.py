@@ -22,7 +22,11 @@ HEAD = b"SQLite format 3\0"
 FILE = "state.db"
 LOCK = "lock"
 MARK = "latest"
-"""Holds the latest resource version that was saved, apart from what may be lost."""
+"""Holds, apart from what may be lost, the latest resource version that was saved, the latest that
+is known to be on the disk, and the boot of the machine in which they were written.
+"""
+_DIGITS = 20
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 _SCHEMA = f"""
     CREATE TABLE states (
@@ -90,6 +94,8 @@ class DataFolder:
 
     Attributes:
         mark: the resource version up to which everything had been saved when it was opened.
+        durable: up to this one nothing can be lost, unless the folder is damaged: it was on the
+            disk, or the machine has run ever since.
     """
 
     def __init__(self, path: Path) -> None:
@@ -100,7 +106,7 @@ class DataFolder:
             self._lock = self._locked()
         try:
             with self._explained():
-                self.mark = self._read_mark()
+                self.mark, self.durable = self._read_mark()
                 self._check_head()
                 self.file.touch(mode=0o600)
                 (path / MARK).touch(mode=0o600)
@@ -124,14 +130,15 @@ class DataFolder:
         self._mark.close()
         self._lock.close()
 
-    def _read_mark(self) -> int:
-        """The resource version up to which everything was saved; 0 for a new folder."""
-        try:
-            return int((self.path / MARK).read_bytes() or b"0")
-        except FileNotFoundError:
-            return 0
-        except ValueError as error:
-            raise self._damaged(f"{self.path / MARK}: {error}") from error
+    def _read_mark(self) -> tuple[int, int]:
+        """`mark` and `durable`; 0 for a new folder."""
+        file = self.path / MARK
+        text = file.read_text(errors="replace") if file.exists() else ""
+        saved, synced, boot = [*text.split(), "0", "0", ""][:3] if text else ("0", "0", "")
+        if not (_is_revision(saved) and _is_revision(synced)):
+            problem = f"holds no resource version: {text[:60]!r}"
+            raise ConfigError(str(file), problem, f"restore a copy of {self.path}, or remove it")
+        return int(saved), int(saved if boot == _boot() != "" else synced)
 
     def _locked(self) -> IO[str]:
         import fcntl
@@ -196,7 +203,17 @@ class DataFolder:
         if verdict != "ok":
             raise self._damaged(verdict)
         run("PRAGMA busy_timeout = 5000")
+        end = max(self.latest(), *self.begun())
+        if end < self.durable:
+            raise ConfigError(
+                str(self.file),
+                f"ends at resource version {end}, and {self.mark} had been saved: its log "
+                f"{FILE}-wal is damaged, gone or an older one",
+                f"restore a copy of {self.path}; to continue without what was written in between, "
+                f"remove {self.path / MARK}",
+            )
         self._write_mark(self.mark)
+        self._write_durable(self.durable, f"{_boot()}\n")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -247,6 +264,10 @@ class DataFolder:
         with self._explained():
             self.database.executemany(_NOTE, facts.items())
 
+    def begun(self) -> list[int]:
+        """The resource versions at which servers began; the first is the oldest that is known."""
+        return [int(each) for each in (self.fact("begun") or b"0").split()]
+
     def latest(self) -> int:
         """The resource version of the latest state; 0 when there is none."""
         with self._explained():
@@ -270,6 +291,33 @@ class DataFolder:
 
     def _write_mark(self, revision: int) -> None:
         os.pwrite(self._mark.fileno(), b"%020d" % revision, 0)
+
+    def sync(self, revision: int) -> None:
+        """Puts what is saved on the disk, so that the end of the machine cannot take it.
+
+        It may be called in any thread.
+
+        Args:
+            revision: was saved before.
+
+        Raises:
+            OSError: the disk refuses it.
+        """
+        log = os.open(f"{self.file}-wal", os.O_RDONLY)
+        try:
+            os.fsync(log)
+        finally:
+            os.close(log)
+        self._write_durable(revision)
+
+    def merge(self, revision: int) -> None:
+        """`sync`, into the file, after which the log is empty."""
+        with self._explained():
+            self.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._write_durable(revision)
+
+    def _write_durable(self, revision: int, boot: str = "") -> None:
+        os.pwrite(self._mark.fileno(), f" {revision:020d} {boot}".encode(), _DIGITS)
 
     def tidy(self, revision: int, ended: Callable[[], bool]) -> None:
         """Removes states that were replaced at or before a resource version, and empties the log.
@@ -298,6 +346,15 @@ class DataFolder:
             database.execute("PRAGMA wal_checkpoint(PASSIVE)")
             if not ended():
                 database.execute("PRAGMA wal_checkpoint(RESTART)")
+
+
+def _is_revision(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) < 2**62
+
+
+def _boot() -> str:
+    """Names the time since the machine was started; empty where nothing does."""
+    return _BOOT.read_text().strip() if _BOOT.exists() else ""
 
 
 @contextmanager

@@ -16,6 +16,9 @@ HISTORY = 8_192
 TIDY_EVERY = 1_024
 """After so many changes the log is merged into the file, and old states are dropped."""
 
+SYNC_SECONDS = 1.0
+"""So long after a change it is on the disk at the latest, if the disk keeps up."""
+
 
 class Journal:
     """What writes to a data folder. Use it from one event loop.
@@ -35,7 +38,7 @@ class Journal:
         self._count = 0
         self._latest = 0
         self._due = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._tidy, name="kueuelib-journal", daemon=True)
         self._thread.start()
 
@@ -62,24 +65,27 @@ class Journal:
             raise ServerError(f"the state cannot be saved in {self.folder.path}: {why}") from error
         self._latest = change.revision
         self._count += 1
-        if self._count % TIDY_EVERY == 0:
-            self._due.set()
+        self._due.set()
 
     async def close(self) -> None:
         """Ends the thread, and notes that nothing is missing."""
-        self._closing = True
+        self._closing.set()
         self._due.set()
         await asyncio.to_thread(self._thread.join)
         self.folder.note(clean=str(self.folder.latest()).encode())
         self.folder.close()
 
     def _tidy(self) -> None:
+        tidied = 0
         while True:
             self._due.wait()
-            self._due.clear()
-            if self._closing:
+            if self._closing.wait(SYNC_SECONDS):
                 return
+            self._due.clear()
             try:
-                self.folder.tidy(max(0, self._latest - HISTORY), lambda: self._closing)
-            except sqlite3.Error:
+                self.folder.sync(self._latest)
+                if self._count - tidied >= TIDY_EVERY:
+                    tidied = self._count
+                    self.folder.tidy(max(0, self._latest - HISTORY), self._closing.is_set)
+            except (sqlite3.Error, OSError):
                 continue  # everything is in the log; the next time it is tried again

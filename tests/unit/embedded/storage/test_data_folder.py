@@ -280,8 +280,19 @@ async def test_a_file_that_lost_everything_is_refused(
             DataFolder(copy)
 
 
+def latest(path: Path) -> tuple[int, int, str]:
+    """What was saved, what is on the disk, and the boot of the machine."""
+    saved, synced, boot = (path / "latest").read_text().split()
+    return int(saved), int(synced), boot
+
+
+def at_another_boot(path: Path) -> None:
+    saved, synced, _ = latest(path)
+    (path / "latest").write_text(f"{saved:020d} {synced:020d} another\n")
+
+
 @pytest.mark.parametrize("zeros", [0, 1])
-async def test_lost_records_are_told_at_the_start(
+async def test_lost_records_are_told_after_the_end_of_the_machine(
     tmp_path: Path, zeros: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     copy = await crashed(tmp_path / "folder", tmp_path / "copy")
@@ -289,7 +300,8 @@ async def test_lost_records_are_told_at_the_start(
     data = log.read_bytes()
     half = len(data) // 2
     log.write_bytes(data[:half] + b"\0" * (len(data) - half) * zeros)
-    saved = int((copy / "latest").read_bytes())
+    at_another_boot(copy)
+    saved = latest(copy)[0]
     async with serving(copy) as service:
         assert len(service.storage.table("configmaps.")) < 30
         assert service.storage.revision >= saved + GAP
@@ -302,20 +314,59 @@ async def test_lost_records_are_told_at_the_start(
         assert not caplog.messages
 
 
-@pytest.mark.parametrize("how", ["gone", "empty", "zeros"])
-async def test_a_log_with_everything_that_lost_everything_is_refused(
-    tmp_path: Path, how: str
+LOST = "ends at resource version .* had been saved.*restore a copy.*remove .*/latest"
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "zeros", "noise at the start", "noise later"])
+async def test_a_damaged_log_is_refused_until_the_loss_is_accepted(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """No end of the process explains it."""
     copy = await crashed(tmp_path / "folder", tmp_path / "copy")
     log = copy / "state.db-wal"
-    size = log.stat().st_size
+    data = log.read_bytes()
     log.unlink()
-    if how != "gone":
-        log.write_bytes(b"" if how == "empty" else b"\0" * size)
-    saved = int((copy / "latest").read_bytes())
+    at = {"noise at the start": 3000, "noise later": len(data) * 3 // 4}.get(how)
+    if at is not None:
+        log.write_bytes(data[:at] + b"\x5a" * 400 + data[at + 400 :])
+    elif how != "gone":
+        log.write_bytes(b"" if how == "empty" else b"\0" * len(data))
     for _ in range(2):
-        with pytest.raises(ConfigError, match=f"of {saved} records it has none.*restore a copy"):
+        with pytest.raises(ConfigError, match=LOST):
             DataFolder(copy)
+    (copy / "latest").unlink()
+    async with serving(copy) as service:
+        assert service.storage.table("namespaces.").get(ObjectKey("", "default"))
+        assert len(service.storage.table("configmaps.")) < 30
+    assert not caplog.messages
+
+
+async def test_what_was_on_the_disk_is_not_lost_with_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "SYNC_SECONDS", 0.01)
+    async with serving(tmp_path / "folder") as service:
+        made = await service.create(CONFIG_MAPS, config_map("a"))
+        wanted = int(made["metadata"]["resourceVersion"])
+        async with asyncio.timeout(60):  # a thread does it
+            while latest(tmp_path / "folder")[1] < wanted:
+                await asyncio.sleep(0.01)
+        shutil.copytree(tmp_path / "folder", tmp_path / "copy")
+    at_another_boot(tmp_path / "copy")
+    (tmp_path / "copy" / "state.db-wal").unlink()
+    with pytest.raises(ConfigError, match=LOST):
+        DataFolder(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 19, "xx", "1 xx", "-1"])
+async def test_a_mark_that_is_no_resource_version_is_named(tmp_path: Path, text: str) -> None:
+    async with serving(tmp_path):
+        pass
+    (tmp_path / "latest").write_text(text)
+    with pytest.raises(ConfigError, match="holds no resource version: '.*restore a copy") as caught:
+        DataFolder(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / 'latest'}: ")
+    assert len(str(caught.value)) < 300 + 2 * len(str(tmp_path))
 
 
 async def restarted(path: Path, *, crashes: bool) -> Path:
