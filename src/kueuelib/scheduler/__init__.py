@@ -6,7 +6,7 @@
     settled = engine.settle(decide_cycle(cycle, now), now)
 
 Everything here is pure: no I/O, no clock, no randomness. `explain_workload` says why a Workload of
-a `World` waits, and which smallest change would admit it. These names are stable, see
+a `World` waits, and names the smallest changes that would admit it. These names are stable, see
 docs/stability.md; the modules that they come from are internal.
 """
 

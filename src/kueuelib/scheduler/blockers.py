@@ -1,4 +1,4 @@
-"""What stands between a pod set and the flavors of its ClusterQueue, with every number of it.
+"""The obstacles between a pod set and the flavors of its ClusterQueue, with all their numbers.
 
 The leaves of the reason tree (see `kueuelib.scheduler.reasons`) and the verdicts that rank them.
 """
@@ -13,36 +13,36 @@ from kueuelib.scheduler.values import record
 
 
 class Mode(IntEnum):
-    """What trying a flavor, a pod set or a whole workload came to; larger is better."""
+    """The result of trying a flavor, a pod set or a whole workload; larger is better."""
 
     NO_FIT = 0
-    """Nothing that others could give up would help."""
+    """It does not fit, whatever others give up."""
     NO_CANDIDATES = 10
-    """The quota is large enough, but in use by workloads that may not be preempted."""
+    """The quota is large enough, but used by workloads that may not be preempted."""
     PREEMPT = 20
-    """It fits when workloads of the own ClusterQueue leave, and perhaps others."""
+    """It fits if workloads of its own ClusterQueue leave, and perhaps others."""
     RECLAIM = 30
-    """It fits when workloads of ClusterQueues leave that borrow."""
+    """It fits if workloads of borrowing ClusterQueues leave."""
     FIT = 40
     """It fits now."""
 
 
 NO_FIT, NO_CANDIDATES, FIT = Mode.NO_FIT, Mode.NO_CANDIDATES, Mode.FIT
-"""For code that asks often: Python 3.11 looks members up slowly."""
+"""For frequent use: Python 3.11 looks up enum members slowly."""
 
 
 @record
 class Outlook:
-    """What preempting for one request would come to (spec/scheduling 5.4).
+    """The result of preempting for one request (spec/scheduling 5.4).
 
     Attributes:
-        candidates: how many workloads were considered as victims, in the widest round; 0 when the
-            policies of the ClusterQueue protect all that use the flavor.
-        victims: those that would have to leave, sorted; empty if no victims suffice.
-        lack: what would still be missing with all of them gone.
-        named: the first of the candidates, in the order in which they would leave, when all of them
-            do not suffice.
-        spared: how many more the policies allow, but not the shares.
+        candidates: how many workloads were considered as victims, in the widest round; 0 if the
+            policies of the ClusterQueue protect all users of the flavor.
+        victims: the workloads that would have to leave, sorted; empty if no victims suffice.
+        lack: the amount that would still be missing without any of them.
+        named: the first candidates, in the order in which they would leave, if all of them do not
+            suffice.
+        spared: how many more the policies allow but the shares do not.
         borrowing: whether the workload could borrow in the end; otherwise it has to stay within
             nominal quota.
     """
@@ -57,15 +57,15 @@ class Outlook:
 
 @record
 class Together:
-    """What preempting for the whole request came to, although each pair of it could be freed.
+    """The result of preempting for the whole request, although each pair of it could be freed.
 
     Attributes:
         candidates: how many workloads were considered as victims, in the widest round.
-        named: the first of them, in the order in which they would leave.
+        named: the first candidates, in the order in which they would leave.
         borrowing: whether that round let the workload borrow in the end; a preemptor that reclaims
             one resource may have to stay within nominal quota for all.
-        lacks: what would still be missing with all of them gone: flavor, resource, amount.
-        spared: how many more the policies allow, but not the shares.
+        lacks: what would still be missing without any of them: flavor, resource, amount.
+        spared: how many more the policies allow but the shares do not.
     """
 
     candidates: int
@@ -76,7 +76,7 @@ class Together:
 
     @property
     def text(self) -> str:
-        """One sentence for people; no part of the condition message."""
+        """One sentence for people; it is not part of the condition message."""
         missing = ", ".join(
             f"{format_amount(resource, amount)} of {resource} in flavor {flavor}"
             for flavor, resource, amount in self.lacks
@@ -91,7 +91,7 @@ class Together:
 
 
 class Severity(IntEnum):
-    """How far a blocker is from going away; the larger, the more has to change."""
+    """How much has to change for a blocker to go away; larger is more."""
 
     QUOTA_IN_USE = 1
     EXCEEDS_QUOTA = 2
@@ -165,8 +165,8 @@ class ExceedsCapacity:
     Attributes:
         flavor: the flavor under test.
         resource: the resource.
-        earlier: what earlier pod sets of the workload take of the same flavor.
-        requested: what this pod set asks for.
+        earlier: the requests of earlier pod sets of the workload in the same flavor.
+        requested: the request of this pod set.
         capacity: nominal quota plus what may be borrowed when nothing runs.
     """
 
@@ -199,15 +199,15 @@ class QuotaInUse:
     Attributes:
         flavor: the flavor under test.
         resource: the resource.
-        earlier: what earlier pod sets of the workload take of the same flavor.
-        requested: what this pod set asks for.
+        earlier: the requests of earlier pod sets of the workload in the same flavor.
+        requested: the request of this pod set.
         used: what the ClusterQueue uses now.
         nominal: what it owns.
-        borrowable: what it could borrow at most, None when only the cohort limits it.
+        borrowable: the most that it could borrow; None if only the cohort limits it.
         available: what it could get now, limits and lending included.
-        reclaimable: whether preemption could be asked for at all; False when the request needs
-            more than nominal quota and the ClusterQueue may not preempt while it borrows.
-        outlook: what preemption would come to, None when it can't be asked for.
+        reclaimable: whether preemption is possible at all; False if the request needs more than
+            nominal quota and the ClusterQueue may not preempt while it borrows.
+        outlook: the result of preemption; None if it is not possible.
     """
 
     flavor: str
@@ -225,7 +225,7 @@ class QuotaInUse:
 
     @property
     def in_vain(self) -> Together | None:
-        """What preempting for this request came to; None when it helps, or nobody was looked at."""
+        """The outlook, if preemption does not help; None if it helps, or was not examined."""
         outlook = self.outlook
         if outlook is None or outlook.victims or not (outlook.candidates or outlook.spared):
             return None
@@ -265,7 +265,7 @@ class FlavorAttempt:
     Attributes:
         flavor: the flavor; empty when no group covers the resource.
         mode: the verdict.
-        blockers: what was in the way, empty when it fits.
+        blockers: the obstacles; empty if it fits.
     """
 
     flavor: str
@@ -274,7 +274,7 @@ class FlavorAttempt:
 
     @property
     def severity(self) -> Severity:
-        """The worst blocker: all of them have to go before this flavor can be used."""
+        """The severity of the worst blocker, because all of them have to go."""
         return max(blocker.severity for blocker in self.blockers)
 
 
@@ -286,13 +286,13 @@ class GroupBlocked:
 
     @property
     def severity(self) -> Severity:
-        """The severity of the flavor closest to being usable, the first one among equals."""
+        """The severity of the flavor closest to being usable; among equals, the first."""
         return min(attempt.severity for attempt in self.attempts)
 
 
 @record
 class PodSetBlocked:
-    """All that stands in the way of one pod set.
+    """All obstacles of one pod set.
 
     Attributes:
         pod_set: its name.

@@ -1,4 +1,4 @@
-"""What a cohort and all below it have and use, for its status and its gauges."""
+"""The quota and usage of a cohort and everything below it, for its status and its gauges."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kueuelib.scheduler.quota.weighted_share import share_of_cohort
 
 @attrs.frozen
 class CohortUsage:
-    """What a cohort does at the moment, whether there is an object of that name or not.
+    """The present numbers of a cohort, with or without an object.
 
     Attributes:
         parent: the cohort above, empty for a root.
         root: the top of its tree, empty when the parents form a cycle.
         cycle: the cohorts of that cycle, each before its parent.
         quota: the nominal quota of its subtree.
-        reserved: what all workloads use that hold quota in a ClusterQueue below.
+        reserved: the usage of all workloads with quota in the ClusterQueues below.
         admitted: how many workloads are admitted in the ClusterQueues below.
         share: its share of borrowed quota, infinite when it borrows with weight 0; None while fair
             sharing is off.
@@ -34,7 +34,7 @@ class CohortUsage:
 
 
 def cohort_status(cache: Cache, name: str, *, shares: bool) -> CohortUsage | None:
-    """The numbers of a cohort; costs the number of ClusterQueues below.
+    """The numbers of a cohort; the cost is proportional to the number of ClusterQueues below.
 
     Args:
         cache: knows the trees.
@@ -42,7 +42,7 @@ def cohort_status(cache: Cache, name: str, *, shares: bool) -> CohortUsage | Non
         shares: whether fair sharing is on.
 
     Returns:
-        None when no object has the name and nobody uses it.
+        None if no object has the name and nothing uses it.
     """
     forest = cache.forest
     quota = forest.subtree_quota(name)

@@ -1,4 +1,4 @@
-"""The reasons of `QuotaReserved=False`: what each one says about a Workload, and its short form.
+"""The reasons of `QuotaReserved=False`: the meaning of each one for a Workload, and its short form.
 
 The classes in `object_reasons` and `reasons` name one of them each. A new one is a line of this
 table.
@@ -28,12 +28,13 @@ PENDING: Final = names.REASON_PENDING
 
 @attrs.frozen
 class Meaning:
-    """What a condition reason says.
+    """The meaning of a condition reason.
 
     Attributes:
         short: the words of tables; empty: the reason itself.
-        verdict: whether it says how a Workload fared in its queue, not what keeps it out of it.
-        lasting: whether it holds until something changes, so that it explains why one waits.
+        verdict: whether it is the result of a try, and not an obstacle that keeps a Workload out of
+            its queue.
+        lasting: whether it holds until something changes, so that it explains a wait.
     """
 
     short: str = ""
@@ -56,6 +57,8 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
 }
 
 VERDICTS: Final = frozenset(reason for reason, one in MEANINGS.items() if one.verdict)
-"""Condition reasons that say how a Workload fared in its queue, not what keeps it out of it."""
+"""Condition reasons that are results of tries, not obstacles that keep a Workload out of its
+queue.
+"""
 REPORTED: Final = frozenset(reason for reason, one in MEANINGS.items() if one.lasting)
 """Condition reasons that say why a Workload waits, in its queue or out of it."""

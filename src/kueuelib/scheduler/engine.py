@@ -1,7 +1,7 @@
-"""The decision engine: facts in, plans out, status to read.
+"""The decision engine: takes facts, returns plans, and has numbers for statuses.
 
-    engine.observe(event, now)            for every change that a watch shows
-    cycle = engine.next_cycle(now)        None when nothing can have changed since the last cycle
+    engine.observe(event, now)            for every change that a watch delivers
+    cycle = engine.next_cycle(now)        None if nothing can have changed since the last cycle
     plan = decide(cycle, now)             pure, in `kueuelib.scheduler.decide.cycle`
     settled = engine.settle(plan, now)    charges the admissions, queues the rest again
 
@@ -38,22 +38,23 @@ from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.scheduler.values import changed
 
 SOONEST = 1.0
-"""Seconds after which a preemption policy may be asked again at the earliest, so that one that is
-in a hurry does not keep a processor busy."""
+"""The shortest time, in seconds, until a preemption policy is asked again, so that an impatient
+policy does not keep a processor busy.
+"""
 
 
 @attrs.frozen
 class Settled:
-    """What became of a plan.
+    """The result of settling a plan.
 
     Attributes:
-        admissions: the admissions that are charged and are to be written; the others were void,
+        admissions: the admissions that are charged and have to be written. The others were void,
             because their workload or ClusterQueue changed while the cycle ran.
         waits: the verdicts that still hold and must be reported.
-        effects: whose status must be looked at again.
-        preemptions: the workloads to evict; without those that are leaving already, and those of
+        effects: the objects whose status may have changed.
+        preemptions: the workloads to evict, without those that are leaving already and those of
             preemptors that changed while the cycle ran.
-        faults: where the preemption policy failed, so that Kueue's own one decided.
+        faults: failures of the preemption policy, after which Kueue's own decided.
     """
 
     admissions: tuple[Admit, ...]
@@ -64,7 +65,7 @@ class Settled:
 
 
 class Engine(Knowledge):
-    """Cache and queues behind one door. Arguments and attributes are those of `Knowledge`."""
+    """Cache and queues behind one interface. Arguments and attributes are those of `Knowledge`."""
 
     def __init__(self, settings: Settings = DEFAULTS, history: History | None = None) -> None:
         super().__init__(settings, history)
@@ -99,10 +100,10 @@ class Engine(Knowledge):
         )
 
     def advance(self, now: float) -> None:
-        """The present is later now; past usage of LocalQueues is sampled if that is due.
+        """Advances the time, and samples past usage of LocalQueues if that is due.
 
         Args:
-            now: seconds since the epoch; an earlier one than before counts as that.
+            now: seconds since the epoch; a time earlier than the last one counts as the last one.
         """
         self._now = max(self._now, now)
         past = self._state.past_usage
@@ -119,7 +120,7 @@ class Engine(Knowledge):
         return self._queues.has_work(now)
 
     def next_deadline(self) -> float | None:
-        """When time alone makes work, in seconds since the epoch; None when it does not."""
+        """When time alone makes work, in seconds since the epoch, or None."""
         deadlines = [self._queues.next_deadline(), *self._again.values()]
         past = self._state.past_usage
         if past is not None and self._queues.blocked_by_usage():
@@ -127,13 +128,13 @@ class Engine(Knowledge):
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _look_again(self, now: float) -> None:
-        """Wakes the trees for which the preemption policy may answer differently by now."""
+        """Wakes the trees for which the preemption policy may now answer differently."""
         for name in [name for name, at in self._again.items() if at <= now]:
             del self._again[name]
             self._state.note_policy(name)
 
     def _look_at_order(self) -> None:
-        """Lets LocalQueues that come first by now have their turn."""
+        """Gives a turn to LocalQueues that now come first."""
         past = self._state.past_usage
         if past is not None and self._usage is not past.values():
             self._usage = past.values()
@@ -144,18 +145,18 @@ class Engine(Knowledge):
     def reconsider(self) -> None:
         """Tries the heads of each ClusterQueue again, although nothing changed.
 
-        What is parked stays parked. Not needed for progress: what can change a verdict causes a new
-        try by itself.
+        What is parked stays parked. Not needed for progress: every change that can affect a verdict
+        causes a new try by itself.
         """
         for scope in self._queues.scopes.values():
             scope.touch()
 
     def next_cycle(self, now: float) -> CycleInput | None:
-        """The heads that are worth a try, and the state to try them on; None when there are none.
+        """The heads that are worth a try, and the state to try them on; None if there are none.
 
-        There may be no heads if only verdicts are to be reported that need no cycle, or when the
-        turn passes of those that nothing can help. The heads are in flight until `settle` is called
-        with the plan that was made of them.
+        The list of heads may be empty if there are only verdicts to report, or if the turns of
+        hopeless workloads are skipped. The heads are in flight until `settle` is called with their
+        plan.
         """
         while self.has_work(now):
             popped = self._queues.pop_heads()
@@ -182,8 +183,8 @@ class Engine(Knowledge):
         return self._cache.freeze(cluster_queues, None if past is None else past.values())
 
     def settle(self, plan: Plan, now: float) -> Settled:
-        """Charges the admissions of a plan, marks its victims as leaving, and queues its other
-        heads again (spec/scheduling 2.6, 3.3, 6.7).
+        """Charges the admissions of a plan, marks its victims as leaving, and requeues its other
+        heads (spec/scheduling 2.6, 3.3, 6.7).
         """
         self.advance(now)
         admissions, waits = [], []
@@ -224,7 +225,7 @@ class Engine(Knowledge):
         return Settled(tuple(admissions), tuple(waits), effects, preemptions, plan.faults)
 
     def _issue(self, preemption: Preemption) -> Preemption | None:
-        """The part of a preemption that its victims must still learn; None if nothing is left."""
+        """The part of a preemption that must still be written; None if nothing is left."""
         key, name = preemption.key, preemption.cluster_queue
         item = self._still_stands(key, preemption.uid, name)
         if item is None:
@@ -238,7 +239,7 @@ class Engine(Knowledge):
         return changed(preemption, victims=victims)
 
     def _let_go(self, victims: Iterable[Victim]) -> tuple[Victim, ...]:
-        """Marks workloads as leaving; those that were not before."""
+        """Marks workloads as leaving; returns those that were not before."""
         leaving = tuple(
             victim
             for victim in victims
@@ -250,7 +251,7 @@ class Engine(Knowledge):
         return leaving
 
     def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> Pending | None:
-        """The workload that was decided about; None when the decision is void by now."""
+        """The workload of a decision; None if the decision is void by now."""
         item = self._queues.get(key)
         if (
             item is not None
@@ -278,11 +279,12 @@ class Engine(Knowledge):
     # --- reservations
 
     def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
-        """Why a reservation may not become an admission, None when it still may (KEP-993).
+        """Why a reservation may not become an admission; None if it still may (KEP-993).
 
         Args:
-            key: a workload that holds quota; one that is not known to hold any has no answer yet.
-            flavors_only: ask only whether its flavors still exist in its ClusterQueue.
+            key: a workload that holds quota; for one that is not known to hold any, the answer is
+                None.
+            flavors_only: verify only that its flavors still exist in its ClusterQueue.
         """
         holder = self._cache.holder(key)
         if holder is None:
@@ -302,7 +304,9 @@ class Engine(Knowledge):
     def _victims_for(
         self, frozen: Frozen, holder: Holder
     ) -> tuple[tuple[Victim, ...], tuple[PolicyFault, ...]]:
-        """Which workloads must leave for a reservation, and where the preemption policy failed."""
+        """The workloads that must leave for a reservation, and the failures of the preemption
+        policy.
+        """
         judge = Judge(self._settings.preemption, self.history.past(), self._now)
         victims = victims_for(frozen, holder, self._settings.fair_sharing, judge)
         return victims, judge.reported
@@ -310,7 +314,7 @@ class Engine(Knowledge):
     def make_room(self, key: ObjectKey) -> Settled:
         """Marks the victims of a reservation as leaving; returns those without an earlier eviction.
 
-        The next change that may have helped names the workload in its effects.
+        The next change that may help names the workload in its effects.
         """
         nothing = Settled((), (), Effects())
         holder, workload = self._cache.holder(key), self._facts.workloads.find(key)

@@ -152,7 +152,7 @@ class WorkloadGone:
 
 @attrs.frozen
 class Assumed:
-    """Quota is being reserved for a Workload by other means than `Engine.settle`.
+    """Quota is being reserved for a Workload outside `Engine.settle`.
 
     The Workload is charged from now on, before the API server knows.
     """
@@ -163,11 +163,10 @@ class Assumed:
 
 @attrs.frozen
 class Forgotten:
-    """Reserving quota for an assumed Workload failed: the charge is taken back (spec/scheduling
-    2.6).
+    """Reserving quota for an assumed Workload failed: the charge is undone (spec/scheduling 2.6).
 
-    The Workload, if it still exists, is queued again at once. Nothing happens to one that is not
-    assumed, or has another UID than the one that is named; an empty UID stands for any.
+    The Workload, if it still exists, is queued again at once. It has no effect on a Workload that
+    is not assumed or has another UID; an empty UID stands for any.
     """
 
     key: ObjectKey
@@ -178,9 +177,8 @@ class Forgotten:
 class EvictionFailed:
     """A victim of a preemption could not be evicted (spec/scheduling 6.7).
 
-    It counts as staying again, and its preemptor searches for other victims at once. Nothing
-    happens to a Workload that has another UID than the one that is named; an empty UID stands for
-    any.
+    It counts as staying again, and its preemptor searches for other victims at once. It has no
+    effect on a Workload with another UID; an empty UID stands for any.
     """
 
     key: ObjectKey
@@ -214,13 +212,12 @@ Event = (
 
 @attrs.frozen
 class Effects:
-    """Whose status must be looked at again; each list is sorted.
+    """The objects whose status may have changed; each list is sorted.
 
     Attributes:
         cluster_queues: ClusterQueues whose counts, usage or activity may have changed.
-        local_queues: the same of LocalQueues.
-        workloads: Workloads whose standing may have changed for a reason outside of their own
-            object.
+        local_queues: the same for LocalQueues.
+        workloads: Workloads whose standing may have changed for a reason outside their own object.
     """
 
     cluster_queues: tuple[str, ...] = ()

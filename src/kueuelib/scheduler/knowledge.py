@@ -1,4 +1,4 @@
-"""What the engine knows, to be read: the numbers of statuses, and where every workload is."""
+"""The readable knowledge of the engine: numbers for statuses, and the place of every workload."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from kueuelib.scheduler.status import (
 
 
 class Knowledge:
-    """Cache and queues, as the facts left them.
+    """Cache and queues after the facts so far.
 
     Args:
         settings: the administrator's choices.
-        history: past preemptions; by default those that are seen.
+        history: past preemptions; by default those that it sees.
 
     Attributes:
-        history: past preemptions, as far as the preemption policy needs them.
+        history: past preemptions that the preemption policy needs.
     """
 
     def __init__(self, settings: Settings, history: History | None) -> None:
@@ -60,12 +60,12 @@ class Knowledge:
 
     @property
     def past_usage(self) -> PastUsage | None:
-        """What LocalQueues used in the past, None where it does not count. Not to be changed."""
+        """Past usage of LocalQueues; None if it does not count. Do not change it."""
         return self._state.past_usage
 
     @property
     def cache(self) -> Cache:
-        """What is admitted. Not to be changed by the caller."""
+        """The cache of charged workloads. Do not change it."""
         return self._cache
 
     def activity(self, name: str) -> Activity:
@@ -73,7 +73,7 @@ class Knowledge:
         return self._cache.activity(name) or UNKNOWN
 
     def cluster_queue_status(self, name: str) -> QueueStatus | None:
-        """The numbers of a ClusterQueue's status, None when it does not exist."""
+        """The numbers of a ClusterQueue's status, None if it does not exist."""
         state, queue = self._cache.state(name), self._queues.cluster_queues.get(name)
         if state is None or queue is None:
             return None
@@ -81,7 +81,7 @@ class Knowledge:
         return queue_status(state.spec, state.tally, queue, share)
 
     def pending_requests(self) -> dict[tuple[str, ...], float]:
-        """What waits in each ClusterQueue asks for, by queue and resource, in base units."""
+        """The requests of waiting Workloads, by ClusterQueue and resource, in base units."""
         requests: dict[tuple[str, ...], float] = {}
         for name, queue in self._queues.cluster_queues.items():
             for resource, amount in pending_requests(queue).items():
@@ -97,7 +97,9 @@ class Knowledge:
         return shapes
 
     def waiting(self) -> Iterator[tuple[str, str, Collection[ObjectKey]]]:
-        """What waits in each ClusterQueue, by queue and status; those in flight can be tried."""
+        """The number of waiting Workloads by ClusterQueue and status; those in flight count as
+        active.
+        """
         for name, queue in self._queues.cluster_queues.items():
             resting = frozenset(parked(queue))
             yield name, "active", queue.items.keys() - resting
@@ -111,7 +113,7 @@ class Knowledge:
             yield from (holder for holder in holders if holder.admitted)
 
     def cohort_status(self, name: str) -> CohortUsage | None:
-        """The numbers of a cohort; None when no object has the name and nobody uses it."""
+        """The numbers of a cohort; None if no object has the name and nothing uses it."""
         return cohort_status(self._cache, name, shares=self.shares_fairly)
 
     def cohorts(self, name: str) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ class Knowledge:
         return self._cache.forest.path(spec.cohort) if spec is not None and spec.cohort else ()
 
     def local_queue_status(self, key: ObjectKey) -> LocalQueueNumbers | None:
-        """The numbers of a LocalQueue's status, None when it does not exist."""
+        """The numbers of a LocalQueue's status, None if it does not exist."""
         local_queue = self._state.local_queues.get(key)
         if local_queue is None:
             return None
@@ -131,7 +133,7 @@ class Knowledge:
         return local_queue_status(spec, tally or Tally(), pending, past)
 
     def inadmissible_in(self, key: ObjectKey) -> int:
-        """How many waiting workloads of a LocalQueue wait for a change, or in no active queue."""
+        """How many workloads of a LocalQueue wait for a change, or are not in an active queue."""
         items = (self._queues.get(member) for member in self._state.waiting.members(key))
         return sum(
             item is None or not item.queue.active or item.place is PendingPlace.INADMISSIBLE
@@ -139,7 +141,7 @@ class Knowledge:
         )
 
     def leaving(self) -> tuple[Holder, ...]:
-        """The workloads that count as leaving before their objects say so."""
+        """The workloads that count as leaving before their objects show it."""
         return self._facts.workloads.leaving()
 
     def rests(self, key: ObjectKey) -> bool:
@@ -148,11 +150,11 @@ class Knowledge:
         return item is not None and item.rests
 
     def workload(self, key: ObjectKey) -> Workload | None:
-        """A Workload that is not finished, as it was seen last."""
+        """The last known state of an unfinished Workload."""
         return self._facts.workloads.find(key)
 
     def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
-        """The workloads that wait in a ClusterQueue, in its order, those in flight included."""
+        """The workloads that wait in a ClusterQueue, in its order, including one in flight."""
         return tuple(item.info for item in self._in_order(name))
 
     def exists(self, name: str) -> bool:
@@ -173,7 +175,7 @@ class Knowledge:
         return [] if queue is None else sorted(queue.items.values(), key=queue.heap.place)
 
     def standing(self, key: ObjectKey) -> Standing:
-        """Where a workload stands."""
+        """The standing of a workload."""
         holder = self._cache.holder(key)
         if holder is not None:
             where = Where.ASSUMED if holder.assumed else Where.HOLDS_QUOTA

@@ -1,6 +1,6 @@
-"""Why a workload is not tried: something about itself, or about an object that it depends on.
+"""Why a workload is not tried, because of itself or of an object that it depends on.
 
-What trying it comes to is in `kueuelib.scheduler.reasons`.
+The results of tries are in `kueuelib.scheduler.reasons`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ChecksFailed:
 
 @attrs.frozen
 class NamespaceUnknown:
-    """The namespace is not known (yet): a passing state that is not worth a status write."""
+    """The namespace is not known (yet): a temporary state, not worth a status write."""
 
     namespace: str
 
@@ -132,7 +132,7 @@ _SUSPENDING = (REASON_STOPPED, REASON_TERMINATING, REASON_COHORT_CYCLE)
 
 @attrs.frozen
 class ClusterQueueInactive:
-    """The ClusterQueue can't admit anything.
+    """The ClusterQueue cannot admit anything.
 
     Attributes:
         name: the queue.
@@ -153,7 +153,7 @@ class ClusterQueueInactive:
 
     @property
     def condition_reason(self) -> str:
-        """`Suspended` when it is held or left out of its tree, else `Misconfigured`."""
+        """`Suspended` if it is held or cut off from its tree, otherwise `Misconfigured`."""
         return SUSPENDED if self.why in _SUSPENDING else MISCONFIGURED
 
 
@@ -188,9 +188,9 @@ class BackingOff:
 
 
 SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
-"""Reasons that the labels of a namespace or the selector of a ClusterQueue end."""
+"""Reasons that end with a change of namespace labels or of a ClusterQueue's selector."""
 ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated, BackingOff)
-"""Reasons that nothing ends that happens to quota."""
+"""Reasons that no change of quota ends."""
 
 ObjectReason = (
     ChecksFailed
@@ -210,10 +210,10 @@ ObjectReason = (
 
 @attrs.frozen
 class Hindrance:
-    """Something about a LocalQueue that holds its workloads back.
+    """A state of a LocalQueue that holds its workloads back.
 
     Attributes:
-        reason: what their conditions say.
+        reason: for their conditions.
         problem: what is wrong, with the field, for `explain`.
         fix: what to do about it.
     """
@@ -225,10 +225,10 @@ class Hindrance:
 
 @attrs.frozen
 class LocalQueueFacts:
-    """What of a LocalQueue decides whether its workloads wait in a ClusterQueue.
+    """The parts of a LocalQueue that decide whether its workloads wait in a ClusterQueue.
 
-    Nothing else of it does: the engine places them again when these facts are not what they were,
-    and the engine, conditions and `explain` all ask `hindrances`.
+    The engine moves them whenever these facts change. The engine, conditions and `explain` all use
+    `hindrances`.
 
     Attributes:
         name: its name.
@@ -242,19 +242,19 @@ class LocalQueueFacts:
 
     @classmethod
     def of(cls, local_queue: LocalQueue) -> LocalQueueFacts:
-        """Those of a LocalQueue."""
+        """The facts of a LocalQueue."""
         return cls(
             local_queue.name, local_queue.spec.cluster_queue, local_queue.spec.stop_policy or NONE
         )
 
     @classmethod
     def of_raw(cls, obj: Obj) -> LocalQueueFacts:
-        """Those of a raw LocalQueue."""
+        """The facts of a raw LocalQueue."""
         name, spec = obj["metadata"]["name"], obj.get("spec") or {}
         return cls(name, spec.get("clusterQueue") or "", spec.get("stopPolicy") or NONE)
 
     def hindrances(self) -> tuple[Hindrance, ...]:
-        """What holds its workloads back, first what their conditions say."""
+        """The hindrances of its workloads; the first one is in their conditions."""
         if self.stop_policy == NONE:
             return ()
         problem = f"spec.stopPolicy is {self.stop_policy}"
@@ -262,12 +262,13 @@ class LocalQueueFacts:
 
 
 def queue_obstacle(name: str, facts: LocalQueueFacts | None, *, known: bool) -> ObjectReason | None:
-    """What keeps a workload out of its queue, whatever state its ClusterQueue is in.
+    """The obstacle that keeps a workload out of its queue, apart from the state of its
+    ClusterQueue.
 
     Args:
         name: the LocalQueue that the workload names.
-        facts: what it is like; None if it does not exist.
-        known: whether there is a ClusterQueue of the name that it gives.
+        facts: of the LocalQueue; None if it does not exist.
+        known: whether the ClusterQueue that it names exists.
     """
     if facts is None:
         return LocalQueueMissing(name)

@@ -1,7 +1,7 @@
-"""Every order the scheduler uses, each one total (spec/scheduling 3.2 and 4.2).
+"""All sort orders of the scheduler, each one total (spec/scheduling 3.2 and 4.2).
 
-Keys are computed once per workload or entry and compared as plain tuples: nothing that is sorted
-can change while it is sorted.
+Keys are computed once per workload or entry and compared as plain tuples: nothing can change while
+it is sorted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EntryOrder(NamedTuple):
 
     Attributes:
         borrowing_level: how far up the tree it borrows, 0 within nominal quota, -1 to come first.
-        descending_priority: that of `QueueOrder`, 0 for all where priority does not count (gate
+        descending_priority: that of `QueueOrder`, or 0 for all if priority does not count (gate
             PrioritySortingWithinCohort off).
         queued_at: the age of the workload.
         cluster_queue: the name of its ClusterQueue.

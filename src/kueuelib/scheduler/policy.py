@@ -1,8 +1,9 @@
-"""The preemption policy: which workloads may be preempted now, and in which order.
+"""The preemption policy: decides which workloads may be preempted now, and in which order.
 
 ClusterQueues define the rules of preemption (`spec.preemption`, fair sharing). A policy narrows
-them and orders what is left; it never widens it. The base class is Kueue's own policy: it refuses
-nothing, and the lowest priority leaves first, among equals the newest reservation.
+them and orders the remaining candidates; it never widens them. The base class is Kueue's own
+policy: it refuses nothing; the lowest priority leaves first, and among equals the newest
+reservation.
 
 A policy is pure: equal arguments give equal answers, and nothing is remembered between two calls.
 What happened in the past comes with the arguments.
@@ -21,7 +22,7 @@ from kueuelib.scheduler.quota.amounts import FlavorResource
 
 @attrs.frozen
 class Asking:
-    """The workload that needs room. Workloads that are alike in all this get one verdict.
+    """The workload that needs room. Workloads that are equal in all of this get one verdict.
 
     Attributes:
         cluster_queue: its ClusterQueue.
@@ -45,14 +46,14 @@ class Running:
         local_queue: the LocalQueue that it was submitted to.
         priority: its priority.
         labels: the labels of the Workload object.
-        usage: what it is charged for: CPU in milli-cores, memory in bytes, others in units.
+        usage: its charge: CPU in milli-cores, memory in bytes, others in units.
         reserved_at: when its quota was reserved, in seconds since the epoch; None for an
             admission that the API server has not confirmed yet.
         started_at: when it was admitted; the present time for an admission that the API server
             has not confirmed yet, and None while an admission check decides.
         preempted: when it was preempted before, within `PreemptionPolicy.remembers`, ascending.
-        queue_preempted: the same for all workloads of its LocalQueue. What this cycle has chosen
-            so far counts as preempted at the present time.
+        queue_preempted: the same for all workloads of its LocalQueue. Victims that this cycle has
+            chosen so far count as preempted at the present time.
     """
 
     key: ObjectKey
@@ -73,9 +74,9 @@ class Refusal:
     """A workload may not be preempted now.
 
     Attributes:
-        why: a few words for people, for example "it ran for less than 600 s".
-        until: when to look again, in seconds since the epoch and later than now. None when time
-            alone does not change the answer.
+        why: a short text for people, for example "it ran for less than 600 s".
+        until: when to ask again, in seconds since the epoch and later than now. None if time alone
+            does not change the answer.
     """
 
     why: str
@@ -86,36 +87,37 @@ class PreemptionPolicy:
     """Which workloads may be preempted now, and in which order. Subclass it to write your own.
 
     Attributes:
-        name: what configuration, log and metrics call it.
-        remembers: for how many seconds the policy needs past preemptions; 0: not at all.
+        name: its name in configuration, log and metrics.
+        remembers: how many seconds the policy needs past preemptions; 0: not at all.
     """
 
     name: str = "kueue"
     remembers: float = 0.0
 
     def refuse(self, asking: Asking, running: Running, now: float) -> Refusal | None:
-        """Why a workload may not be preempted now; None when it may.
+        """Why a workload may not be preempted now; None if it may.
 
-        Workloads that are on their way out are not asked about: they always count as room.
+        It is not called for workloads that are already leaving, which always count as room.
 
         Args:
             asking: the workload that needs room.
-            running: who would have to leave.
+            running: the workload that would have to leave.
             now: seconds since the epoch.
         """
         del asking, running, now
         return None
 
     def order(self, asking: Asking, running: Running) -> tuple[float, ...]:
-        """The place of a workload among the candidates of equal right; the smallest leaves first.
+        """The rank of a workload among equal candidates; the smallest leaves first.
 
-        Candidates that are on their way out come before it is asked, and so do those that are owed
-        to the preemptor, and with classical preemption other ClusterQueues before the own one.
-        Equals are in Kueue's own order.
+        These precedences come first: candidates that are already leaving, those that use the
+        preemptor's quota, and without fair sharing, other ClusterQueues before the own one. Equal
+        ranks are in Kueue's own order.
 
         Args:
             asking: the workload that needs room.
-            running: who would have to leave; only preemptions before this cycle are filled in.
+            running: the workload that would have to leave; only preemptions before this cycle are
+                filled in.
         """
         del asking
         reserved_at = running.reserved_at
@@ -127,7 +129,7 @@ KUEUE = PreemptionPolicy()
 
 
 PROTECTOR = "The preemption policy "
-"""What is said before the name of a policy that protects workloads."""
+"""The words before the name of a policy that protects workloads."""
 
 
 @attrs.frozen
@@ -137,8 +139,8 @@ class Protected:
     Attributes:
         policy: its name.
         count: how many workloads it refused.
-        why: of the one that it allows first.
-        until: when it is asked again; None when time alone does not change its answers.
+        why: the reason for the one that it would allow first.
+        until: when it is asked again; None if time alone does not change its answers.
     """
 
     policy: str
@@ -203,7 +205,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value as text, whatever its class does when asked for it."""
+    """A value as text, even if its class raises."""
     try:
         return repr(value)[:80]
     except Exception:  # noqa: BLE001 - code of others

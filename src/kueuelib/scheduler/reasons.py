@@ -1,9 +1,9 @@
 """Why a workload has no quota: a typed tree, and its renderings.
 
-A "no" is never a text. It is a `Reason` with every number and name that led to it; condition
-messages, condition reasons, events, logs and `explain` are read off it. The words are those that
-clients of Kueue know (spec/scheduling 1.7, 4.1, 5.7; spec/scenarios for the quota texts), the
-condition reasons are the granular ones of today's Kueue (spec/api 7.4).
+A refusal is never only a text. It is a `Reason` with every number and name that led to it;
+condition messages, condition reasons, events, logs and `explain` are derived from it. The wording
+is that which clients of Kueue know (spec/scheduling 1.7, 4.1, 5.7; spec/scenarios for the quota
+texts), the condition reasons are the granular ones of today's Kueue (spec/api 7.4).
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class NoFlavors:
     Attributes:
         pod_sets: the pod sets that are blocked, in the order of the workload.
         mode: the verdict.
-        together: why no victims suffice for the whole request, where each single pair of flavor
-            and resource could be freed.
-        in_vain: how often it made others leave, and lost what they left, if that was so often that
-            it does not do so again before quota moves from outside; otherwise 0.
-        protected: what the preemption policy did not allow to preempt; None for nothing.
+        together: why no victims suffice for the whole request, if each single pair of flavor and
+            resource could be freed.
+        in_vain: the number of its preemptions without success, if it used up all of them and waits
+            for an outside change of quota; otherwise 0.
+        protected: the workloads that the preemption policy protected, or None.
     """
 
     pod_sets: tuple[PodSetBlocked, ...]
@@ -82,23 +82,24 @@ class NoFlavors:
 
     @property
     def needs_preemption(self) -> bool:
-        """Whether others would have to give up quota; False when even that could not help."""
+        """Whether others would have to release quota; False if even that would not help."""
         return self.mode is not Mode.NO_FIT
 
     def keeps_quota(self, policy: QueuePreemption) -> bool:
-        """Whether the refused workload protects the free part of its quota from the heads behind
-        it.
+        """Whether the refused workload withholds the free part of its quota from later heads.
 
-        It need not where it can reclaim that at any time (spec/scheduling 4.3).
+        It need not if it can reclaim that at any time (spec/scheduling 4.3).
 
         Args:
-            policy: that of its ClusterQueue.
+            policy: of its ClusterQueue.
         """
         return self.needs_preemption and not policy.always_reclaims
 
     @property
     def lasting(self) -> dict[tuple[str, str], tuple[Blocker, ...]]:
-        """What no change of usage ends: the blockers of each pod set and flavor that was tried."""
+        """The lasting part: the blockers of each tried pod set and flavor that no change of
+        usage ends.
+        """
         return {
             (blocked.pod_set, attempt.flavor): tuple(
                 blocker
@@ -125,7 +126,7 @@ class NoFlavors:
 
     @property
     def condition_reason(self) -> str:
-        """The worst pod set decides, as all pod sets have to fit."""
+        """The reason of the worst pod set, because all pod sets have to fit."""
         if self.needs_preemption:
             return WAITING_FOR_QUOTA
         return _CONDITION_REASONS[max(blocked.severity for blocked in self.pod_sets)]
@@ -147,7 +148,7 @@ class NoLongerFits:
 
 @record
 class Preempting:
-    """Others are being preempted; the workload fits when they are gone (spec/scheduling 6.5).
+    """Others are being preempted; the workload fits once they are gone (spec/scheduling 6.5).
 
     Attributes:
         blocked: why it does not fit before.
@@ -167,7 +168,7 @@ class Preempting:
 
 @record
 class FitsAfterPreemptions:
-    """The victims of others in the same cycle make room for this workload as well (4.3).
+    """The victims of other heads in the same cycle also make room for this workload (4.3).
 
     Attributes:
         victims: the workloads that leave for others, sorted.
@@ -225,7 +226,7 @@ class FlavorWithdrawn:
 
 @attrs.frozen
 class MakingRoom:
-    """A reservation was made on the assumption that others leave; now they have to (KEP-993).
+    """A reservation assumed that others will leave, and now they have to (KEP-993).
 
     Attributes:
         victims: the workloads that must leave, sorted.
@@ -274,7 +275,7 @@ class QuotaWithdrawn:
 
 @attrs.frozen
 class NotEvaluated:
-    """The workload is queued and has not been a head yet."""
+    """The workload is queued but has not been a head yet."""
 
     condition_reason = PENDING_EVALUATION
 
@@ -327,7 +328,7 @@ Reason = (
 
 
 def waits_alone(reason: Reason) -> bool:
-    """Whether a refusal holds for one workload, and not for all of its shape."""
+    """Whether a refusal holds only for one workload, not for its whole shape."""
     return not isinstance(reason, NoFlavors) or reason.in_vain > 0
 
 

@@ -1,9 +1,9 @@
-"""Several rounds of heads on one snapshot (spec/scheduling 9.3).
+"""Runs several rounds of heads on one snapshot (spec/scheduling 9.3).
 
-A round is a cycle whose state is not taken from the cache again: what earlier rounds admitted is
-charged on the snapshot that they left behind. That is the same state as long as nothing else
-happened, and as long as nobody asks who could be preempted, because a snapshot knows no workloads
-that were admitted after it was taken. So heads that may preempt get a fresh one.
+A round is a cycle that reuses the snapshot of earlier rounds, on which their admissions are
+charged. The state is the same as long as nothing else happened and no victims are searched for,
+because a snapshot does not contain workloads that were admitted after it was taken. So heads that
+may preempt get a new one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kueuelib.scheduler.quota.snapshot import Snapshot
 
 
 class Rounds:
-    """Decides cycles, and keeps the snapshot from one to the next while that is the same.
+    """Decides cycles, and keeps the snapshot from one to the next while it is valid.
 
     Attributes:
         snapshots: how many snapshots were taken.
@@ -25,7 +25,7 @@ class Rounds:
         self.snapshots = 0
 
     def decide(self, cycle: CycleInput, now: float) -> Plan:
-        """Decides one round, as `kueuelib.scheduler.decide.cycle.decide` would.
+        """Decides one round, like `kueuelib.scheduler.decide.cycle.decide`.
 
         Args:
             cycle: the heads, and the state for the case that a snapshot is needed.
@@ -43,7 +43,7 @@ class Rounds:
         return plan
 
     def settled(self, settled: Settled, engine: Engine) -> None:
-        """Charges what a round admitted; to be called after `Engine.settle`."""
+        """Charges the admissions of a round; call it after `Engine.settle`."""
         if self._snapshot is None:
             return
         for admit in settled.admissions:
@@ -57,7 +57,7 @@ class Rounds:
             self._snapshot.add(queue, holder.usage)
 
     def forget(self) -> None:
-        """Something happened that was not decided here: the next round needs a new snapshot."""
+        """Drops the snapshot after an outside change."""
         self._snapshot = None
 
 

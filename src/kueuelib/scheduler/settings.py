@@ -1,4 +1,4 @@
-"""What the administrator may choose about decisions."""
+"""The administrator's choices about decisions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class FairSharing:
     """How quota is shared by weight (KEP-1714).
 
     Attributes:
-        strategies: when a workload of another ClusterQueue may be preempted; the second one is
-            tried only if the first is not enough.
+        strategies: they decide when a workload of another ClusterQueue may be preempted; the second
+            is tried only if the first is not enough.
     """
 
     strategies: tuple[str, ...] = BOTH_STRATEGIES
@@ -35,7 +35,7 @@ class Settings:
     """The settings of the decision engine, all from the manager's configuration.
 
     Attributes:
-        queue_timestamp: `Eviction` or `Creation`: whether a workload that was evicted for its own
+        queue_timestamp: `Eviction` or `Creation`: whether a workload whose eviction was its own
             fault loses its place (`waitForPodsReady.requeuingStrategy.timestamp`).
         block_admission: admit one workload at a time, until its pods are ready
             (`waitForPodsReady.blockAdmission`).
@@ -44,16 +44,15 @@ class Settings:
             the first flavor that fits is taken (gate FlavorFungibility).
         priority_sorting: whether priority decides between the heads of a cohort (gate
             PrioritySortingWithinCohort).
-        preempt_for_pods: whether the search for victims makes room for the implicit resource `pods`
-            as well. Today's Kueue does not: a head whose victims leave too little of it waits.
-        exceeds_quota: whether a head is admitted into room that victims of its cycle have yet to
-            leave. Today's Kueue does that, and exceeds the quota until they are gone.
-        fair_sharing: whether shares decide about turns and victims, and how; None: they do not.
-        past_usage: how past usage of LocalQueues decides about their turns, in ClusterQueues that
-            ask for it (KEP-4136); None: it does not.
-        preemption: which of the workloads that may be preempted are spared, and in which order
-            the others leave.
-        resources: which resources count against quota, and as what.
+        preempt_for_pods: whether the search for victims also makes room for the implicit resource
+            `pods`. Today's Kueue does not: a head whose victims free too few pods waits.
+        exceeds_quota: whether a head is admitted into room that victims of its cycle have not left
+            yet. Today's Kueue does that, and exceeds the quota until they are gone.
+        fair_sharing: how shares decide on turns and victims; None if they do not.
+        past_usage: how past usage of LocalQueues decides on their turns, in ClusterQueues that ask
+            for it (KEP-4136); None if it does not.
+        preemption: the policy that protects and orders the candidates for preemption.
+        resources: the rules for counting resources against quota.
     """
 
     queue_timestamp: str = EVICTION

@@ -22,18 +22,18 @@ NOTHING = Tally()
 
 @attrs.frozen
 class QueueStatus:
-    """What a ClusterQueue does at the moment.
+    """The present numbers of a ClusterQueue.
 
     Attributes:
         pending: how many workloads wait.
-        active: how many of them can be tried; none when the queue is not active.
+        active: how many of them can be tried; 0 if the queue is not active.
         inadmissible: how many of them are parked.
         reserving: how many workloads hold quota.
         admitted: how many of them are admitted.
-        reservation: what those that hold quota use; flavors in the order of the spec, resources
+        reservation: the usage of those with quota; flavors in the order of the spec, resources
             sorted.
-        usage: what the admitted ones use.
-        share: its share of borrowed quota, infinite when it borrows with weight 0; None while fair
+        usage: the usage of the admitted ones.
+        share: its share of borrowed quota, infinite if it borrows with weight 0; None while fair
             sharing is off.
     """
 
@@ -49,13 +49,13 @@ class QueueStatus:
 
 @attrs.frozen
 class PastUse:
-    """What a LocalQueue used in the past (KEP-4136).
+    """The past usage of a LocalQueue (KEP-4136).
 
     Attributes:
         consumed: the decayed amounts at the last sample.
         sampled_at: when that was, in seconds since the epoch.
-        next_sample: when they are to be shown again; None when nothing is left or in use.
-        usage: the number by which it is compared with others; infinite for weight 0.
+        next_sample: when to show them again; None if nothing is left or in use.
+        usage: the number that orders LocalQueues; infinite for weight 0.
     """
 
     consumed: Mapping[str, Quantity]
@@ -66,9 +66,9 @@ class PastUse:
 
 @attrs.frozen
 class LocalQueueNumbers:
-    """What a LocalQueue does at the moment; the numbers mean the same as those of `QueueStatus`.
+    """The present numbers of a LocalQueue, as in `QueueStatus`.
 
-    `past` is None where past usage does not count.
+    `past` is None if past usage does not count.
     """
 
     pending: int
@@ -86,8 +86,8 @@ def queue_status(
 
     Args:
         spec: its quotas.
-        tally: what is used, and by how many.
-        waiting: what waits in it; a Workload in flight counts as active.
+        tally: its totals.
+        waiting: its waiting Workloads; one in flight counts as active.
         share: as in the status.
     """
     pending = inadmissible = len(waiting.items)
@@ -107,7 +107,9 @@ def queue_status(
 
 
 def pending_requests(waiting: PendingQueue) -> dict[str, int]:
-    """What all that waits asks for, by resource; also resources with a quota that none asks for."""
+    """The requests of all waiting Workloads by resource, including unrequested resources with
+    quota.
+    """
     requests = dict.fromkeys((pair.resource for pair in waiting.spec.limits), 0)
     for item in waiting.items.values():
         for pod_set in item.info.pod_sets:
@@ -117,7 +119,7 @@ def pending_requests(waiting: PendingQueue) -> dict[str, int]:
 
 
 def parked(waiting: PendingQueue) -> Iterator[ObjectKey]:
-    """The Workloads that cannot be tried; in a queue that is not active, all of them."""
+    """The Workloads that cannot be tried; all of them if the queue is not active."""
     if not waiting.active:
         yield from waiting.items
         return
@@ -129,7 +131,7 @@ def parked(waiting: PendingQueue) -> Iterator[ObjectKey]:
 def pending_shapes(waiting: PendingQueue) -> tuple[int, int]:
     """How many different Workloads can be tried, and how many are parked, equal ones counted once.
 
-    One in flight can be tried; in a queue that is not active, all are parked.
+    One in flight can be tried; in an inactive queue, all are parked.
     """
     tried = {shape for (shape, _, _), group in waiting.groups.items() if group.verdict is None}
     parked = {shape for (shape, _, _), group in waiting.groups.items() if group.verdict is not None}
@@ -139,7 +141,7 @@ def pending_shapes(waiting: PendingQueue) -> tuple[int, int]:
 
 
 def past_of(usage: PastUsage | None, key: ObjectKey) -> PastUse | None:
-    """What a LocalQueue used in the past; None where that does not count."""
+    """The past usage of a LocalQueue; None if it does not count."""
     sample = None if usage is None else usage.sample(key)
     if usage is None or sample is None:
         return None
@@ -165,8 +167,8 @@ def local_queue_status(
 def _resources(spec: QueueSpec) -> list[tuple[str, list[str]]]:
     """Flavors in the order of the spec, each with its resources sorted by name.
 
-    The webhook refuses a flavor in two groups. Where it came in past the webhook, it has one row
-    nevertheless: an API server takes no status with two of one name.
+    The webhook refuses a flavor in two groups. If such a spec bypassed the webhook, the flavor
+    still gets one row, because an API server refuses a status with two of one name.
     """
     by_flavor: dict[str, set[str]] = {}
     for group in spec.groups:

@@ -1,4 +1,4 @@
-"""Small values that every decision makes many of."""
+"""Decorators for small values that every decision creates in large numbers."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ C = TypeVar("C")
 
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(attrs.field,))
 def value(cls: type[C]) -> type[C]:
-    """Makes a class of values that are built often and compared by identity.
+    """Makes a class of values that are created often and compared by identity.
 
-    The type checker keeps them from being changed, as if attrs had frozen them. At run time nothing
-    does: the constructor of a frozen class goes round its own guard and takes four times as long.
+    For the type checker they are frozen. At run time they are not, because the constructor of a
+    frozen class takes four times as long.
     """
     return attrs.define(eq=False)(cls)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
 def record(cls: type[C]) -> type[C]:
-    """The same for values that are compared by what they hold."""
+    """The same for values that are compared by content."""
     return attrs.define(unsafe_hash=True)(cls)
 
 
 def changed(original: C, **changes: Any) -> C:
-    """A value like another one but for some attributes; the type checker does not look at these."""
+    """A copy of a value with some attributes changed; the type checker does not check these."""
     evolve: Any = attrs.evolve
     result: C = evolve(original, **changes)
     return result

@@ -1,1 +1,3 @@
-"""One cycle, pure: heads and frozen state in; admissions, preemptions and reasons out."""
+"""One cycle, as a pure function: from heads and frozen state to admissions, preemptions and
+reasons.
+"""

@@ -1,9 +1,9 @@
-"""One scheduling cycle as a pure function: heads and a snapshot in, a plan out (spec/scheduling 4).
+"""One scheduling cycle as a pure function: from heads and a snapshot to a plan (spec/scheduling 4).
 
-1. Every head is nominated against the same snapshot: checked, and given flavors; one whose quota is
-   in use is given victims.
-2. The nominated heads are put in order, with fair sharing again after each of them.
-3. In that order each one is admitted if it still fits what is left, or its victims have to leave.
+1. Every head is nominated against the same snapshot: it is checked and gets flavors; if their quota
+    is in use, it gets victims.
+2. The nominated heads are sorted; with fair sharing, again after each of them.
+3. In that order, each one is admitted if it still fits, or its victims have to leave.
 
 Nothing is remembered between calls.
 """

@@ -1,4 +1,4 @@
-"""What goes into a scheduling cycle and what comes out of it (spec/scheduling 4)."""
+"""The input and output of a scheduling cycle (spec/scheduling 4)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Head:
     """The first workload of a ClusterQueue.
 
     Attributes:
-        info: what it asks for.
+        info: its computed form.
         cluster_queue: the queue.
         namespace_labels: the labels of its namespace, None when the namespace is not known.
         progress: the flavors that earlier attempts tried already.
-        promise: what others were preempted for before; None if no preemption happened.
-        preempted: how often it made others leave since quota moved from outside.
+        promise: the room for which others were preempted before; None if none were.
+        preempted: how often it preempted others since the last outside change of quota.
     """
 
     info: WorkloadInfo
@@ -51,7 +51,7 @@ class CycleInput:
         frozen: the state of the cache.
         all_ready: whether the pods of every workload that holds quota are ready.
         settings: the administrator's choices.
-        past: past preemptions, as far as the preemption policy needs them.
+        past: past preemptions that the preemption policy needs.
     """
 
     heads: tuple[Head, ...]
@@ -70,12 +70,12 @@ class Admit:
         uid: its UID.
         workload: the object that was evaluated.
         cluster_queue: the queue whose quota it gets.
-        admission: what to write to its status.
-        admitted: whether it is Admitted as well: all checks that its flavors need are Ready.
+        admission: for its status.
+        admitted: whether it is also Admitted, because all checks that its flavors need are Ready.
         required_checks: these checks.
         wait_seconds: how long it waited, since its creation or its last eviction.
-        borrowing: how far up the tree it borrows, 0 when it stays within nominal quota.
-        usage: what it is charged for, which is what `admission` says.
+        borrowing: how far up the tree it borrows; 0 within nominal quota.
+        usage: its charge, equal to `admission`.
     """
 
     key: ObjectKey
@@ -100,13 +100,13 @@ class Wait:
         workload: the object that was evaluated.
         cluster_queue: the queue in which it waits.
         reason: why.
-        requeue: where it goes.
+        requeue: decides where it goes.
         progress: the flavors that were tried.
-        skipped: whether it would have fit, had another head not been first.
-        promise: what others are preempted for; None without a preemption.
-        transient: whether the reason is a passing state of the caches, not worth a status write.
-        again: when to try it again though nothing changes, because the preemption policy said so.
-        pod_sets: what it asks for.
+        skipped: whether it would have fit without an earlier head.
+        promise: the room for which others are preempted; None without a preemption.
+        transient: whether the reason is a temporary state of the caches, not worth a status write.
+        again: when to retry it even if nothing changes, because the preemption policy said so.
+        pod_sets: its requests.
     """
 
     key: ObjectKey
@@ -134,7 +134,7 @@ class Wait:
 
     @property
     def resource_requests(self) -> tuple[PodSetRequest, ...]:
-        """What to write about its requests; the pods themselves are not among them."""
+        """Its requests for the status, without the resource `pods`."""
         return tuple(
             PodSetRequest(
                 pod_set.name,
@@ -149,7 +149,7 @@ class Wait:
 
 @attrs.frozen
 class Plan:
-    """What a cycle decided.
+    """The decisions of a cycle.
 
     Attributes:
         admissions: the workloads that get quota, in the order of the decisions.
@@ -157,12 +157,12 @@ class Plan:
             again, those that are parked as well.
         order: the nominated heads in the order in which they were decided.
         preemptions: the waiting workloads for which others have to leave, in the order of the
-            decisions; no Workload is a victim twice.
-        faults: where the preemption policy failed.
-        skipped_preemptions: by ClusterQueue, how many heads lost what they wanted to preempt for to
-            heads before them.
-        recomputations: by ClusterQueue and result, how many heads chose victims again, because
-            heads before them took theirs.
+            decisions. No Workload is a victim twice.
+        faults: failures of the preemption policy.
+        skipped_preemptions: by ClusterQueue, how many heads lost their intended room to earlier
+            heads.
+        recomputations: by ClusterQueue and result, how many heads chose victims again because
+            earlier heads took theirs.
     """
 
     admissions: tuple[Admit, ...]

@@ -1,11 +1,11 @@
-"""Which flavor each pod set gets (spec/scheduling 5).
+"""Assigns flavors to pod sets (spec/scheduling 5).
 
-`assign` tries the flavors of every resource group in order and keeps the best; what stood in the
-way of the others becomes the reason. It reads a snapshot and changes nothing.
+`assign` tries the flavors of every resource group in order and keeps the best; the obstacles of the
+others become the reason. It reads a snapshot and changes nothing.
 
-A flavor whose quota is in use is ranked by what preemption could do there, which is simulated for
-each request on its own: nobody could be preempted, somebody of the own ClusterQueue would have to
-leave, or only such as borrow.
+A flavor whose quota is in use is ranked by a simulated preemption for each single request: no
+workload could be preempted, workloads of the own ClusterQueue would have to leave, or only
+borrowing ones.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from kueuelib.scheduler.values import value
 
 @value
 class PodSetChoice:
-    """What one pod set would get.
+    """The assignment of one pod set.
 
     Attributes:
         name: the pod set.
-        count: for how many pods.
+        count: the number of pods.
         flavors: resource name to flavor, sorted by resource.
         requests: the amounts for all pods together.
         mode: the worst verdict among its flavors.
@@ -62,13 +62,13 @@ class PodSetChoice:
 
 @value
 class Assignment:
-    """What a workload would get.
+    """The assignment of a workload.
 
     Attributes:
-        mode: the verdict; everything else is of use from `NO_CANDIDATES` on.
+        mode: the verdict; the other attributes are only valid from `NO_CANDIDATES` on.
         choices: the pod sets up to and including the first that does not fit at all.
-        usage: what it would be charged.
-        borrowing: how far up the tree it has to borrow, 0 when it stays within nominal quota.
+        usage: its charge.
+        borrowing: how far up the tree it has to borrow; 0 within nominal quota.
         contested: the part of `usage` that does not fit now.
         blocked: why it does not fit now.
         progress: which flavors were tried.
@@ -85,7 +85,7 @@ class Assignment:
 
 @value
 class _Verdict:
-    """What one request in one flavor came to."""
+    """The result for one request in one flavor."""
 
     mode: Mode
     borrowing: int = 0
@@ -102,10 +102,10 @@ class _Option:
 
     Attributes:
         flavor: the flavor.
-        worst: the verdict that represents it.
+        worst: its worst verdict.
         borrowing: the level of the resource that borrows most.
         contested: the pairs that do not fit now.
-        blockers: what is in the way.
+        blockers: the obstacles.
     """
 
     flavor: str
@@ -124,15 +124,15 @@ def assign(
     fungible: bool = True,
     only: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Assignment:
-    """Flavors for all pod sets of a workload.
+    """Assign flavors to all pod sets of a workload.
 
     Args:
-        searches: those of the workload, with the state to try it on, which is not changed.
+        searches: the searches of the workload, with the state, which is not changed.
         info: the workload.
-        counts: pods per pod set, when fewer than all are tried (spec/scheduling 1.8).
+        counts: pods per pod set, if fewer than all are tried (spec/scheduling 1.8).
         progress: the flavors that earlier attempts tried already.
-        fungible: False takes the first flavor that fits, whatever the ClusterQueue prefers.
-        only: per pod set the flavor of each resource that may be tried, None for all.
+        fungible: False takes the first flavor that fits and ignores the ClusterQueue's preferences.
+        only: per pod set, the allowed flavor of each resource; None for all.
     """
     spec = searches.preemptor.queue.spec
     policy = spec.fungibility if fungible else FIRST_FIT
@@ -242,8 +242,8 @@ class _PodSetSearch:
     def _group(
         self, group: FlavorGroup, last: int, only: str | None
     ) -> tuple[_Option | None, int, list[FlavorAttempt]]:
-        """The best flavor of one group, None when there is none; the index of the last one that was
-        tried, -1 when none is left; and the flavors that do not fit now.
+        """The best flavor of one group, or None; the index of the last one tried, or -1 if none is
+        left; and the flavors that do not fit now.
         """
         policy, flavors = self._policy, group.flavors
         blocked: list[FlavorAttempt] = []
@@ -295,7 +295,7 @@ class _PodSetSearch:
         return _Option(name, worst, borrowing, tuple(contested), tuple(blockers))
 
     def _verdict(self, pair: FlavorResource, amount: int) -> _Verdict:
-        """Whether one request fits one flavor, whether it borrows, and what is in the way (5.3)."""
+        """Whether one request fits one flavor, whether it borrows, and the obstacles (5.3)."""
         searches = self._searches
         snapshot, spec = searches.snapshot, searches.preemptor.queue.spec
         node, used = snapshot.nodes[spec.name], snapshot.used[pair]
@@ -332,7 +332,7 @@ class _PodSetSearch:
 
 
 def _try_next(verdict: _Verdict, policy: Fungibility) -> bool:
-    """Whether later flavors are worth a look (5.4); one without victims never ends the search."""
+    """Whether to try later flavors (5.4); one without victims never ends the search."""
     if verdict.mode is NO_CANDIDATES:
         return True
     if verdict.mode is not FIT and policy.next_rather_than_preempt:
@@ -341,9 +341,10 @@ def _try_next(verdict: _Verdict, policy: Fungibility) -> bool:
 
 
 def _is_better(one: _Verdict, other: _Verdict, policy: Fungibility) -> bool:
-    """Whether one flavor or request is preferred; among equals the earliest is kept (5.4).
+    """Whether one flavor or request is preferred to another; among equals the earlier is kept
+    (5.4).
 
-    What can't be had now loses against everything that can, whatever the policy prefers.
+    One that is not available now loses to all that are, whatever the policy prefers.
     """
     for hopeless in (NO_FIT, NO_CANDIDATES):
         if (one.mode is hopeless) is not (other.mode is hopeless):
@@ -358,11 +359,11 @@ def _is_better(one: _Verdict, other: _Verdict, policy: Fungibility) -> bool:
 
 
 def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
-    """Why pods can't run on the nodes of a flavor, whatever the quota; None when they can (5.5).
+    """Why pods cannot run on the nodes of a flavor, apart from quota; None if they can (5.5).
 
-    Taints may be tolerated by the pods or by the flavor itself. Node selector and required
-    affinity count only in the labels that this flavor declares; an affinity term that names none
-    of them leaves the choice to the kube-scheduler.
+    Taints may be tolerated by the pods or by the flavor itself. Of node selector and required
+    affinity, only labels that this flavor declares count; an affinity term without any of them is
+    left to the kube-scheduler.
     """
     if flavor.taints:
         taint = untolerated(flavor.taints, (*spec.tolerations, *flavor.tolerations))

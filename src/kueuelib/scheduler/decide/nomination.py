@@ -1,7 +1,7 @@
-"""The first half of a cycle: which heads can be considered, and what they would get (4.1, 4.2).
+"""The first half of a cycle: nominates heads, with flavors and victims (4.1, 4.2).
 
-Every head is nominated against the same snapshot, which is left as it was. A head whose quota is in
-use gets victims as well, if there are any.
+Every head is nominated against the same snapshot, which is not changed. If its quota is in use, a
+head also gets victims, if there are any.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.values import value
 
 INSISTS_AFTER = 3
-"""How often a workload makes others leave, while no quota moves from outside, until it insists on
-what they leave for."""
+"""After this many preemptions without an outside change of quota, a workload insists on the
+room.
+"""
 
 MOST_PREEMPTIONS = 5
-"""How often it does so at most; then it waits until quota moves from outside."""
+"""The most such preemptions; then it waits for an outside change of quota."""
 
 
 @value
 class Proposal:
-    """What a head would get.
+    """The proposed assignment of a head.
 
     Attributes:
         assignment: the flavors.
-        victims: which workloads must leave first; empty if none must, or if it would not help.
-        together: why it would not help, where each pair of flavor and resource could be freed.
-        protected: who the preemption policy refused to preempt; None for nobody.
+        victims: the workloads that must leave first; empty if none must, or if none would help.
+        together: why it would not help, if each pair of flavor and resource could be freed.
+        protected: the workloads that the preemption policy protected, or None.
     """
 
     assignment: Assignment
@@ -64,7 +65,7 @@ class Entry:
     Attributes:
         head: the head.
         queue: its ClusterQueue.
-        proposal: what it would get.
+        proposal: its proposal.
         order: its turn.
     """
 
@@ -75,12 +76,12 @@ class Entry:
 
     @property
     def insists(self) -> bool:
-        """Whether it comes before all that do not, regardless of borrowing."""
+        """Whether it precedes all heads that do not insist, regardless of borrowing."""
         return self.order.borrowing_level < 0
 
 
 def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -> Entry | Wait:
-    """Checks a head and gives it flavors; a `Wait` when it can't even be considered (4.1)."""
+    """Checks a head and assigns flavors; a `Wait` if it cannot be considered (4.1)."""
     info, queue = head.info, snapshot.queue(head.cluster_queue)
     if info.failed_checks:
         return _refuse(head, ChecksFailed(info.failed_checks), Requeue.FAILED_CHECKS)
@@ -114,9 +115,9 @@ def propose(
     judge: Judge,
     only: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Proposal:
-    """What a head would get for all its pods, or for as many as possible if it allows that (1.8).
+    """The proposal for all pods of a head, or for as many as possible if it allows that (1.8).
 
-    All pods with victims are preferred to fewer pods without.
+    All pods with victims are preferred to fewer pods without victims.
 
     Args:
         snapshot: the state; not changed.
@@ -124,8 +125,8 @@ def propose(
         head: the head.
         settings: the administrator's choices.
         judge: asks the preemption policy.
-        only: the flavors of an earlier proposal in the same cycle, to which this one is bound; the
-            search for flavors then begins with the first one.
+        only: the flavors of an earlier proposal in the same cycle, which this one must use; the
+            search then begins with the first flavor.
     """
     info = head.info
     fungible, fair_sharing = settings.flavor_fungibility, settings.fair_sharing
@@ -168,7 +169,7 @@ def _for_fewer_pods(
     progress: Progress,
     only: Mapping[str, Mapping[str, str]] | None,
 ) -> Proposal | None:
-    """The proposal for as many pods as possible; None when it is not possible for the fewest."""
+    """The proposal for as many pods as possible; None if not even the fewest fit."""
     info, fungible = head.info, settings.flavor_fungibility
 
     def attempt(counts: tuple[int, ...]) -> Proposal | None:
@@ -180,22 +181,22 @@ def _for_fewer_pods(
 
 
 def asking_of(head: Head) -> Asking:
-    """A head as the preemption policy sees it."""
+    """A head in the form that the preemption policy receives."""
     return Asking(head.cluster_queue, head.info.local_queue, head.info.priority)
 
 
 def _level(head: Head, proposal: Proposal) -> int:
-    """How much a head borrows, as far as its turn is concerned; -1 for the very first ones."""
+    """The borrowing level of a head for its turn; -1 for those that come first."""
     if head.promise is not None and proposal.assignment.mode is FIT and _insists(head):
         return -1
     return proposal.assignment.borrowing
 
 
 def _insists(head: Head) -> bool:
-    """Whether a preemptor takes what others left for, before everybody else.
+    """Whether a preemptor takes the room that others left before all other heads.
 
-    The first time all compete for the room. Who made others leave again, and nothing came from
-    outside meanwhile, would otherwise go round in circles with those that take the room back.
+    The first time, all compete for the room. A workload that has to preempt again without an
+    outside change would otherwise alternate forever with those that take the room.
     """
     return head.promise is not None and head.preempted >= INSISTS_AFTER
 

@@ -31,8 +31,8 @@ def search(
 
     Args:
         pod_sets: the pod sets of the workload.
-        attempt: what to try with given counts; None means that they don't fit. It is taken to be
-            monotone: what fits with more pods fits with fewer.
+        attempt: tries given counts; None if they do not fit. It is assumed to be monotone: if more
+            pods fit, fewer fit as well.
     """
     slack = [_slack(pod_set) for pod_set in pod_sets]
     spread = sum(slack)

@@ -1,12 +1,11 @@
-"""Whether a reservation is still worth anything, before the workload that holds it may start.
+"""Verifies a reservation once more, before the workload that holds it may start.
 
-Between the reservation and the last passed check anything may happen to the quota: it shrinks, a
-flavor leaves the ClusterQueue, the queue leaves its cohort. So quota and flavors are verified once
-more (KEP-993, "recheck that Admission settings are still valid"). Among several reservations that
-no longer fit together, the later ones lose: a reservation is measured beside what is admitted
-and what was reserved before it. One that does not fit but may preempt gets its room that way: so do
-reservations that were made on the assumption of preemptions (`preemptionPolicy:
-AfterCheckPassedOrOnDemand`).
+Until the last check has passed, the quota may change: it shrinks, a flavor leaves the ClusterQueue,
+the queue leaves its cohort. So quota and flavors are verified again (KEP-993, "recheck that
+Admission settings are still valid"). Among several reservations that no longer fit together, the
+later ones lose: a reservation has to fit beside admitted workloads and earlier reservations. One
+that does not fit may get room by preemption, and so do reservations that assumed preemptions
+(`preemptionPolicy: AfterCheckPassedOrOnDemand`).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from kueuelib.scheduler.settings import FairSharing
 def withdrawn_flavor(queue: FrozenQueue, usage: Amounts) -> FlavorWithdrawn | None:
     """The first flavor of a reservation that its ClusterQueue no longer offers, or None.
 
-    Only requests count; a pod set that requests nothing of a resource needs no flavor for it.
+    Only requests count: a pod set without a request for a resource needs no flavor for it.
 
     Args:
         queue: the ClusterQueue that the quota was reserved in.
-        usage: what the workload is charged for.
+        usage: the workload's charge.
     """
     for pair in sorted(usage):
         if usage[pair] > 0 and pair not in queue.spec.limits:
@@ -41,7 +40,7 @@ def withdrawn_flavor(queue: FrozenQueue, usage: Amounts) -> FlavorWithdrawn | No
 
 
 def missing_quota(frozen: Frozen, holder: Holder) -> FlavorWithdrawn | QuotaWithdrawn | None:
-    """Why a reservation may not become an admission, or None when it still fits.
+    """Why a reservation may not become an admission; None if it still fits.
 
     Args:
         frozen: the ClusterQueue of the workload and its tree.
@@ -73,13 +72,13 @@ def victims_for(
     fair_sharing: FairSharing | None = None,
     judge: Judge | None = None,
 ) -> tuple[Victim, ...]:
-    """Which workloads must leave so that a reservation fits; empty if it fits or none can help.
+    """The workloads that must leave so that a reservation fits; empty if it fits or none can help.
 
     Args:
         frozen: the ClusterQueue of the workload and its tree.
         holder: the workload.
-        fair_sharing: how shares decide about victims; None: they do not.
-        judge: asks the preemption policy; None: it is Kueue's own.
+        fair_sharing: how shares decide on victims; None if they do not.
+        judge: asks the preemption policy; None for Kueue's own.
     """
     snapshot = _before(frozen, holder)
     queue = snapshot.queue(holder.cluster_queue)
@@ -95,7 +94,7 @@ def victims_for(
 
 
 def _before(frozen: Frozen, holder: Holder) -> Snapshot:
-    """The state without a reservation and those that have to stand back for it."""
+    """The state without a reservation, and without those that yield to it."""
     snapshot = Snapshot(frozen)
     queue = snapshot.queue(holder.cluster_queue)
     if queue is not None:
@@ -120,7 +119,7 @@ def _of_the_same_tree(snapshot: Snapshot, queue: FrozenQueue) -> Iterator[Holder
 
 
 def _is_later(other: Holder, holder: Holder) -> bool:
-    """Whether another reservation has to stand back: it is not admitted and came afterwards."""
+    """Whether another reservation has to yield, because it is later and not admitted."""
     if other.admitted:
         return False
     if other.reserved_at is None or holder.reserved_at is None:

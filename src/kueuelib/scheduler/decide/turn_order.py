@@ -1,8 +1,8 @@
-"""In which order the heads of a cycle are decided, one at a time.
+"""The order in which the heads of a cycle are decided, one at a time.
 
-Without fair sharing all of them are sorted once. With it every decision changes the next head, so
-the order is a tournament that continues while heads are decided (KEP-1714, "Admission order";
-spec/cohorts-and-fair-sharing 3.2).
+Without fair sharing, all are sorted once. With fair sharing, every decision may change the next
+head, so the order is a tournament that continues while heads are decided (KEP-1714, "Admission
+order"; spec/cohorts-and-fair-sharing 3.2).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def in_turn(entries: Sequence[Entry], shown: Snapshot, settings: Settings) -> It
 
     Args:
         entries: the heads, one per ClusterQueue.
-        shown: the state as the decisions so far leave it, with victims still in place. It is read
-            again after each head and is left as it was found.
+        shown: the state after the decisions so far, with victims still in place. It is read again
+            after each head, and not changed.
         settings: the administrator's choices.
     """
     by_order = sorted(entries, key=attrgetter("order"))
@@ -46,7 +46,7 @@ def _tournament(entries: Sequence[Entry], shown: Snapshot) -> Iterator[Entry]:
 
 
 class _Mark(NamedTuple):
-    """The place of a head among those that come through sibling nodes.
+    """The rank of a head among those of sibling nodes.
 
     Attributes:
         borrows: whether its node would borrow anything that the head asks for.
@@ -60,7 +60,7 @@ class _Mark(NamedTuple):
 
 
 def _mark(shown: Snapshot, node: QuotaNode, entry: Entry) -> _Mark:
-    """What a node would be like with the head that it sends."""
+    """The rank of a node with the head that it sends."""
     usage = entry.proposal.assignment.usage
     order = entry.order._replace(borrowing_level=0)
     if node.parent is None:

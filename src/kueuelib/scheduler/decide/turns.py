@@ -1,10 +1,11 @@
-"""The second half of a cycle: one nominated head after the other decides (spec/scheduling 4.3).
+"""The second half of a cycle: nominated heads are decided one after the other (spec/scheduling
+4.3).
 
-The snapshot follows the decisions: what a head gets is charged, and its victims are gone for those
-who come later, so several heads of a cohort may preempt in one cycle as long as they choose
-different victims. A head whose victims are taken already looks again, with these gone: it chooses
-others, or it fits when the others have left and waits for that. Nothing is admitted into room that
-victims have not left yet, unless the administrator allows quota to be exceeded until then.
+The snapshot follows the decisions: the quota of a head is charged, and its victims are gone for
+later heads. So several heads of a cohort may preempt in one cycle, as long as they choose different
+victims. A head whose victims are taken already is proposed again without these: it chooses others,
+or it fits once the victims of others have left, and waits for that. Nothing is admitted into room
+that victims have not left yet, unless the administrator allows quota to be exceeded until then.
 """
 
 from __future__ import annotations
@@ -53,13 +54,14 @@ class Turns:
 
     Attributes:
         admissions: the workloads that got quota.
-        waits: who did not.
+        waits: the workloads that did not.
         preemptions: the workloads for which others must leave.
-        skipped_preemptions: by ClusterQueue, the heads whose preemption heads before them thwarted.
-        recomputations: by ClusterQueue and result, how often a head chose again because its victims
-            were taken: one of the three below.
-        shown: the state with what all heads got so far, and with their victims still in place; kept
-            with fair sharing only, which orders the heads by it.
+        skipped_preemptions: by ClusterQueue, the heads whose preemption was thwarted by earlier
+            heads.
+        recomputations: by ClusterQueue and result (one of the three below), how often a head chose
+            again because its victims were taken.
+        shown: the state with the decisions so far, and with all victims still in place; only kept
+            with fair sharing, which orders the heads by it.
     """
 
     def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
@@ -122,7 +124,7 @@ class Turns:
             self.recomputations[entry.head.cluster_queue, self._result(entry)] += 1
 
     def _result(self, entry: Entry) -> str:
-        """What became of a head that chose again."""
+        """The result of a head that chose again."""
         if entry.proposal.assignment.mode is FIT:
             return DEFERRED_FIT
         victims = {victim.key for victim in entry.proposal.victims}
@@ -137,7 +139,7 @@ class Turns:
         return Entry(entry.head, entry.queue, proposal, entry.order)
 
     def _is_refused(self, entry: Entry) -> bool:
-        """Whether the preemption policy refuses a victim, given those of the heads before."""
+        """Whether the preemption policy refuses a victim, given those of earlier heads."""
         guard = self._judge.guard(asking_of(entry.head)) if self._judge.taken else None
         if guard is None:
             return False
@@ -152,9 +154,9 @@ class Turns:
         return False
 
     def _fits(self, entry: Entry) -> bool:
-        """Whether a head fits when everybody's victims and its own ones are gone.
+        """Whether a head fits without its own victims and those of others.
 
-        If it does, its own ones are gone from now on.
+        If it does, its own victims count as gone from now on.
         """
         snapshot, mark = self._snapshot, self._snapshot.mark()
         for victim in entry.proposal.victims:
@@ -165,10 +167,10 @@ class Turns:
         return fits
 
     def _fits_beside_victims(self, entry: Entry) -> bool:
-        """Whether a head fits while the victims of all heads are still there.
+        """Whether a head fits while the victims of all heads still hold quota.
 
-        What heads merely wait for does not count, so this is a state of its own; before anybody is
-        a victim, who fits at all fits here.
+        Room that heads only wait for does not count, so this needs its own state; as long as there
+        are no victims, every head that fits also fits here.
         """
         if self._held is None:
             self._held = Snapshot(self._frozen)
@@ -178,7 +180,7 @@ class Turns:
         return self._held.fits(entry.queue, entry.proposal.assignment.usage)
 
     def _comes_later(self, entry: Entry) -> bool:
-        """Whether a check has to pass, or to ask, before the victims of a head leave (KEP-993)."""
+        """Whether a check has to pass or to ask before the victims of a head leave (KEP-993)."""
         if not entry.queue.spec.checks:
             return False
         usage = entry.proposal.assignment.usage
@@ -187,17 +189,17 @@ class Turns:
         return not preempts_early(entries_of(entry.head.info.workload), late)
 
     def _reserve_early(self, entry: Entry) -> None:
-        """Gives quota on the assumption that the victims will have left when it is needed.
+        """Reserves quota on the assumption that the victims will have left when it is needed.
 
-        They keep what they have, and all of it counts: no other workload is admitted into the same
-        room, also where quota may be exceeded until victims leave, because these may never have to.
+        They keep their quota, and all of it counts. No other workload is admitted into the same
+        room, even if quota may be exceeded until victims leave, because these may never have to.
         """
         self._may_exceed = False
         self._claim(entry)
         self._admit(entry)
 
     def _claim(self, entry: Entry) -> None:
-        """The victims of a head, which are gone already, are nobody else's."""
+        """Assigns the victims of a head, which are gone already, to it alone."""
         for victim in entry.proposal.victims:
             self._victims[victim.key] = victim
             self._judge.take(victim.holder)
@@ -249,10 +251,10 @@ class Turns:
         self._wait(entry, reason, Requeue.GENERIC, assignment.progress)
 
     def _reserved(self, entry: Entry) -> dict[FlavorResource, int]:
-        """What a blocked head keeps from the heads behind it: what is free of its own quota (4.3).
+        """The free part of its own quota that a blocked head withholds from later heads (4.3).
 
-        A head that has to borrow keeps as much as it may ever borrow. Victims count as long as they
-        are there.
+        A head that has to borrow withholds as much as it may ever borrow. Victims count as long as
+        they hold quota.
         """
         reserved = {}
         assignment, queue = entry.proposal.assignment, entry.queue
@@ -290,7 +292,7 @@ class Turns:
 
 
 def _promise(entry: Entry) -> Promise:
-    """What the victims of a head leave for."""
+    """The room for which the victims of a head leave."""
     assignment = entry.proposal.assignment
     return Promise(
         tuple(choice.count for choice in assignment.choices),

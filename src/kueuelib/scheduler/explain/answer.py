@@ -1,4 +1,4 @@
-"""The whole answer: where a workload stands, why, and what would admit it."""
+"""The whole answer: the place of a workload, the reason, and the changes that would admit it."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from kueuelib.scheduler.reasons import Reason
 
 @attrs.frozen
 class Explanation:
-    """Why a workload has no quota, or that it has.
+    """Why a workload has no quota, or that it has it.
 
     Attributes:
         key: the workload.
         workload: the object.
         local_queue: the LocalQueue that it names, empty for none.
         cluster_queue: the ClusterQueue in which it waits or holds quota, empty for none.
-        outcome: what becomes of it when nothing is changed.
+        outcome: its outcome without a change.
         admission: the quota that it holds, or that it would get in the cycles that are due now.
         ahead: the workloads that wait before it in its ClusterQueue, in the order of the queue.
         behind: how many wait after it.
-        usage: the past usage of its LocalQueue; None where it does not count (KEP-4136).
-        notes: what else to know, as sentences for people.
+        usage: the past usage of its LocalQueue; None if it does not count (KEP-4136).
+        notes: further sentences for people.
         used_less: the LocalQueues that come first because they used less, with their numbers.
-        reason: why it waits; None when it does not.
-        when_first: what would be decided if it were first in its ClusterQueue; only where it was
-            not tried, because the queue does not get that far.
+        reason: why it waits; None if it does not.
+        when_first: the decision if it were first in its ClusterQueue; only if the queue does not
+            get that far.
         rows: the numbers of every flavor that it could use.
-        tree: the quota of its ClusterQueue and of the cohorts above, where there is more to say
-            of them than the name of one cohort.
-        problems: what is wrong with the set-up.
+        tree: the quota of its ClusterQueue and of the cohorts above, unless there is only one
+            cohort without an object.
+        problems: errors in the set-up.
         changes: single changes that would give it quota now, each tried.
-        tried: the kinds of changes that were looked for to the end.
-        limits: what was left out of the search for changes, as sentences for people.
-        checks: the admission checks that decide after it gets quota without any change.
+        tried: the kinds of changes whose search was completed.
+        limits: the gaps in the search for changes, as sentences for people.
+        checks: the admission checks that would decide after it gets quota without a change.
         awaited: the checks for which it waits although it holds quota.
-        unhonoured: what the objects ask for and this version does not do.
+        unhonoured: features that the objects use but this version does not support.
     """
 
     key: ObjectKey
@@ -76,24 +76,24 @@ class Explanation:
 
     @property
     def verdict(self) -> Verdict:
-        """What becomes of it."""
+        """Its verdict."""
         return self.outcome.verdict
 
     @property
     def position(self) -> int | None:
-        """Its place in its ClusterQueue, from 1; None when it does not wait there."""
+        """Its place in its ClusterQueue, from 1; None if it does not wait there."""
         waits = self.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
         return len(self.ahead) + 1 if waits and self.cluster_queue else None
 
 
 def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -> Explanation:
-    """The answer for one workload.
+    """Explain one workload.
 
     Args:
         world: the facts; not changed.
         key: the workload.
         now: seconds since the epoch.
-        changes: whether to look for changes; that takes many trials, within a budget.
+        changes: whether to search for changes, which takes many trials, within a budget.
 
     Raises:
         KeyError: there is no such workload in the world.
@@ -150,7 +150,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
 
 
 def _tried_first(trials: Trials, world: World, key: ObjectKey) -> Outcome | None:
-    """What becomes of it at the head of its queue, its priority unchanged; None if unknown."""
+    """Its outcome at the head of its queue with an unchanged priority; None if unknown."""
     try:
         return trials.within(world.without_workloads(*world.ahead_of(key)))
     except OutOfStepsError:

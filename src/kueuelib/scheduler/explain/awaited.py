@@ -17,9 +17,9 @@ class Awaited:
 
     Attributes:
         name: the check.
-        controller: its controllerName; empty when the check does not exist.
-        since: when it became Pending, in seconds since the epoch; None where that is not known.
-        message: what its controller said.
+        controller: its controllerName; empty if the check does not exist.
+        since: when it became Pending, in seconds since the epoch; None if that is not known.
+        message: the message of its controller.
     """
 
     name: str
@@ -34,13 +34,13 @@ class Awaited:
 
     @property
     def text(self) -> str:
-        """The check, since when it is Pending, and what was said."""
+        """The check, since when it has been Pending, and its message."""
         since = "" if self.since is None else f" since {format_time(self.since)}"
         return f"{self.who} is Pending{since}" + (f": {self.message}" if self.message else "")
 
     @property
     def next_step(self) -> str:
-        """What to look at."""
+        """The next step for the user."""
         if not self.controller:
             return f"create AdmissionCheck {self.name}, or take it out of the ClusterQueue"
         return f"look into the log of the controller that serves {self.controller}"
@@ -51,10 +51,10 @@ def awaited_checks(world: World, workload: Workload) -> tuple[Awaited, ...]:
 
     Args:
         world: the facts.
-        workload: any one.
+        workload: any Workload.
 
     Returns:
-        Nothing for a Workload without quota, or that is admitted, evicted or finished.
+        The checks; none for a Workload that has no quota, or is admitted, evicted or finished.
     """
     settled = any(is_true(workload, one) for one in (names.ADMITTED, names.EVICTED))
     if settled or not holds_quota(workload) or is_finished(workload):

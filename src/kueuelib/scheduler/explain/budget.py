@@ -1,7 +1,7 @@
-"""How much work a search may do, counted in heads that were tried.
+"""The budget of a search, counted in heads that are tried.
 
-Every cycle of every trial counts, so that an answer comes in bounded time whatever the world is
-like. A head takes about a tenth of a millisecond.
+Every cycle of every trial counts, so that an answer takes bounded time in any world. A head takes
+about a tenth of a millisecond.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 MOST_STEPS = 14_000
-"""How many heads all trials of a search may try together."""
+"""The most heads in all trials of a search together."""
 MOST_BASE_STEPS = 100_000
-"""How many heads are tried at most to find out what happens without any change."""
+"""The most heads that are tried to find the outcome without a change."""
 STEPS_PER_WORKLOAD = 50
 FEWEST_STEPS = 1_000
 COPIED_PER_STEP = 50
@@ -19,14 +19,14 @@ COPIED_PER_STEP = 50
 
 
 class OutOfStepsError(Exception):
-    """A trial would go beyond what is left; what it would have come to is not known."""
+    """A trial would exceed the budget, so its outcome is unknown."""
 
 
 class Budget:
-    """What is left to spend.
+    """The remaining budget.
 
     Args:
-        steps: how many heads may be tried in all.
+        steps: the total number of heads that may be tried.
 
     Attributes:
         left: how many are left.
@@ -39,7 +39,7 @@ class Budget:
         self._kept = 0
 
     def share(self, part: float) -> None:
-        """Keeps from now on all but a part of what is left for what comes later.
+        """Limits spending to a part of the rest; the remainder is kept for later.
 
         Args:
             part: between 0 and 1.
@@ -47,7 +47,7 @@ class Budget:
         self._kept = self.left - int(self.left * part)
 
     def spend(self, steps: int) -> None:
-        """Takes some steps.
+        """Spends some steps.
 
         Raises:
             OutOfStepsError: there are not that many.
@@ -59,9 +59,9 @@ class Budget:
 
 
 def most_steps(workloads: int) -> int:
-    """How many heads a run to rest may try in a world of some size.
+    """The most heads that a run to rest may try in a world of a given size.
 
-    That is far more than any world needs that comes to rest at all.
+    That is far more than any world needs that ever comes to rest.
     """
     return min(MOST_BASE_STEPS, FEWEST_STEPS + STEPS_PER_WORKLOAD * workloads)
 

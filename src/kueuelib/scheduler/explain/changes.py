@@ -1,4 +1,4 @@
-"""Single changes of the world, each with its own way to say it and to apply it to a copy."""
+"""Single changes of the world, each with its text and its application to a copy."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FIELDS: dict[str, str] = {
 
 
 class Change(Protocol):
-    """Something that could be different."""
+    """A possible change."""
 
     @property
     def kind(self) -> str:
-        """What sort of change it is, one word for machines."""
+        """The kind of change, as one word for programs."""
 
     @property
     def subject(self) -> str:
@@ -39,11 +39,11 @@ class Change(Protocol):
         """What to do, for people."""
 
     def apply(self, world: World) -> World:
-        """The world in which it has been done."""
+        """The world with the change."""
 
 
 class Whole:
-    """A change that is done or not, and has no size."""
+    """A change without a size."""
 
 
 @attrs.frozen
@@ -75,7 +75,7 @@ class RaiseQuota:
         place: the ClusterQueue or Cohort.
         flavor: the flavor.
         field: `nominalQuota`, `borrowingLimit` or `lendingLimit`.
-        amounts: how much of which resource; they belong together.
+        amounts: the increase of each resource; they belong together.
     """
 
     place: Place
@@ -122,7 +122,7 @@ class RaiseQuota:
 
 
 def amount_in(quota: ResourceQuota, field: str) -> int | None:
-    """The amount of a field of a quota, None when the field is absent."""
+    """The amount of a field of a quota; None if the field is absent."""
     value = getattr(quota, _FIELDS[field])
     return None if value is None else amount_of(quota.name, value)
 
@@ -152,7 +152,7 @@ class Ends(Whole):
 
 @attrs.frozen
 class Withdraws(Whole):
-    """A workload that waits as well is withdrawn."""
+    """Another waiting workload is withdrawn."""
 
     key: ObjectKey
 

@@ -1,4 +1,4 @@
-"""Changes that bring something into being that is named somewhere and missing."""
+"""Changes that create a missing object or label."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kueuelib.scheduler.explain.world import World
 
 @attrs.frozen
 class CreateFlavor(Whole):
-    """A ResourceFlavor that is named and missing comes into being, with any nodes."""
+    """Create a missing ResourceFlavor, for any nodes."""
 
     name: str
 
@@ -39,11 +39,11 @@ class CreateFlavor(Whole):
 
 @attrs.frozen
 class ServeCheck(Whole):
-    """An AdmissionCheck exists and is active, because its controller runs.
+    """Run the controller of an AdmissionCheck, and create the check if it is missing.
 
     Attributes:
         name: the check.
-        exists: whether it exists already, and only its controller is missing.
+        exists: whether it exists, and only its controller is missing.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ServeCheck(Whole):
 
 @attrs.frozen
 class CreateLocalQueue(Whole):
-    """The LocalQueue that is named and missing comes into being."""
+    """Create a missing LocalQueue."""
 
     key: ObjectKey
     cluster_queue: str
@@ -107,7 +107,7 @@ class CreateLocalQueue(Whole):
 
 @attrs.frozen
 class LabelNamespace(Whole):
-    """The namespace gets the labels that a ClusterQueue asks for."""
+    """Add the labels that a ClusterQueue requires to the namespace."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""The admission checks that still decide once a workload has quota (KEP-993)."""
+"""Finds the admission checks that still decide once a workload has quota (KEP-993)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 def deciders_of(world: World, key: ObjectKey, outcome: Outcome) -> tuple[str, ...]:
     """The checks that decide after quota is reserved, in the order of the ClusterQueue.
 
-    Before victims have left it is not known which flavors the workload will get; then all checks
-    of its ClusterQueue count.
+    Before victims have left, the flavors of the workload are unknown; then all checks of its
+    ClusterQueue count.
 
     Args:
-        world: the facts in which the outcome came about.
+        world: the facts of the outcome.
         key: the workload.
-        outcome: what became of it.
+        outcome: its outcome.
     """
     workload = world.workloads[key]
     if outcome.admit is not None:

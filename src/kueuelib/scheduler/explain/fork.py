@@ -1,8 +1,8 @@
-"""A copy of an engine that can be used up: what may change is copied, what is frozen is shared.
+"""Copies an engine for a trial: mutable values are copied, frozen ones are shared.
 
-An engine with thousands of workloads is copied in a few milliseconds, while loading a fresh one
-takes a hundred times as long; so every trial works on a copy, and nothing has to be undone. The
-copy decides like an engine with the same facts (law in `tests/properties/test_explain.py`).
+Copying an engine with thousands of workloads takes a few milliseconds, and loading a new one a
+hundred times as long. So every trial works on a copy, and nothing has to be undone. The copy
+decides like an engine with the same facts (law in `tests/properties/test_explain.py`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _COPIED = _MUTABLE | _TABLES | {list, set, MethodType}
 
 
 def fork(engine: Engine) -> Engine:
-    """A copy of an engine; neither notices what happens to the other one."""
+    """An independent copy of an engine."""
     copies = _Copies()
     copy = copies.of(engine)
     copies.fill()
@@ -74,14 +74,14 @@ def fork(engine: Engine) -> Engine:
 
 
 class _Copies:
-    """Copies of what may change; those of objects are filled in later, however long their chain."""
+    """Copies of mutable values; those of objects are filled in later, to avoid deep recursion."""
 
     def __init__(self) -> None:
         self._known: dict[int, Any] = {}
         self._empty: list[tuple[Any, Any]] = []
 
     def of(self, value: T) -> T:
-        """The copy of a value, or the value itself when it never changes."""
+        """The copy of a value, or the value itself if it is immutable."""
         kind: Any = type(value)
         if kind not in _COPIED:
             return value

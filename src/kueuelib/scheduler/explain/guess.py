@@ -1,4 +1,4 @@
-"""How much quota may be enough, by the arithmetic of the tree alone."""
+"""Guesses how much quota may be enough, from the arithmetic of the tree alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tree:
         self._upwards = sorted(self._nodes, key=lambda key: -len(self.path(key)))
 
     def path(self, key: str) -> list[str]:
-        """The keys of a node and the cohorts above it; a cycle is walked once."""
+        """The keys of a node and the cohorts above it; a cycle is followed once."""
         keys: list[str] = []
         while key and key not in keys:
             keys.append(key)
@@ -50,13 +50,13 @@ class Tree:
         return keys
 
     def carries(self, place: Place, field: str, pair: FlavorResource, usage: Usage) -> _Carries:
-        """Whether some usage fits when a place has more of something.
+        """Whether some usage fits if a place gets more quota.
 
         Args:
-            place: the ClusterQueue or Cohort to be given more.
+            place: the ClusterQueue or Cohort to be raised.
             field: the field of `Limits` to be raised.
-            pair: of what.
-            usage: what each ClusterQueue uses.
+            pair: the flavor and resource.
+            usage: by ClusterQueue.
         """
         key = place.name if place.kind == CLUSTER_QUEUE else cohort_key(place.name)
         path = self.path(key)
@@ -84,8 +84,8 @@ class _Carries:
     """Tests sizes.
 
     Attributes:
-        steps: for the place to be given more and every cohort above it: quota and usage, without
-            what comes from the step before.
+        steps: for the raised place and every cohort above it, quota and usage, without the usage
+            from the step before.
         field: the field of `Limits` to be raised in the first step.
     """
 
@@ -110,12 +110,12 @@ class _Carries:
 
 @attrs.frozen(eq=False)
 class Guess:
-    """How much more quota would carry what was in use.
+    """Guesses how much more quota would carry a usage.
 
     Attributes:
         tree: the quota as it is.
-        place: the ClusterQueue or Cohort to be given more.
-        flavor: in which flavor.
+        place: the ClusterQueue or Cohort to be raised.
+        flavor: the flavor.
         field: the field of `Limits` to be raised.
     """
 
@@ -130,8 +130,8 @@ class Guess:
         """The least amount that suffices, `most` if none below it does.
 
         Args:
-            resource: of what.
-            usage: what each ClusterQueue used.
+            resource: the resource.
+            usage: by ClusterQueue.
             most: a size that is known to suffice.
         """
         pair = FlavorResource(self.flavor, resource)

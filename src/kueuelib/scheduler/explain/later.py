@@ -1,4 +1,4 @@
-"""Time as a change: what a preemption policy refuses now, it may allow later."""
+"""Time as a change: a preemption policy may allow later what it refuses now."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.reasons import NoFlavors
 
 MOST_ENDS = 20
-"""How many ends of protections are tried, one after the other."""
+"""The most ends of protections that are tried, one after the other."""
 
 
 @attrs.frozen
 class ProtectionEnds(Whole):
-    """The preemption policy allows what it refuses now.
+    """The preemption policy allows a preemption that it refuses now.
 
     Attributes:
         key: the workload that waits.
@@ -49,7 +49,7 @@ class ProtectionEnds(Whole):
         )
 
     def apply(self, world: World) -> World:
-        """The world in which the policy answers as it will then."""
+        """The world in which the policy answers as it will at that time."""
         later = _Later(world.settings.preemption, self.after)
         return attrs.evolve(world, settings=attrs.evolve(world.settings, preemption=later))
 
@@ -63,8 +63,8 @@ def first_end(
         world: the facts; not changed.
         key: the workload.
         now: seconds since the epoch.
-        base: what becomes of it if nothing is changed.
-        budget: what is left.
+        base: its outcome without a change.
+        budget: the remaining budget.
 
     Raises:
         OutOfStepsError: there are no steps left.
@@ -86,7 +86,7 @@ def first_end(
 
 
 class _Later(PreemptionPolicy):
-    """A policy that is asked as if it were later."""
+    """A policy that is asked about a later time."""
 
     def __init__(self, policy: PreemptionPolicy, after: float) -> None:
         self.name = policy.name

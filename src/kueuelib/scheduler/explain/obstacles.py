@@ -1,4 +1,4 @@
-"""What is wrong with the set-up around a workload: the object, the problem and the fix."""
+"""Finds errors in the set-up around a workload: the object, the problem and the fix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kueuelib.scheduler.reasons import Reason
 
 @attrs.frozen
 class Problem:
-    """Something that keeps a workload from being tried, or from ever fitting.
+    """An error that keeps a workload from being tried, or from ever fitting.
 
     Attributes:
         subject: the object, as kind and name.
@@ -40,12 +40,12 @@ class Problem:
 
 
 def problems_of(world: World, key: ObjectKey, reason: Reason | None) -> tuple[Problem, ...]:
-    """Everything that is wrong with the set-up, in the order in which to fix it.
+    """All errors in the set-up, in the order in which to fix them.
 
     Args:
         world: the facts.
         key: the workload.
-        reason: what its evaluation came to.
+        reason: the result of its evaluation.
     """
     return tuple(_problems(world, key, reason))
 
@@ -134,7 +134,7 @@ def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
 
 
 def _of_check(world: World, name: str) -> Iterator[Problem]:
-    """What keeps an AdmissionCheck that exists from being decided."""
+    """Why an existing AdmissionCheck cannot be decided."""
     check = world.checks[name]
     active = conditions.find(check.status.conditions, names.ACTIVE)
     if active is None or active.status != "True":
@@ -145,7 +145,7 @@ def _of_check(world: World, name: str) -> Iterator[Problem]:
 
 
 def absent_cohorts(world: World, key: ObjectKey, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Sentences about cohorts without an object, where a workload asks for more than its tree has.
+    """Sentences about cohorts without an object, if a workload asks for more than its tree has.
 
     Args:
         world: the facts.
@@ -217,7 +217,7 @@ def _of_namespace(world: World, queue: ClusterQueue, namespace: str) -> Iterator
 def missing_labels(
     selector: Selector, labels: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...] | None:
-    """Labels that a selector asks for and that are not there; None when labels don't help."""
+    """The missing labels for a selector; None if labels do not help."""
     wanted = {}
     for one in selector.requirements:
         if one.matches(labels):

@@ -42,14 +42,14 @@ class SetPriority:
 
 @attrs.frozen
 class FewerPods:
-    """Fewer pods in one pod set, and a lower minimum where there is one.
+    """Fewer pods in one pod set, and a lower minimum if there is one.
 
     Attributes:
         key: the workload.
         pod_set: the pod set.
-        before: how many pods there are.
-        to: how many there are then.
-        least: how many are enough already, None for all of them.
+        before: the present number of pods.
+        to: the new number.
+        least: the present minimum; None for all of them.
     """
 
     key: ObjectKey
@@ -243,11 +243,11 @@ class AnyNode(Whole):
 
     @property
     def text(self) -> str:
-        """What to take out."""
+        """What to remove."""
         return "let its pods run on any nodes: without nodeSelector and required node affinity"
 
     def apply(self, world: World) -> World:
-        """The world in which no pod set asks for nodes."""
+        """The world without node requirements."""
         workload = world.workloads[self.key]
         pod_sets = []
         for one in workload.spec.pod_sets:

@@ -1,4 +1,4 @@
-"""ClusterQueues and Cohorts as places in a tree: what both have, whichever it is."""
+"""ClusterQueues and Cohorts as places in a tree, with their common properties."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The smallest single change of quota that would admit a workload.
 
-Where no amount would, one that is enough if others leave for it is looked for.
+If no amount would, it searches for one that is enough if others leave.
 
-Where many wait, sizes are searched where nobody else does, and then tried in the whole world; where
-others get in the way there, the search is done again with them. Where a trial admits, what was in
-use then shows how much would have been enough for the same decisions, so few trials are needed.
+If many Workloads wait, sizes are searched without the others first, and then tried in the whole
+world; if others interfere there, the search is repeated with them. After an admission, the usage
+shows how much would have been enough for the same decisions, so few trials are needed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class QuotaSearch:
         key: the workload.
         queue: its ClusterQueue.
         trials: in the whole world.
-        alone: where nothing else waits.
-        goals: what is good enough; the next one only if nothing is good enough for the first.
+        alone: in a world where nothing else waits.
+        goals: sufficient outcomes; the next one is used only if the first cannot be reached.
     """
 
     def __init__(
@@ -105,10 +105,9 @@ class QuotaSearch:
                     yield from self._raise(Place(CLUSTER_QUEUE, name), flavor, field)
 
     def _raise(self, place: Place, flavor: str, field: str) -> Iterator[TriedChange]:
-        """Everything is raised as far as it goes, then one resource after the other lowered.
+        """Raise everything as far as possible, then lower one resource after the other.
 
-        Where that does not admit it, because others take more then, a size below is left to be
-        looked for.
+        If that does not admit it, because others then take more, a smaller size is searched for.
         """
         quotas = place.quotas(self._world)
         before: Sizes = {}
@@ -157,13 +156,13 @@ class QuotaSearch:
                 yield TriedChange(change(by), tried(by), sized=False)
 
     def _lowered(self, by: Sizes, test: Test, good: Goal, guess: Guess) -> Sizes:
-        """The sizes, each as small as it can be when the ones before it are.
+        """The sizes, each minimal given the ones before it.
 
         Args:
-            by: sizes that are good enough.
-            test: what becomes of the workload.
-            good: what is good enough.
-            guess: what may be enough.
+            by: sufficient sizes.
+            test: returns the outcome of the workload.
+            good: whether an outcome suffices.
+            guess: guesses a sufficient size.
         """
         for name, most in tuple(by.items()):
             others = {other: size for other, size in by.items() if other != name}
@@ -181,7 +180,7 @@ class QuotaSearch:
 
 _LIMITS = {LENDING: "lending", NOMINAL: "nominal", BORROWING: "borrowing"}
 _GUESSES = 4
-"""After how many of them a search in steps takes over."""
+"""The number of guesses before a search in steps takes over."""
 
 
 def _least(
@@ -192,15 +191,15 @@ def _least(
     guess: Guess,
     resource: str,
 ) -> int:
-    """The smallest of the sizes that are good enough, where those below it are not.
+    """The smallest sufficient size, in a range whose smaller sizes are not.
 
     Args:
-        most: is good enough.
+        most: a sufficient size.
         grain: the size of the steps.
         run: tries a size.
-        good: what is good enough.
-        guess: what may be enough, after what was in use when a larger size was tried.
-        resource: what is sized.
+        good: whether an outcome suffices.
+        guess: guesses a sufficient size from the usage with a larger one.
+        resource: the resource.
     """
     outcome = run(most)
     for _ in range(_GUESSES):
@@ -220,7 +219,7 @@ def _least(
 
 
 def _between(no: int, yes: int, grain: int, run: Callable[[int], Outcome], good: Goal) -> int:
-    """The smallest size between one that is not enough and one that is, looked for upwards."""
+    """The smallest size between an insufficient and a sufficient one, searched upwards."""
     first, last = no // grain, -(-yes // grain)
 
     def enough(step: int) -> bool:
@@ -231,7 +230,7 @@ def _between(no: int, yes: int, grain: int, run: Callable[[int], Outcome], good:
 
 
 def _below(yes: int, grain: int, run: Callable[[int], Outcome], good: Goal) -> int:
-    """The smallest size up to one that is enough, looked for downwards from there."""
+    """The smallest size up to a sufficient one, searched downwards."""
     last = -(-yes // grain)
 
     def too_little(step: int) -> bool:

@@ -1,4 +1,4 @@
-"""The numbers of every flavor that a workload could use: what `explain` shows as a table."""
+"""The numbers of every flavor that a workload could use: the table of `explain`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
 
 
 class Fit(Enum):
-    """What one request in one flavor comes to, on its own."""
+    """The result for one request in one flavor, by itself."""
 
     FITS = "fits"
     IN_USE = "quota in use"
@@ -34,18 +34,18 @@ class Row:
 
     Attributes:
         pod_set: the pod set.
-        count: how many pods it is for.
+        count: the number of pods.
         resource: the resource.
-        flavor: the flavor; empty when the ClusterQueue does not offer the resource.
-        requested: what all pods ask for together.
+        flavor: the flavor; empty if the ClusterQueue does not offer the resource.
+        requested: the request of all pods together.
         used: what the ClusterQueue uses now.
         nominal: what it owns.
-        borrowing_limit: how much more it may borrow; None when only the cohort limits it.
+        borrowing_limit: how much more it may borrow; None if only the cohort limits it.
         available: what it could get now, borrowing included.
-        capacity: what it could get at most, if nothing ran.
+        capacity: the most that it could get if nothing ran.
         fit: the verdict.
-        blockers: what is in the way; of the last evaluation where there was one.
-        min_count: how many of the pods are enough; None for all of them.
+        blockers: the obstacles, from the last evaluation if there was one.
+        min_count: the fewest pods that are enough; None for all of them.
     """
 
     pod_set: str
@@ -64,12 +64,12 @@ class Row:
 
 
 def rows_of(engine: Engine, key: ObjectKey, reason: Reason | None) -> tuple[Row, ...]:
-    """The table of a workload that waits in a ClusterQueue; nothing when it does not.
+    """The table of a workload that waits in a ClusterQueue; empty if it does not.
 
     Args:
-        engine: knows the facts that count; no cycle ran in it.
+        engine: has the relevant facts, but has run no cycle.
         key: the workload.
-        reason: what its evaluation came to.
+        reason: the result of its evaluation.
     """
     name = engine.standing(key).cluster_queue
     infos = [info for info in engine.pending(name) if info.key == key] if name else []

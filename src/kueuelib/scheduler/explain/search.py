@@ -1,9 +1,9 @@
-"""The search for single changes that would give a workload quota now.
+"""Searches for single changes that would give a workload quota now.
 
-Where many wait, changes are tried first where nothing else waits, which is fast, and then in the
-whole world; what is reported was admitted there, and one unit less was not. Where less is enough if
-others leave for it, that is reported as well. What is left out is said: each kind of change may use
-a share of the budget of heads that are tried.
+If many Workloads wait, changes are first tried without the others, which is fast, and then in the
+whole world. A reported change was admitted there, and one unit less was not. If less is enough when
+others leave, that is reported as well. Each kind of change may use a share of the budget, and gaps
+in the search are reported.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 T = TypeVar("T")
 
 MOST_TRIED = 20
-"""How many workloads, queues and priorities are tried in the whole world. Where more than that wait
-as well, a change is tried first where nothing else waits."""
+"""The most workloads, queues and priorities that are tried in the whole world. If more
+Workloads than this wait, a change is first tried without the others.
+"""
 SET_UP = "the set-up"
 ITSELF = "the Workload itself"
 POLICIES = "policies of its ClusterQueue"
@@ -80,12 +81,12 @@ class Search:
         world: the facts; not changed.
         key: the workload.
         now: seconds since the epoch.
-        base: what becomes of it if nothing is changed.
-        trials: of changes of that world.
+        base: its outcome without a change.
+        trials: for changes of that world.
 
     Attributes:
-        tried: the kinds of changes that were looked for to the end.
-        limits: what was left out of the search, as sentences for people.
+        tried: the kinds of changes whose search was completed.
+        limits: the gaps in the search, as sentences for people.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Search:
         return tuple(shown)
 
     def _in_sizes(self, option: TriedChange) -> Sequence[TriedChange]:
-        """The smallest size that admits it, and the one that is enough if others leave for it."""
+        """The smallest size that admits it, and the smallest that is enough if others leave."""
         by_weight = option.change.kind == RaiseWeight.kind
         shown: list[TriedChange] = []
         try:
@@ -158,7 +159,7 @@ class Search:
         return shown or [option]
 
     def _kinds(self) -> Iterator[tuple[str, float, Callable[[], Iterator[TriedChange]]]]:
-        """What is looked for, which part of what is left it may spend, and how."""
+        """The kinds of changes, each with its share of the remaining budget and its search."""
         yield SET_UP, 0.3, self._set_up
         yield ITSELF, 0.3, self._own
         if self._queue is None:
@@ -183,7 +184,7 @@ class Search:
             yield OTHER_QUOTAS, 1.0, quotas.others
 
     def _first(self, candidates: Sequence[T], what: str) -> Sequence[T]:
-        """As many as are tried; the rest is left out, and said to be."""
+        """The first few candidates; a note says that the rest is left out."""
         if len(candidates) > MOST_TRIED:
             self.limits.append(f"only {MOST_TRIED} of {len(candidates)} {what} were tried")
         return candidates[:MOST_TRIED]
@@ -191,7 +192,7 @@ class Search:
     # --- trying
 
     def _try(self, change: Change) -> Outcome:
-        """What a change comes to; where many wait, one that would not help alone does not count."""
+        """The outcome of a change; if many wait, one that would not help alone is skipped."""
         if self._alone is not self._trials:
             alone = self._alone.with_change(change)
             if not self._helps(alone):
@@ -199,7 +200,7 @@ class Search:
         return self._trials.with_change(change)
 
     def _helps(self, outcome: Outcome) -> bool:
-        """Whether an outcome is better than that of doing nothing."""
+        """Whether an outcome is better than that without a change."""
         return outcome.admits or (outcome.helps and self._base.verdict is Verdict.WAITS)
 
     def _check(self, change: Change) -> Iterator[TriedChange]:
@@ -208,7 +209,7 @@ class Search:
             yield TriedChange(change, outcome)
 
     def _least(self, make: Callable[[int], Change], most: int) -> TriedChange | None:
-        """The smallest size from 1 to `most` that is good enough while one less is not."""
+        """The smallest size from 1 to `most` that suffices while one less does not."""
         for good in self._goals:
             for trials in (self._alone, self._trials):
 
@@ -290,7 +291,9 @@ class Search:
                 yield from self._check(MoveTo(self._key, current, local_queue.name, home))
 
     def _priorities(self) -> Iterator[TriedChange]:
-        """Only priorities of others, and those just above them, can make a difference."""
+        """The priorities to try: only those of others, and just above them, can make a
+        difference.
+        """
         before = self._workload.spec.priority or 0
         near = self._near.workloads.values()
         others = {workload.spec.priority or 0 for workload in near}
@@ -340,7 +343,7 @@ class Search:
         yield from self._thresholds(queue)
 
     def _thresholds(self, queue: ClusterQueue) -> Iterator[TriedChange]:
-        """Only priorities of workloads that hold quota can make a difference."""
+        """The thresholds to try: only priorities of workloads with quota can make a difference."""
         policy = queue.spec.preemption.borrow_within_cohort
         before = policy.max_priority_threshold
         if policy.policy == kueue.NEVER or before is None:
@@ -358,7 +361,9 @@ class Search:
     # --- the tree of cohorts
 
     def _weights(self, trees: TreeSearch) -> Iterator[TriedChange]:
-        """A larger weight is a smaller share, so that the smallest that helps is found by steps."""
+        """The smallest weight that helps: a larger weight is a smaller share, so it is found by
+        bisection.
+        """
         for place, before in trees.weighted():
 
             def helps(steps: int, place: Place = place, before: int = before) -> bool:

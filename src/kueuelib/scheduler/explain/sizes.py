@@ -1,4 +1,4 @@
-"""The smallest size that passes a test while one less does not."""
+"""Finds the smallest size that passes a test while one less does not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sizes = dict[str, int]
 
 
 def grains_of(engine: Engine) -> dict[str, int]:
-    """Per resource the largest amount that divides all amounts: no threshold lies between."""
+    """Per resource, the largest common divisor of all amounts: thresholds are multiples of it."""
     grains: dict[str, int] = {}
 
     def take(resource: str, amount: int | None) -> None:
@@ -42,7 +42,9 @@ def grains_of(engine: Engine) -> dict[str, int]:
 
 
 def demand_on(engine: Engine) -> Sizes:
-    """Per resource all that is requested or in use: more than that is hardly ever different."""
+    """Per resource, the sum of requests and usage: a larger amount hardly ever makes a
+    difference.
+    """
     demand: Counter[str] = Counter()
     for name in engine.cache.names:
         for info in engine.pending(name):
@@ -55,7 +57,7 @@ def demand_on(engine: Engine) -> Sizes:
 
 
 def gallop(most: int, test: Callable[[int], bool]) -> int:
-    """As `bisect` from 0 to `most`, for results that are small in comparison."""
+    """Like `bisect` from 0 to `most`, for results that are small in comparison."""
     no, yes = 0, 1
     while yes < most and not test(yes):
         no, yes = yes, yes * 2
@@ -66,8 +68,8 @@ def bisect(no: int, yes: int, test: Callable[[int], bool]) -> int:
     """A size that passes the test while the one below does not.
 
     Args:
-        no: does not pass.
-        yes: passes.
+        no: a size that does not pass.
+        yes: a size that passes.
         test: the test.
     """
     while yes - no > 1:

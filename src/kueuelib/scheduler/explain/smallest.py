@@ -1,8 +1,8 @@
-"""A still smaller size of a change that was found.
+"""Finds a smaller size of a change.
 
 More is not always better: a workload with more quota may lose it to others that wait, and one that
-no longer borrows is not a victim. So a size that passes while one unit less does not may not be the
-smallest one. What is below is looked at in equal steps, as many as there may be.
+no longer borrows is not a victim. So the smallest size may be below one that passes while one unit
+less does not. Smaller sizes are tried in equal steps, up to a limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kueuelib.scheduler.explain.trial import Outcome
 from kueuelib.scheduler.explain.tried_change import TriedChange
 
 MOST_LOOKS = 32
-"""How many smaller sizes of one change are tried."""
+"""The most smaller sizes of one change that are tried."""
 
 
 def smallest(
@@ -30,16 +30,15 @@ def smallest(
     run: Callable[[Change], Outcome],
     helps: Callable[[Outcome], bool],
 ) -> TriedChange:
-    """The same change in the smallest of the sizes that help; itself if none below it does.
+    """The same change in the smallest size that helps; itself if no smaller size does.
 
-    One size after the other is lowered as far as the ones before it allow, until one unit less of
-    any does not help.
+    The sizes are lowered one after the other, until one unit less of any does not help.
 
     Args:
         option: the largest size.
-        grains: as `grains_of`; where the steps are that small, nothing is missed between them.
-        run: what a change comes to.
-        helps: whether that is good enough.
+        grains: from `grains_of`; steps that small miss nothing.
+        run: returns the outcome of a change.
+        helps: whether an outcome suffices.
 
     Raises:
         OutOfStepsError: there are no steps left.
@@ -67,7 +66,7 @@ _Resized = Callable[[Any, int], Change]
 
 
 def _sizes(change: Change, grains: Mapping[str, int]) -> Iterator[tuple[int, int, _Resized]]:
-    """Every size, its smallest step worth a look, and how to set it."""
+    """Every size, its smallest useful step, and how to set it."""
     match change:
         case RaiseQuota(amounts=amounts):
             for more in amounts:

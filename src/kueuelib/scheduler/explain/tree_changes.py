@@ -19,7 +19,7 @@ _ONE = Quantity.of(1).nanos
 
 @attrs.frozen
 class RaiseWeight:
-    """A larger weight, in steps of the last decimal place that the present one is written with.
+    """A larger weight, in steps of the last decimal place of the present one.
 
     Attributes:
         place: the ClusterQueue or Cohort.
@@ -101,5 +101,5 @@ class SetParent(Whole):
         return f"set {field}: {choice}" + (f" instead of {self.before}" if self.before else "")
 
     def apply(self, world: World) -> World:
-        """The world in which it is there."""
+        """The world with that parent."""
         return self.place.below(world, self.to)

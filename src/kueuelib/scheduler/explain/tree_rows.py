@@ -1,4 +1,4 @@
-"""The numbers of a ClusterQueue and the cohorts above it, as `explain` shows them."""
+"""The numbers of a ClusterQueue and the cohorts above it, for `explain`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class TreeRow:
         flavor: the flavor.
         resource: the resource.
         own: what it owns itself.
-        nominal: the same with what everything below lends it.
-        used: what everything below uses of that, and of what it borrows.
+        nominal: the same plus what everything below lends it.
+        used: the usage of everything below, of that and of borrowed quota.
         borrowing_limit: how much more it may borrow; None without a limit, and for a root.
         lending_limit: how much of `nominal` it lends at most; None without a limit, and for a root.
-        room: how much the ClusterQueue could get now if only this place limited it; None when it
-            does not. The smallest one is what is available.
-        weight: what its share is divided by; None for a root, and while shares do not decide.
-        weighted_share: its share as its status shows it; None where there is no weight.
+        room: how much the ClusterQueue could get now if only this place limited it; None if it does
+            not. The smallest room is what is available.
+        weight: the divisor of its share; None for a root, and while shares do not decide.
+        weighted_share: its share as its status shows it; None without a weight.
     """
 
     kind: str
@@ -55,14 +55,14 @@ class TreeRow:
 def tree_rows(
     engine: Engine, cluster_queue: str, rows: Iterable[Row], *, shares: bool
 ) -> tuple[TreeRow, ...]:
-    """The numbers of what a workload asks for, from its ClusterQueue up.
+    """The numbers for a workload's requests, from its ClusterQueue up.
 
-    Nothing is said of one cohort that is only a name, unless shares decide.
+    A single cohort without an object is left out, unless shares decide.
 
     Args:
         engine: knows the facts that count; no cycle ran in it.
         cluster_queue: where the workload waits.
-        rows: what it asks for.
+        rows: its table.
         shares: whether shares decide.
     """
     pairs = dict.fromkeys(FlavorResource(row.flavor, row.resource) for row in rows if row.flavor)
@@ -84,7 +84,7 @@ def tree_rows(
 def _row(
     snapshot: Snapshot, path: tuple[QuotaNode, ...], pair: FlavorResource, *, weighted: bool
 ) -> TreeRow:
-    """The last node of a path that begins with the ClusterQueue."""
+    """The row of the last node of a path that begins with the ClusterQueue."""
     node = path[-1]
     own, used = node.limits.get(pair, NO_LIMITS), snapshot.used[pair]
     is_root = node.parent is None
@@ -105,7 +105,7 @@ def _row(
 
 
 def _room(steps: tuple[Step, ...], used: Usage) -> int | None:
-    """What is available when only the last of the steps limits it."""
+    """The available amount if only the last step limits it."""
     *below, here = steps
     if here.ceiling is None:
         return None

@@ -1,4 +1,4 @@
-"""What could be different in the tree of cohorts of a ClusterQueue."""
+"""Possible changes in the tree of cohorts of a ClusterQueue."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class TreeSearch:
         ]
 
     def has_cohorts(self) -> bool:
-        """Whether there is a Cohort in its tree, not only a name."""
+        """Whether its tree has a Cohort with an object."""
         return any(
             name in self._world.cohorts for name in self._world.cohorts_of([self._queue.name])
         )
 
     def weighted(self) -> list[tuple[Place, int]]:
-        """Whose weight counts for it, from the ClusterQueue up, and the weights in 10^-9.
+        """The places whose weights count for it, from the ClusterQueue up, with weights in 10^-9.
 
-        None where shares do not decide; a root has no share.
+        None if shares do not decide; a root has no share.
         """
         if self._world.settings.fair_sharing is None:
             return []
@@ -47,14 +47,14 @@ class TreeSearch:
         return weights
 
     def cuts(self) -> list[SetParent]:
-        """Where a cycle of parents could be opened."""
+        """The places where a cycle of parents could be opened."""
         cycle = self._world.cycle_above(self._queue.spec.cohort_name)
         places = (Place(COHORT, name) for name in cycle)
         return [self._leaves(place) for place in places if self._may_leave(place)]
 
     def moves(self) -> list[SetParent]:
-        """Where else it, or a Cohort above it, could be, without a cycle of parents; below none
-        first, but for `cuts`.
+        """Other parents for it or for a Cohort above it, without cycles, beginning with no parent;
+        `cuts` excepted.
         """
         cohorts = {name: self._world.above(name) for name in self._world.all_cohorts()}
         cuts = self.cuts()
@@ -73,7 +73,7 @@ class TreeSearch:
         return SetParent(place, place.parent(self._world), "")
 
     def _may_leave(self, place: Place) -> bool:
-        """Only what has a parent may have limits."""
+        """Whether a place may lose its parent: limits need a parent."""
         return bool(place.parent(self._world)) and not any(
             quota.borrowing_limit is not None or quota.lending_limit is not None
             for quota in place.quotas(self._world).values()

@@ -1,9 +1,9 @@
-"""What the real cycles decide about one workload in a given world.
+"""Runs real cycles to decide about one workload in a given world.
 
-`outcome` is one world and one fresh engine. `Trials` asks the same about many changes of one
-world, each on a copy of one engine, with the same answers. `Probe` asks many similar questions of
-one engine whose only pending workload is the one in question, and takes every answer back; it is
-fast, and only good enough to know what is worth a trial.
+`outcome` is one world and one fresh engine. `Trials` does the same for many changes of one world,
+each on a copy of one engine, with the same results. `Probe` tests many similar questions on one
+engine in which nothing else waits, and undoes each; it is fast, but only shows what is worth a
+trial.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 
 Usage = Mapping[str, Mapping[FlavorResource, int]]
-"""What every ClusterQueue uses."""
+"""The usage of every ClusterQueue."""
 
 
 class Verdict(Enum):
-    """What becomes of a workload when nothing changes from outside."""
+    """The fate of a workload if nothing changes from outside."""
 
     HOLDS_QUOTA = "holds quota"
-    """It has got it already."""
+    """It holds quota already."""
     ADMITTED = "admitted"
     """It gets quota in one of the cycles that are due now."""
     PREEMPTS = "preempts"
@@ -54,13 +54,13 @@ class Outcome:
     """How a trial ended.
 
     Attributes:
-        verdict: what became of the workload.
+        verdict: the fate of the workload.
         reason: why it waits; None when it does not.
-        evaluated: whether it was tried at all, and not only stood behind others.
+        evaluated: whether it was tried at all, and did not only wait behind others.
         admit: the decision that gave it quota.
         victims: the workloads that must leave for it, sorted.
         unsettled: whether the cycles were stopped before they came to rest.
-        usage: what was in use when it got quota, its own included; None when it did not.
+        usage: the usage when it got quota, including its own; None if it did not.
     """
 
     verdict: Verdict
@@ -73,7 +73,7 @@ class Outcome:
 
     @property
     def admits(self) -> bool:
-        """Whether it gets quota without anybody leaving for it."""
+        """Whether it gets quota without a preemption."""
         return self.verdict is Verdict.ADMITTED
 
     @property
@@ -103,7 +103,7 @@ def outcome(world: World, key: ObjectKey, now: float) -> Outcome:
 
 
 class Trials:
-    """Many questions about one world: each is `outcome` of a changed world, only faster.
+    """Many changes of one world: each trial equals `outcome` of the changed world, but is faster.
 
     One engine is loaded with the world once; every trial applies its differences to a copy.
 
@@ -111,11 +111,11 @@ class Trials:
         world: the facts; not changed.
         key: the workload.
         now: seconds since the epoch.
-        budget: of all trials but `unchanged`; by default one of their own.
+        budget: of all trials except `unchanged`; a separate one by default.
 
     Attributes:
-        near: the facts that can matter to the workload.
-        budget: what is left.
+        near: the facts that may matter to the workload.
+        budget: the remaining budget.
     """
 
     def __init__(
@@ -130,18 +130,18 @@ class Trials:
         self._known: dict[Change, Outcome] = {}
 
     def engine(self) -> Engine:
-        """An engine that knows the world, and that no cycle ran in; the caller's own."""
+        """A new engine that knows the world but has run no cycle."""
         return fork(self._engine)
 
     def unchanged(self) -> Outcome:
-        """What becomes of the workload in the world as it is."""
+        """The outcome in the unchanged world."""
         return _run_to_rest(self.engine(), self._key, self._now, len(self.near.workloads))
 
     def with_change(self, change: Change) -> Outcome:
-        """What becomes of it in a world in which something is different.
+        """The outcome in a changed world.
 
         Raises:
-            OutOfStepsError: the budget does not suffice to know.
+            OutOfStepsError: the budget does not suffice.
         """
         if isinstance(change, Whole):
             return self.within(change.apply(self._world))
@@ -151,10 +151,10 @@ class Trials:
         return answer
 
     def within(self, changed: World) -> Outcome:
-        """What becomes of it in another world of the same settings and defaults.
+        """The outcome in another world with the same settings and defaults.
 
         Raises:
-            OutOfStepsError: the budget does not suffice to know.
+            OutOfStepsError: the budget does not suffice.
         """
         self.budget.spend(1 + len(self.near.workloads) // COPIED_PER_STEP)
         engine = self.engine()
@@ -227,7 +227,9 @@ def _preempts(reason: Preempting | FitsAfterPreemptions) -> Outcome:
 
 
 def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> Outcome:
-    """The outcome of what the cycles did not admit; without a reason it was never tried."""
+    """The outcome of a workload that the cycles did not admit; without a reason it was never
+    tried.
+    """
     if reason is not None:
         return Outcome(Verdict.WAITS, reason, evaluated=True)
     reason = engine.standing(key).reason or NotEvaluated()
@@ -235,14 +237,14 @@ def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> Outcome:
 
 
 def outcomes(world: World, now: float, engine: Engine | None = None) -> dict[ObjectKey, Outcome]:
-    """What becomes of every Workload if nothing is changed, found in one run of the cycles.
+    """The outcomes of all Workloads without a change, found in one run of the cycles.
 
-    The verdicts are those of `outcome`, at the price of one engine.
+    The verdicts equal those of `outcome`, at the cost of one engine.
 
     Args:
         world: the facts; not changed.
         now: seconds since the epoch.
-        engine: one that knows the world, and is used up here; None: a fresh one is made.
+        engine: one that knows the world; it must not be used afterwards. None: a new one is made.
     """
     engine = engine or world.with_usage(now).engine(now)
     by_key = {
@@ -274,7 +276,7 @@ def outcomes(world: World, now: float, engine: Engine | None = None) -> dict[Obj
 
 
 def usage_of(engine: Engine, later: Sequence[Admit]) -> Usage:
-    """What every ClusterQueue uses now, but for what was admitted later in the same cycle."""
+    """The present usage of every ClusterQueue, without later admissions in the same cycle."""
     usage: dict[str, dict[FlavorResource, int]] = {}
     for name in engine.cache.names:
         state = engine.cache.state(name)
@@ -296,7 +298,7 @@ class Probe:
         world: the facts.
         key: the workload.
         now: seconds since the epoch.
-        budget: what is left.
+        budget: the remaining budget.
     """
 
     def __init__(self, world: World, key: ObjectKey, now: float, budget: Budget) -> None:
@@ -317,10 +319,10 @@ class Probe:
         return answer
 
     def without(self, other: ObjectKey) -> Outcome:
-        """What would become of it if another workload were gone.
+        """The outcome if another workload were gone.
 
         Raises:
-            OutOfStepsError: the budget does not suffice to know.
+            OutOfStepsError: the budget does not suffice.
         """
         self._engine.observe(events.WorkloadGone(other), self._now)
         answer = self._ask()

@@ -15,9 +15,9 @@ class TriedChange:
 
     Attributes:
         change: what to do.
-        outcome: what it came to.
-        checks: the admission checks that decide after it has reserved quota.
-        sized: whether a size was looked for; if not, only a smaller one is worth saying.
+        outcome: its outcome.
+        checks: the admission checks that decide afterwards.
+        sized: whether a size was searched for; if not, only a smaller one is worth reporting.
     """
 
     change: Change
@@ -27,5 +27,5 @@ class TriedChange:
 
     @property
     def victims(self) -> tuple[ObjectKey, ...]:
-        """Who would be preempted for it."""
+        """The workloads that would be preempted for it."""
         return self.outcome.victims

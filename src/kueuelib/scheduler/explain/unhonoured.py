@@ -1,8 +1,7 @@
-"""What objects can ask for and this version does not do: all of it is listed here.
+"""Finds features that objects use but this version does not support.
 
-A field or annotation of another version of the API is not known to the classes of
-`kueuelib.api`; whatever is found there is reported, with a word about its meaning where one is
-known. Fields that the classes know may have no effect under the given settings.
+Fields and annotations that the classes of `kueuelib.api` do not know are reported, with their
+meaning if it is known here. Known fields may have no effect under the given settings.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _UNKNOWN_FIELDS: Final = {
     "concurrentAdmissionPolicy": "admission in several flavors at once",
     "preemptionGates": "preemption that others release",
 }
-"""What is known of fields that the classes do not have, by the last part of their path."""
+"""The meaning of fields that the classes do not have, by the last part of their path."""
 
 _OF_PODS: Final = frozenset({"resourceClaims", "claims"})
 """The only unknown fields of pods that matter to quota."""
@@ -61,7 +60,7 @@ _KEYS: Final = {
 _RECORDS: Final = frozenset(
     {"cluster-queue-name", "local-queue-name", "podset", "workload", "workload-uid"}
 )
-"""Labels and annotations by which other managers keep records; they ask for nothing."""
+"""Labels and annotations for the records of other managers, which do not request anything."""
 
 _DOMAIN: Final = f"{KUEUE}/"
 _KNOWN: Final = frozenset(
@@ -73,12 +72,12 @@ _MOST_PLACES: Final = 5
 
 @attrs.frozen
 class Unhonoured:
-    """Something that an object asks for and that has no effect.
+    """A field, label or annotation without effect.
 
     Attributes:
         subject: the object, as kind and name.
         field: the path of the field, or the label or annotation.
-        meaning: what it asks for, or why it has no effect.
+        meaning: its meaning, or why it has no effect.
     """
 
     subject: str
@@ -92,7 +91,7 @@ class Unhonoured:
 
 
 def unhonoured_in(world: World, key: ObjectKey) -> tuple[Unhonoured, ...]:
-    """What a workload and the objects around it ask for without effect.
+    """Fields, labels and annotations without effect, of a workload and the objects around it.
 
     Args:
         world: the facts.
@@ -162,7 +161,7 @@ def _in_spec(subject: str, obj: KubeObject) -> Iterator[Unhonoured]:
 
 
 def _past_usage(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
-    """What asks for an order by past usage that is not there (KEP-4136)."""
+    """Settings for an order by past usage that is not in effect (KEP-4136)."""
     workload = world.workloads[key]
     local, queue = world.local_queue_of(workload), world.cluster_queue_of(workload)
     asked = queue is not None and queue_spec(queue).by_usage
@@ -178,7 +177,7 @@ def _past_usage(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
 
 
 def _unknown(value: Any, path: str, *, of_pods: bool) -> Iterator[str]:
-    """The paths of all fields that are set and that no class knows."""
+    """The paths of all set fields that no class knows."""
     if isinstance(value, tuple | list):
         for index, one in enumerate(value):
             yield from _unknown(one, f"{path}[{index}]", of_pods=of_pods)

@@ -1,4 +1,4 @@
-"""Which values of a policy, and which tolerations, would let a workload go further."""
+"""Finds values of policies, and tolerations, that would help a workload."""
 
 from __future__ import annotations
 

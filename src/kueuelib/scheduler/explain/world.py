@@ -1,7 +1,7 @@
-"""The facts that a decision depends on, as one value that can be changed on a copy.
+"""The facts that a decision depends on, as one immutable value with changed copies.
 
-An engine is built from a world, never the other way round: to find out what would happen if
-something were different changes the world and lets a fresh engine decide.
+An engine is built from a world, never the other way round: a "what if" question changes the world
+and lets a new engine decide.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 MOST_BEHIND = 20
-"""How many Workloads behind the one in question take part in trials; more are left out."""
+"""The most Workloads behind the one in question that take part in trials."""
 
 
 @attrs.frozen(eq=False)
 class World:
-    """All facts, by name or key. Never changed: `with_` makes another world.
+    """All facts, by name or key. Immutable: `with_` makes another world.
 
     Attributes:
         cluster_queues: ClusterQueues by name.
@@ -45,11 +45,11 @@ class World:
         flavors: ResourceFlavors by name.
         checks: AdmissionChecks by name.
         namespaces: labels of the namespaces by name.
-        workloads: Workloads by key, those without quota and those with.
+        workloads: Workloads by key, with or without quota.
         limit_ranges: LimitRanges by key.
         runtime_classes: RuntimeClasses by name.
         settings: the administrator's choices.
-        usage: past usage by LocalQueue, where it counts (KEP-4136); `with_usage` fills it in.
+        usage: past usage by LocalQueue, if it counts (KEP-4136); `with_usage` fills it in.
     """
 
     cluster_queues: Mapping[str, ClusterQueue] = attrs.field(factory=dict)
@@ -65,7 +65,7 @@ class World:
     usage: Mapping[ObjectKey, Value] = attrs.field(factory=dict)
 
     def with_usage(self, now: float) -> World:
-        """The same world with the past usage of its LocalQueues; itself where that never counts.
+        """The same world with the past usage of its LocalQueues; itself if that never counts.
 
         Args:
             now: seconds since the epoch.
@@ -79,7 +79,7 @@ class World:
         return self if past is None else attrs.evolve(self, usage=past.values())
 
     def with_cluster_queue(self, queue: ClusterQueue) -> World:
-        """The same world with this ClusterQueue in the place of the one of its name."""
+        """The same world with this ClusterQueue instead of the one of its name."""
         return attrs.evolve(self, cluster_queues={**self.cluster_queues, queue.name: queue})
 
     def with_cohort(self, cohort: Cohort) -> World:
@@ -136,7 +136,9 @@ class World:
         )
 
     def above(self, cohort: str) -> tuple[str, ...]:
-        """A cohort and those above it, the root last; those of a cycle once. Empty for no name."""
+        """A cohort and those above it, the root last; each cohort of a cycle once. Empty for an
+        empty name.
+        """
         return tuple(self._chain(cohort)[0])
 
     def cohorts_of(self, cluster_queues: Collection[str]) -> tuple[str, ...]:
@@ -176,7 +178,7 @@ class World:
         )
 
     def cycle_above(self, cohort: str) -> tuple[str, ...]:
-        """The cohorts of the cycle that the parents of a cohort end in; empty when they end.
+        """The cohorts of the cycle above a cohort; empty if there is none.
 
         Each comes before its parent, the alphabetically smallest first.
         """
@@ -188,12 +190,12 @@ class World:
         return (*cycle[first:], *cycle[:first])
 
     def _tree_of(self, cohort: str) -> str:
-        """The root of the tree of a cohort; of a cycle the alphabetically smallest name."""
+        """The root of the tree of a cohort; for a cycle, the alphabetically smallest name."""
         cycle = self.cycle_above(cohort)
         return cycle[0] if cycle else self._chain(cohort)[0][-1]
 
     def _chain(self, cohort: str) -> tuple[list[str], str]:
-        """A cohort and those above it, and the one that comes again; empty when none does."""
+        """A cohort and those above it, and the one that repeats; empty if none does."""
         seen: list[str] = []
         while cohort and cohort not in seen:
             seen.append(cohort)
@@ -210,12 +212,12 @@ class World:
         return "" if local_queue is None else local_queue.spec.cluster_queue
 
     def narrowed(self, key: ObjectKey) -> World:
-        """What can matter to one Workload: its tree of cohorts.
+        """The part of the world that may matter to one Workload: its tree of cohorts.
 
-        Those that wait behind it in a StrictFIFO queue never come first, and are left out. Where
-        they may, many of them are left out as well: what they get or preempt hardly ever decides.
-        Where past usage counts, other LocalQueues may come first later, so that all of theirs stay.
-        Nothing is left out where the whole cluster counts (`block_admission`).
+        Workloads behind it in a StrictFIFO queue never come first, and are left out. In other
+        queues, many of them are left out as well, because they hardly ever matter. If past usage
+        counts, other LocalQueues may come first later, so all of theirs stay. Nothing is left out
+        if the whole cluster counts (`block_admission`).
         """
         workload = self.workloads.get(key)
         queue = None if workload is None else self.cluster_queue_of(workload)
@@ -318,7 +320,7 @@ class World:
     # --- the engine
 
     def events(self) -> Iterator[Event]:
-        """All facts, in an order in which nothing has to be looked at twice."""
+        """All facts, in an order in which nothing has to be evaluated twice."""
         yield from (events.NamespaceSet(*entry) for entry in self.namespaces.items())
         yield from (events.LimitRangeSet(limit_range) for limit_range in self.limit_ranges.values())
         yield from (
@@ -332,7 +334,7 @@ class World:
         yield from (events.WorkloadSet(workload) for workload in self.workloads.values())
 
     def engine(self, now: float) -> Engine:
-        """A fresh engine that knows all this.
+        """A new engine that knows all facts.
 
         Args:
             now: seconds since the epoch.
@@ -348,7 +350,7 @@ def _local_queue_key(workload: Workload) -> ObjectKey:
 
 
 def difference(before: World, after: World) -> Iterator[Event]:
-    """The events that lead from one world to another with the same settings."""
+    """The events that turn one world into another with the same settings."""
     kinds: tuple[tuple[str, Any, Any], ...] = (
         ("namespaces", events.NamespaceSet, events.NamespaceGone),
         ("limit_ranges", events.LimitRangeSet, events.LimitRangeGone),

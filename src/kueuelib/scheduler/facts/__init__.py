@@ -1,1 +1,1 @@
-"""Which fact changes what: cache and queues take over the events that the engine receives."""
+"""Applies the events that the engine receives to cache and queues."""

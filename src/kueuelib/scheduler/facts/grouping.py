@@ -1,4 +1,4 @@
-"""Which members belong to which group, both ways."""
+"""Maps members to groups, in both directions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Grouping(Generic[M, G]):
         self._members: dict[G, dict[M, None]] = {}
 
     def put(self, member: M, group: G) -> None:
-        """Lets a member join a group, and leave the one it was in."""
+        """Moves a member to a group."""
         before = self._group.get(member)
         if before is not None and before == group:
             return
@@ -26,7 +26,7 @@ class Grouping(Generic[M, G]):
         self._members.setdefault(group, {})[member] = None
 
     def drop(self, member: M) -> None:
-        """Lets a member leave its group, if it is in one."""
+        """Removes a member from its group, if it is in one."""
         group = self._group.pop(member, None)
         if group is None:
             return

@@ -1,4 +1,4 @@
-"""Where a Workload stands, seen from the decision engine."""
+"""The standing of a Workload in the decision engine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kueuelib.scheduler.reasons import Reason
 
 
 class Where(Enum):
-    """The places in which a Workload can be; it is in exactly one of them."""
+    """The possible places of a Workload; it is in exactly one of them."""
 
     UNKNOWN = "unknown"
-    """The engine does not know it, or knows that it was deleted."""
+    """The engine does not know it, or it was deleted."""
     FINISHED = "finished"
     LEAVING = "leaving"
     """It is being deleted and holds no quota."""
@@ -23,24 +23,24 @@ class Where(Enum):
     CLUSTER_QUEUE_INACTIVE = "cluster queue inactive"
     BACKING_OFF = "backing off"
     PENDING = "pending"
-    """It will be tried when it is first in its ClusterQueue."""
+    """It will be tried once it is first in its ClusterQueue."""
     INADMISSIBLE = "inadmissible"
     """It was refused and waits for a change."""
     IN_FLIGHT = "in flight"
     """It is being tried."""
     ASSUMED = "assumed"
-    """It got quota, which the API server has not confirmed yet."""
+    """It has quota that the API server has not confirmed yet."""
     HOLDS_QUOTA = "holds quota"
 
 
 @attrs.frozen
 class Standing:
-    """Where a Workload is, and why it has no quota if that is known without a try.
+    """The place of a Workload, and why it has no quota, if that is known without a try.
 
     Attributes:
         where: the place.
-        cluster_queue: the ClusterQueue in which it waits or holds quota, empty when there is none.
-        reason: why it can't be tried or what the last attempt came to; None when it holds quota, is
+        cluster_queue: the ClusterQueue in which it waits or holds quota, empty if there is none.
+        reason: why it cannot be tried, or the result of the last try; None if it holds quota, is
             finished, or is unknown.
     """
 

@@ -1,4 +1,4 @@
-"""What the engine knows besides single workloads, shared by all that take over facts."""
+"""The knowledge of the engine besides single workloads, shared by all handlers of facts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from kueuelib.scheduler.quota.queue_spec import weight_of
 
 @attrs.define
 class EffectsBuilder:
-    """Collects what one fact touches."""
+    """Collects the effects of one fact."""
 
     cluster_queues: set[str] = attrs.field(factory=set)
     local_queues: set[ObjectKey] = attrs.field(factory=set)
     workloads: set[ObjectKey] = attrs.field(factory=set)
 
     def take(self) -> Effects:
-        """What was collected, and an empty collection for the next fact."""
+        """Returns the collected effects, and begins a new collection."""
         effects = Effects(
             tuple(sorted(self.cluster_queues)),
             tuple(sorted(self.local_queues)),
@@ -42,7 +42,7 @@ class State:
 
     Attributes:
         cache: the workloads that hold quota.
-        history: past preemptions, as far as the preemption policy needs them.
+        history: past preemptions that the preemption policy needs.
         queues: the workloads that wait in a ClusterQueue.
         namespaces: the labels of the namespaces.
         local_queues: the LocalQueues.
@@ -50,8 +50,8 @@ class State:
         cluster_queue_of: the ClusterQueue to which each LocalQueue leads.
         waiting: the LocalQueue of each workload that waits for quota.
         in_namespace: the namespace of each unfinished workload.
-        past_usage: what LocalQueues used in the past; None where it does not count.
-        effects: what the present fact touches.
+        past_usage: past usage of LocalQueues; None if it does not count.
+        effects: of the present fact.
     """
 
     def __init__(self, history: History, rule: UsageRule | None = None) -> None:
@@ -77,12 +77,12 @@ class State:
         return self.local_queue_of.group(key) or ObjectKey(key.namespace, "")
 
     def scope(self, cluster_queue: str) -> Scope | None:
-        """Those that a ClusterQueue and its tree influence; None when it does not exist."""
+        """The scope of a ClusterQueue and its tree; None if it does not exist."""
         queue = self.queues.cluster_queues.get(cluster_queue)
         return None if queue is None else queue.scope
 
     def count_usage(self, key: ObjectKey) -> None:
-        """Counts past usage of a LocalQueue, or no more, as its ClusterQueue says."""
+        """Begins or ends counting the past usage of a LocalQueue, according to its ClusterQueue."""
         if self.past_usage is None:
             return
         local_queue = self.local_queues.get(key)
@@ -97,13 +97,13 @@ class State:
         self.past_usage.weigh(key, weight)
 
     def note_policy(self, cluster_queue: str) -> None:
-        """The preemption policy may answer differently in the tree of a ClusterQueue."""
+        """Note that the preemption policy may answer differently in the tree of a ClusterQueue."""
         scope = self.scope(cluster_queue)
         if scope is not None:
             scope.note_changed(from_outside=False)
 
     def note_all_in(self, cluster_queue: str) -> None:
-        """Everybody of a ClusterQueue is to be looked at, as its activity may have changed."""
+        """Note all Workloads and LocalQueues of a ClusterQueue, whose activity may have changed."""
         self.effects.local_queues.update(self.cluster_queue_of.members(cluster_queue))
         queue = self.queues.cluster_queues.get(cluster_queue)
         if queue is not None:

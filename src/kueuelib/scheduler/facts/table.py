@@ -1,4 +1,4 @@
-"""Which fact changes what: the table of all events, and the facts about queues, flavors and checks.
+"""The table of all events with their handlers, and the facts about queues, flavors and checks.
 
 spec/scheduling 2.2 and 3.6; facts about workloads are in `kueuelib.scheduler.facts.workloads`.
 """
@@ -22,11 +22,11 @@ from kueuelib.scheduler.settings import Settings
 
 
 class Facts:
-    """All facts that the engine received, and what follows from them.
+    """All facts that the engine received, and their consequences.
 
     Attributes:
-        state: what is known.
-        workloads: what is known of single workloads.
+        state: the knowledge besides workloads.
+        workloads: the knowledge about single workloads.
     """
 
     def __init__(self, settings: Settings, history: History) -> None:
@@ -58,7 +58,7 @@ class Facts:
         }
 
     def observe(self, event: Event, now: float) -> Effects:
-        """Takes over one fact; what must be looked at again."""
+        """Takes over one fact; returns its effects."""
         self._handlers[type(event)](event, now)
         return self.state.effects.take()
 
@@ -117,7 +117,7 @@ class Facts:
             self._tree_changed(event.name, before, now)
 
     def _tree_changed(self, cohort: str, before: str, now: float) -> None:
-        """Quota or the parent of a cohort changed, which was below another root before."""
+        """Handle a change of a cohort's quota or parent; it may have had another root before."""
         forest = self.state.cache.forest
         self._review(forest.below(cohort), now)
         for root in {before: None, forest.root_of(cohort): None}:
@@ -128,7 +128,7 @@ class Facts:
     # --- what ClusterQueues depend on
 
     def _review(self, users: tuple[str, ...], now: float) -> None:
-        """Flavors, checks or Cohorts changed: activity may have, and what they allow."""
+        """Handle a change of flavors, checks or Cohorts, which may affect activity and verdicts."""
         for name in users:
             spec = self.state.cache.spec(name)
             if spec is not None:
@@ -184,5 +184,5 @@ class Facts:
 
 
 def _matters_of(local_queue: LocalQueue) -> tuple[LocalQueueFacts, FairSharing | None]:
-    """What of a LocalQueue the engine reads."""
+    """The parts of a LocalQueue that the engine reads."""
     return LocalQueueFacts.of(local_queue), local_queue.spec.fair_sharing

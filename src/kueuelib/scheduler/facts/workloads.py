@@ -1,8 +1,7 @@
-"""How facts about workloads, and about what their requests depend on, change cache and queues.
+"""Applies facts about workloads, and about what their requests depend on, to cache and queues.
 
-A fact is taken over as a whole: quota that is released, the workloads that this may help, and the
-workload that released it are all in place before the next cycle can begin (spec/scheduling 2.6,
-3.4, 3.6).
+A fact is applied as a whole: released quota, the workloads that it may help, and the workload that
+released it are all in place before the next cycle can begin (spec/scheduling 2.6, 3.4, 3.6).
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from kueuelib.scheduler.values import changed
 
 
 class WorkloadFacts:
-    """The workloads that are not finished, and where they belong.
+    """The unfinished workloads and their places.
 
     Args:
-        state: everything else that the engine knows.
+        state: the other knowledge of the engine.
         settings: the administrator's choices.
     """
 
@@ -54,15 +53,15 @@ class WorkloadFacts:
         self._leaving: dict[ObjectKey, None] = {}
 
     def outside(self, key: ObjectKey) -> Standing:
-        """Where a workload is that neither holds quota nor waits in a ClusterQueue."""
+        """The place of a workload that neither holds quota nor waits in a ClusterQueue."""
         return self._outside.get(key, Standing(Where.UNKNOWN))
 
     def find(self, key: ObjectKey) -> Workload | None:
-        """A workload that is not finished, as it was seen last."""
+        """The last known state of an unfinished workload."""
         return self._workloads.get(key)
 
     def leaving(self) -> tuple[Holder, ...]:
-        """The workloads that count as leaving although their objects do not say so yet."""
+        """The workloads that count as leaving before their objects show it."""
         holders = (self._state.cache.holder(key) for key in self._leaving)
         return tuple(holder for holder in holders if holder is not None)
 
@@ -174,14 +173,14 @@ class WorkloadFacts:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
 
     def place_all(self, local_queue: ObjectKey, now: float) -> None:
-        """A LocalQueue or its ClusterQueue changed: puts its workloads where they belong now."""
+        """Moves the workloads of a changed LocalQueue or ClusterQueue to their new places."""
         for key in self._state.local_queue_of.members(local_queue):
             self._state.effects.workloads.add(key)
             if self._state.cache.holder(key) is None:
                 self.place(key, now)
 
     def place(self, key: ObjectKey, now: float) -> None:
-        """Puts a workload without quota where it belongs."""
+        """Moves a workload without quota to its place."""
         workload = self._workloads[key]
         local_queue = self._state.local_queues.get(self._state.named_local_queue(key))
         standing = self._obstacle(workload, local_queue)
@@ -257,7 +256,7 @@ class WorkloadFacts:
         self._when_all_ready(ready)
 
     def _count_until_now(self, key: ObjectKey, *local_queues: ObjectKey) -> None:
-        """What a workload holds is about to change: counts past usage as it was until now."""
+        """Counts past usage up to now, before the quota of a workload changes."""
         past = self._state.past_usage
         if past is None:
             return
@@ -266,7 +265,7 @@ class WorkloadFacts:
             past.before_change(local_queue)
 
     def _note_charge(self, holder: Holder, charged: list[FlavorResource]) -> None:
-        """A borrower may be preempted by workloads that may reclaim."""
+        """Notes a charge: workloads that may reclaim may now preempt a borrower."""
         if not charged:
             return
         name = holder.cluster_queue
@@ -303,9 +302,9 @@ class WorkloadFacts:
     def _note_freed(
         self, cluster_queue: str, freed: list[FlavorResource], *, from_outside: bool = True
     ) -> None:
-        """A workload holds less than before.
+        """Notes that a workload holds less than before.
 
-        Shares count all flavors of all resources, so with fair sharing every release may decide who
+        Shares count all flavors of all resources, so with fair sharing every release may change who
         can be preempted.
         """
         scope = self._state.scope(cluster_queue)
@@ -322,7 +321,7 @@ class WorkloadFacts:
                 scope.touch()
 
     def assumed(self, event: events.Assumed, _: float) -> None:
-        """Somebody reserves quota for a Workload."""
+        """Quota is being reserved for a Workload."""
         workload = self._workloads.get(event.key)
         if workload is None or self._state.cache.holder(event.key) is not None:
             return
@@ -341,7 +340,7 @@ class WorkloadFacts:
     # --- preemption
 
     def _as_told(self, holder: Holder) -> Holder:
-        """The charge; it counts as leaving if its eviction was decided but is not observed yet."""
+        """The charge, which counts as leaving if its eviction was decided but not observed yet."""
         if holder.evicted:
             self._leaving.pop(holder.key, None)
         elif holder.key in self._leaving:
@@ -349,7 +348,9 @@ class WorkloadFacts:
         return holder
 
     def let_go(self, key: ObjectKey, uid: str) -> bool:
-        """Counts a victim as leaving before its object says so; False if it is, or is gone."""
+        """Counts a victim as leaving before its object shows it; False if it is leaving
+        already, or gone.
+        """
         holder = self._state.cache.holder(key)
         if holder is None or holder.uid != uid or holder.evicted:
             return False
@@ -376,7 +377,7 @@ class WorkloadFacts:
         self._policy_may_differ(holder, marked)
 
     def _policy_may_differ(self, before: Holder, holder: Holder) -> None:
-        """A preemption policy may answer differently about what holds quota."""
+        """Notes that a preemption policy may answer differently about a workload with quota."""
         if self._settings.preemption is KUEUE:
             return
         if changed(before, pods_ready=holder.pods_ready) != holder:
@@ -384,5 +385,5 @@ class WorkloadFacts:
 
 
 def _more(one: Amounts, other: Amounts) -> list[FlavorResource]:
-    """What there is more of in one of two charges."""
+    """The amounts by which one charge exceeds another."""
     return [pair for pair, amount in one.items() if amount > other.get(pair, 0)]

@@ -1,1 +1,1 @@
-"""What waits: what it asks for, where it is, and what wakes it."""
+"""Waiting Workloads: their requests, their places, and what wakes them."""

@@ -1,4 +1,4 @@
-"""What a Workload is charged for, once it holds quota or is assumed to."""
+"""The charge of a Workload that holds quota or is assumed to."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kueuelib.scheduler.quota.holders import Holder
 
 
 def charge(workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
-    """What a Workload with an admission is charged for (spec/scheduling 1.5, spec/scenarios).
+    """The charge of a Workload with an admission (spec/scheduling 1.5, spec/scenarios).
 
-    Per pod set the number of charged pods is the smaller one of what was admitted and of what is
-    not reclaimable yet.
+    For each pod set, the number of charged pods is the smaller of the admitted pods and of those
+    that are not reclaimable yet.
     """
     specs = {pod_set.name: pod_set for pod_set in workload.spec.pod_sets}
     reclaimable = reclaimable_of(workload)
@@ -47,14 +47,14 @@ def holder_of(
     timestamp: str = EVICTION,
     by_age: bool = False,
 ) -> Holder:
-    """The charge of a Workload that holds quota, or is assumed to.
+    """The charge of a Workload that holds quota or is assumed to.
 
     Args:
         workload: the object.
         admission: the quota that it holds.
         assumed: whether the API server has yet to confirm it.
         timestamp: the setting `requeuingStrategy.timestamp`.
-        by_age: whether age alone decides between the heads of a cohort.
+        by_age: whether only age decides between the heads of a cohort.
     """
     stated = workload.status.conditions
     reserved = None if assumed else conditions.find(stated, names.QUOTA_RESERVED)
@@ -85,8 +85,8 @@ def assumed_holder(
 
     Args:
         info: the Workload.
-        cluster_queue: where.
-        usage: what it is charged for.
+        cluster_queue: its ClusterQueue.
+        usage: its charge.
         admitted: whether all its checks have passed.
     """
     workload = info.workload

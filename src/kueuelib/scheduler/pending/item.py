@@ -1,4 +1,4 @@
-"""A workload that waits, and how far its flavors were tried."""
+"""A waiting workload, and how far its flavors were tried."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PendingPlace(Enum):
 
 
 class Requeue(Enum):
-    """Why a head comes back without quota (spec/scheduling 3.3).
+    """Why a head is requeued without quota (spec/scheduling 3.3).
 
     After `GENERIC`, StrictFIFO keeps its head and BestEffortFIFO parks it. After
     `FAILED_AFTER_NOMINATION` and `PENDING_PREEMPTION` either strategy keeps it, and after the
@@ -47,7 +47,7 @@ Progress = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 
 @record
 class Promise:
-    """What others leave for: the room that a preemptor gets when they are gone.
+    """The room that a preemptor gets when its victims are gone.
 
     Attributes:
         counts: pods per pod set.
@@ -59,21 +59,21 @@ class Promise:
 
 
 def is_unfinished(progress: Progress) -> bool:
-    """Whether flavors are left to try."""
+    """Whether there are flavors left to try."""
     return any(index != -1 for _, indices in progress for _, index in indices)
 
 
 @record
 class Pass:
-    """The tries of a workload that together go through its flavors once.
+    """One pass over the flavors of a workload, which may take several tries.
 
     Attributes:
         began: the instant of the first of them.
-        has_news: whether anything happened in the scope since the try before that. A pass without
-            news is not worth a cycle: two heads would keep each other searching forever.
-        seen: how far the flavors were tried at the end of each of them. The pass is over when one
-            comes again: several pod sets may never be through at the same time.
-        lost: whether the workload lost the flavor that it had chosen to another head.
+        has_news: whether anything happened in the scope after the try before that. A pass without
+            news does not justify a cycle, or two heads would keep each other searching forever.
+        seen: the progress after each try. The pass ends when one repeats, because several pod sets
+            may never finish at the same time.
+        lost: whether the workload lost its chosen flavor to another head.
     """
 
     began: int
@@ -87,7 +87,7 @@ class Pass:
         return self.seen[-1] if self.seen else ()
 
     def goes_on(self, progress: Progress) -> bool:
-        """Whether a try that ended so is not the last one."""
+        """Whether the pass continues after a try with this progress."""
         return is_unfinished(progress) and progress not in self.seen
 
     def after(self, progress: Progress, *, lost: bool) -> Pass:
@@ -97,19 +97,19 @@ class Pass:
 
 @attrs.define(eq=False)
 class Pending:
-    """A workload that waits. One that asks for something else than before is a new one.
+    """A waiting workload. If its requests change, it becomes a new one.
 
     Attributes:
-        info: what it asks for; replaced when the object changes in what does not matter.
+        info: its computed form; replaced after irrelevant changes of the object.
         queue: the ClusterQueue in which it waits.
-        group: the workloads that it waits with, or it alone; None while it is in flight.
-        back_off: the end of the back-off that it waits for, in seconds since the epoch, or None.
-        search: its pass over the flavors, None when it is in none.
-        tried: the instant at which its last try began.
-        promise: what others were preempted for; None without a preemption.
+        group: the workloads that it waits with, or only itself; None while it is in flight.
+        back_off: the end of its back-off, in seconds since the epoch, or None.
+        search: its pass over the flavors, or None.
+        tried: the instant when its last try began.
+        promise: the room for which others were preempted; None without a preemption.
         reason: the last reported reason; None before the first one.
-        lane: its LocalQueue, where past usage may count (KEP-4136).
-        entry: by what it is ordered in its lane, and its name.
+        lane: its LocalQueue, if past usage may count (KEP-4136).
+        entry: its sort key in its lane, and its name.
     """
 
     info: WorkloadInfo
@@ -141,7 +141,7 @@ class Pending:
 
     @property
     def rests(self) -> bool:
-        """Whether it is parked until something happens that no cycle brings about."""
+        """Whether it is parked until something other than a cycle happens."""
         group, queue = self.group, self.queue
         if group is None or group.verdict is None or group.has_turn or queue.scope.turns_owed:
             return False
@@ -149,12 +149,12 @@ class Pending:
 
     @property
     def in_flight(self) -> bool:
-        """Whether it is a head of the cycle that runs."""
+        """Whether it is a head of the running cycle."""
         return self.queue.in_flight == self.info.key
 
     @property
     def has_turn(self) -> bool:
-        """Whether it is to have a turn, as soon as it is the first one."""
+        """Whether it gets a turn as soon as it is first."""
         return self.group is not None and self.group.has_turn
 
     @property
@@ -163,10 +163,10 @@ class Pending:
         return () if self.search is None else self.search.progress
 
     def begin_try(self, *, is_next: bool) -> None:
-        """It is a head of the cycle that begins.
+        """Make it a head of the cycle that begins.
 
-        Its pass over the flavors continues, unless something happened since its last try that may
-        help, and another Workload of its ClusterQueue had the slot meanwhile.
+        Its pass over the flavors continues, unless something that may help happened since its last
+        try and another Workload of its ClusterQueue had the slot meanwhile.
 
         Args:
             is_next: whether it had the last slot of its ClusterQueue as well.
@@ -180,13 +180,13 @@ class Pending:
 
     @property
     def preemptions(self) -> int:
-        """How often it made others leave since quota moved from outside."""
+        """How often it preempted others since the last outside change of quota."""
         return self.queue.scope.preempted.get(self.info.key, 0)
 
     def preempts(self) -> None:
-        """It makes others leave."""
+        """Count a preemption by it."""
         self.queue.scope.preempted[self.info.key] = self.preemptions + 1
 
     def begin_anew(self) -> None:
-        """What it made others leave for is over: it changed, or is gone."""
+        """Forget its preemptions, because it changed or is gone."""
         self.queue.scope.preempted.pop(self.info.key, None)

@@ -1,7 +1,7 @@
-"""In which order Workloads come: a heap for each LocalQueue, so that these may change places.
+"""The order of Workloads: a heap for each LocalQueue, so that LocalQueues can change places.
 
-Within a LocalQueue the order of Workloads is fixed. Past usage (KEP-4136) changes the places of
-whole LocalQueues only, so the next head is one of their first Workloads. Where past usage does not
+Within a LocalQueue the order of Workloads is fixed. Past usage (KEP-4136) only changes the places
+of whole LocalQueues, so the next head is one of their first Workloads. If past usage does not
 count, all share one lane.
 """
 
@@ -19,7 +19,7 @@ from kueuelib.scheduler.quota.decay import UNUSED, Value
 E = TypeVar("E", bound=tuple[Any, ...])
 
 Lane = ObjectKey | None
-"""A LocalQueue; None where all share one lane."""
+"""A LocalQueue; None if all share one lane."""
 
 Entry = tuple[int, float, str, ObjectKey]
 """A Workload in a lane: what `QueueOrder` has, and its name. Flat, because heaps compare often."""
@@ -28,14 +28,14 @@ Usage = Callable[[ObjectKey], Value]
 """The past usage of a LocalQueue, now."""
 
 SPARE = 64
-"""Entries that may be out of date before all of them are dropped."""
+"""The most outdated entries before all of them are dropped."""
 
 
 class Ranking(Generic[E]):
-    """A heap of entries that may go out of date: they are dropped when they come first.
+    """A heap of entries that may become outdated; these are dropped when they come first.
 
     Its methods receive a function that finds the Workload of an entry, None if the entry is out of
-    date. If it were stored here, its owner would be freed by the garbage collector only.
+    date. Storing it here would leave its owner to the garbage collector.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Ranking(Generic[E]):
         heappush(self._entries, entry)
 
     def first(self, find: Callable[[E], Pending | None]) -> Pending | None:
-        """The Workload that comes first, None when there is none."""
+        """The first Workload, or None."""
         entries = self._entries
         while entries:
             item = find(entries[0])
@@ -64,8 +64,8 @@ class Lanes:
     """Workloads by LocalQueue, then by priority and age.
 
     Args:
-        items: those that may be here, by name. Changed by the caller only.
-        parked: whether those belong here, too, that are not to have a turn.
+        items: those that may be here, by name. Only the caller changes it.
+        parked: whether those without a turn belong here, too.
     """
 
     def __init__(self, items: Mapping[ObjectKey, Pending], *, parked: bool) -> None:
@@ -87,7 +87,7 @@ class Lanes:
         ranking.push(item.entry, self._current)
 
     def first(self, lane: Lane) -> Pending | None:
-        """The Workload that comes first in a lane, None when there is none."""
+        """The first Workload of a lane, or None."""
         ranking = self._rankings.get(lane)
         if ranking is None:
             return None
@@ -102,16 +102,16 @@ class Lanes:
 
 
 class Heap(Lanes):
-    """The Workloads of one ClusterQueue that are to have a turn.
+    """The Workloads of one ClusterQueue that get a turn.
 
     Args:
-        items: the Workloads of the ClusterQueue, by name. Changed by the caller only.
-        usage: the past usage of LocalQueues; None where it does not count.
+        items: the Workloads of the ClusterQueue, by name. Only the caller changes it.
+        usage: the past usage of LocalQueues; None if it does not count.
 
     Attributes:
-        sticky: the Workload for which others were preempted last; it stays first until it leaves
-            the ClusterQueue, so that nothing overtakes it and takes what becomes free.
-        last: the Workload whose turn it was last.
+        sticky: the last Workload for which others were preempted; it stays first until it leaves
+            the ClusterQueue, so that no other takes the freed quota.
+        last: the Workload that had the last turn.
     """
 
     def __init__(self, items: Mapping[ObjectKey, Pending], usage: Usage | None) -> None:
@@ -131,14 +131,14 @@ class Heap(Lanes):
 
     @property
     def has_new_head(self) -> bool:
-        """Whether it is not the turn of the Workload whose turn it was last."""
+        """Whether the next turn belongs to another Workload than the last one."""
         head = self.head()
         return head is not None and head.info.key != self.last
 
     def place(self, item: Pending) -> tuple[Value, QueueOrder, ObjectKey]:
-        """By what a Workload is ordered: the least comes first."""
+        """The sort key of a Workload; the least comes first."""
         return self.usage(item), item.info.order, item.info.key
 
     def usage(self, item: Pending) -> Value:
-        """The past usage of the LocalQueue of a Workload; the same for all where none counts."""
+        """The past usage of a Workload's LocalQueue; the same for all if it does not count."""
         return UNUSED if self._usage is None else self._usage(item.info.local_queue)

@@ -18,7 +18,7 @@ Nanos = Mapping[str, int]
 
 @attrs.frozen
 class Bounds:
-    """What several LimitRange items of one type come to.
+    """The combination of several LimitRange items of one type.
 
     Attributes:
         max: the lowest maximum per resource.
@@ -48,12 +48,14 @@ NO_LIMIT_RANGES = LimitSummary()
 
 
 def nanos_of(quantities: Mapping[str, Quantity]) -> dict[str, int]:
-    """Exact amounts; negative ones count as nothing (spec/scheduling 1.1)."""
+    """Exact amounts; negative ones count as zero (spec/scheduling 1.1)."""
     return {name: max(0, quantity.nanos) for name, quantity in quantities.items()}
 
 
 def summarize(limit_ranges: Iterable[LimitRange]) -> LimitSummary:
-    """The summary of all LimitRanges of one namespace; ranges are taken in the order of names."""
+    """The summary of all LimitRanges of one namespace; they are read in the order of their
+    names.
+    """
     ordered = sorted(limit_ranges, key=lambda each: each.name)
     return LimitSummary(_bounds(ordered, CONTAINER), _bounds(ordered, POD))
 

@@ -1,7 +1,7 @@
-"""The Workloads that wait in one ClusterQueue, those of equal shape kept together.
+"""The Workloads that wait in one ClusterQueue, grouped by shape.
 
-Equal shapes get equal verdicts, so only the first of each shape has to be in the heap, and a shape
-that was refused is parked and woken as a whole (spec/scheduling 3.2, 9.3).
+Equal shapes get equal verdicts, so only the first of each shape has to be in the heap, and a
+refused shape is parked and woken as a whole (spec/scheduling 3.2, 9.3).
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import waits_alone
 
 GroupKey = tuple[Shape, ObjectKey | None, Lane]
-"""A shape, the name of a Workload that is alone in its group, and where age counts a LocalQueue: in
-each group the oldest one must come first."""
+"""A shape, the name of a Workload that is alone in its group, and a LocalQueue if age counts,
+because the oldest one of each group must come first.
+"""
 
 
 class Group(Lanes):
     """Workloads that wait in one ClusterQueue, and are parked and woken together.
 
     Attributes:
-        key: what they have in common.
+        key: their common key.
         members: the Workloads.
-        verdict: what a try came to, while they are parked; None while they are to be tried.
-        has_turn: whether their first ones are in the heap, also for a turn while they are parked.
-        untold: those about which nothing was reported yet.
+        verdict: the result of a try, while they are parked; otherwise None.
+        has_turn: whether their first ones are in the heap, possibly for a turn while they are
+            parked.
+        untold: those without a report so far.
         told: the reported reasons that no change of usage ends.
     """
 
@@ -44,15 +46,15 @@ class Group(Lanes):
 
 
 class PendingQueue:
-    """What waits in one ClusterQueue; every Workload is in one group, or in flight.
+    """The Workloads that wait in one ClusterQueue; each is in one group, or in flight.
 
     Attributes:
-        in_lanes: whether LocalQueues are kept apart, because past usage orders them.
+        in_lanes: whether LocalQueues are separate, because past usage orders them.
         active: whether it offers heads.
         items: all Workloads that wait here.
-        in_flight: the one that is being tried.
-        heap: the first ones of the groups that have a turn.
-        groups: the groups in which they wait.
+        in_flight: the Workload that is being tried.
+        heap: the first Workloads of the groups with a turn.
+        groups: the groups of waiting Workloads.
     """
 
     def __init__(
@@ -77,11 +79,11 @@ class PendingQueue:
     def put(
         self, item: Pending, verdict: ShapeVerdict | None = None, *, alone: bool = False
     ) -> Group:
-        """Lets a Workload wait with others of its shape, wherever it was before.
+        """Adds a Workload to those of its shape, wherever it was before.
 
-        A verdict parks all of the shape, also those still to come. But where age counts, an older
-        one has more victims, so a verdict on a younger one does not hold for it. A Workload waits
-        alone if the verdict is about it only, or if its next try differs from that of its shape.
+        A verdict parks the whole shape, including later Workloads. But if age counts, an older one
+        has more victims, so a verdict on a younger one does not hold for it. A Workload waits alone
+        if the verdict only concerns itself, or if its next try differs from that of its shape.
         """
         key, alone = item.info.key, alone or (verdict is not None and waits_alone(verdict.reason))
         by_age = self.spec.preemption.compares_ages
@@ -105,7 +107,7 @@ class PendingQueue:
         return group
 
     def take_out(self, key: ObjectKey) -> None:
-        """Removes a Workload wherever it is; nothing happens when it is not here."""
+        """Removes a Workload wherever it is, if it is here."""
         item = self.items.pop(key, None)
         if item is not None:
             if item.group is None:
@@ -125,9 +127,9 @@ class PendingQueue:
             self.heap.push(first)
 
     def use_slot(self) -> Pending | None:
-        """The head to be tried, in flight from now on; None if a turn is skipped or nobody has one.
+        """The next head, which is then in flight; None if a turn is skipped or there is none.
 
-        After a change all that is parked gets a turn, as long as anybody here is worth a try.
+        After a change, all parked Workloads get a turn, as long as any is worth a try.
         """
         if self.scope.turns_owed and self._has_any_to_try:
             for parked in self.parked():
@@ -168,7 +170,7 @@ class PendingQueue:
             self.heap.push(item)
 
     def parked(self) -> list[Group]:
-        """What is parked for lack of quota."""
+        """The Workloads that are parked for lack of quota."""
         groups = self.groups.values()
         return [group for group in groups if group.verdict and group.verdict.is_about_quota]
 
@@ -179,5 +181,5 @@ class PendingQueue:
             self._give_turn(group)
 
     def is_doubtful(self, group: Group) -> bool:
-        """Whether a group is parked on a verdict that may not hold at rest."""
+        """Whether the verdict of a parked group may not hold at rest."""
         return group.verdict is not None and group.verdict.is_doubtful(self.scope.news, self.spec)

@@ -1,7 +1,7 @@
-"""Where a Workload goes when it comes, changes or was refused (spec/scheduling 3, 4.7, 9.3).
+"""Places Workloads that arrive, change or were refused (spec/scheduling 3, 4.7, 9.3).
 
 A pending Workload is in the heap of its ClusterQueue, parked as inadmissible, or in flight (a head
-of the cycle that runs). A parked one is in the heap as well while it has a turn.
+of the running cycle). A parked one is also in the heap while it has a turn.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Queues:
     """The pending Workloads of all ClusterQueues. Times are seconds since the epoch.
 
     Args:
-        admits: whether a ClusterQueue lets a namespace in.
-        available: what a ClusterQueue could use now of a flavor and resource.
-        usage: the past usage of LocalQueues; None where it does not count.
+        admits: whether a ClusterQueue accepts a namespace.
+        available: how much of a flavor and resource a ClusterQueue could use now.
+        usage: the past usage of LocalQueues; None if it does not count.
 
     Attributes:
-        instant: the present one; it counts what happens, and the cycles.
-        cluster_queues: what waits in each ClusterQueue. Not to be changed by the caller.
-        scopes: what influences each other.
+        instant: the present instant, a counter of events and cycles.
+        cluster_queues: the queue of each ClusterQueue. Do not change it.
+        scopes: groups of ClusterQueues that influence each other.
         due: the scopes that get a cycle.
-        unsettled: those that had a cycle, and may begin a round when they come to rest.
-        silence: the Workloads to report without a cycle of their own.
+        unsettled: those that had a cycle and may begin a round at rest.
+        silence: the Workloads to report without their own cycle.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Queues:
     def set_queue(self, spec: QueueSpec, root: Root, *, active: bool, now: float) -> None:
         """Takes over a new ClusterQueue, or a change of it or of what it depends on.
 
-        When it is `active` again, the Workloads that wait in it are reported again, because
-        meanwhile something else was.
+        When it becomes `active` again, its waiting Workloads are reported again, because the last
+        report was about its inactivity.
         """
         scope = self.scopes.setdefault(root, Scope(root, self))
         queue = self.cluster_queues.get(spec.name)
@@ -77,7 +77,7 @@ class Queues:
         scope.note_changed()
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
-        """Forgets a ClusterQueue, which exists; the Workloads that waited in it."""
+        """Forgets an existing ClusterQueue; returns the Workloads that waited in it."""
         queue = self.cluster_queues.pop(name)
         keys = tuple(queue.items)
         for key in keys:
@@ -94,9 +94,9 @@ class Queues:
     def push(self, name: str, info: WorkloadInfo, *, now: float) -> None:
         """Takes over a new or changed Workload of a ClusterQueue (spec/scheduling 3.4).
 
-        A change that can't alter the verdict leaves it where it is, for example the status patch
-        that says why it waits. If that says something else than the verdict, it is reported again.
-        Any other change makes it a new one, also while it is tried.
+        A change that cannot affect the verdict leaves it where it is, for example the status patch
+        with its reason. If that reason differs from the verdict, it is reported again. Any other
+        change makes it a new Workload, even during a try.
         """
         queue, known = self.cluster_queues[name], self._items.get(info.key)
         if known is not None:
@@ -111,7 +111,7 @@ class Queues:
         self._enter(item, now)
 
     def _enter(self, item: Pending, now: float) -> None:
-        """Lets a Workload wait with those of its shape, as soon as its back-off is over."""
+        """Adds a Workload to those of its shape, as soon as its back-off is over."""
         key, end = item.info.key, item.info.not_before
         item.search = None
         item.back_off = end if end is not None and now < end else None
@@ -147,11 +147,11 @@ class Queues:
         now: float,
         promise: Promise | None = None,
     ) -> None:
-        """Puts a head back after its cycle, if it is still there (spec/scheduling 3.3).
+        """Requeues a head after its cycle, if it still exists (spec/scheduling 3.3).
 
-        It returns to the heap if its pass over the flavors is not over, which `progress` says, or
-        if quota moved while it was tried. Otherwise the strategy of its ClusterQueue and `why`
-        decide. Then a reason about flavors parks all Workloads of its shape.
+        It returns to the heap if, according to `progress`, its pass over the flavors is not over,
+        or if quota changed during the try. Otherwise the strategy of its ClusterQueue and `why`
+        decide. A reason about flavors then parks all Workloads of its shape.
         """
         item = self._items.get(key)
         if item is None or not item.in_flight or item.search is None:
@@ -184,7 +184,7 @@ class Queues:
         queue.put(item, alone=True)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
-        """Puts a head back to be tried again at once, because its verdict is void."""
+        """Requeues a head for an immediate retry, because its verdict is void."""
         item = self._items.get(key)
         if item is not None and item.in_flight:
             self._enter(item, now)
@@ -192,12 +192,14 @@ class Queues:
     # --- waking
 
     def blocked_by_usage(self) -> list[PendingQueue]:
-        """StrictFIFO ClusterQueues with Workloads, where past usage may bring another head."""
+        """StrictFIFO ClusterQueues with Workloads in which past usage may change the head."""
         queues = [queue for queue in self.cluster_queues.values() if queue.items]
         return [queue for queue in queues if queue.spec.strict and queue.can_be_overtaken]
 
     def let_in(self, name: str, *, now: float, namespace: str | None = None) -> None:
-        """The selector, or labels of a `namespace`, may let Workloads in now, or shut them out."""
+        """Handles a change of the selector, or of labels of a `namespace`, that may admit or
+        exclude Workloads.
+        """
         queue = self.cluster_queues[name]
         for verdict in [group.verdict for group in queue.groups.values() if group.verdict]:
             key = verdict.info.key
@@ -212,7 +214,7 @@ class Queues:
         return item if item is not None and item.back_off == entry[0] else None
 
     def next_deadline(self) -> float | None:
-        """When a back-off ends, or a Workload is to be reported; None when neither waits."""
+        """When the next back-off ends or the next report is due, or None."""
         item = self._back_offs.first(self._find_back_off)
         deadlines = (None if item is None else item.back_off, self.silence.deadline())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
@@ -220,9 +222,9 @@ class Queues:
     # --- cycles
 
     def has_work(self, now: float) -> bool:
-        """Whether a cycle could find a head or a verdict is due to be reported.
+        """Whether a cycle could find a head, or the report of a verdict is due.
 
-        Back-offs that are over end first, and scopes at rest begin a round.
+        Before that, expired back-offs end, and scopes at rest begin a round.
         """
         while (item := self._back_offs.first(self._find_back_off)) is not None:
             if item.back_off is None or item.back_off > now:
@@ -233,11 +235,11 @@ class Queues:
         return self.silence.is_over or bool(self.due) or self.silence.end(now)
 
     def pop_heads(self) -> tuple[Pending, ...] | None:
-        """The heads of the next cycle, one per ClusterQueue; None when there is nothing to do.
+        """The heads of the next cycle, one per ClusterQueue; None if there is nothing to do.
 
-        There may be none in a cycle that only skips turns or reports known verdicts.
-        Scopes that are due take part with all their queues: a blocked head of a StrictFIFO queue
-        keeps others of its cohort from borrowing what is its own.
+        The list may be empty in a cycle that only skips turns or reports known verdicts. Scopes
+        that are due take part with all their queues: a blocked head of a StrictFIFO queue keeps
+        others of its cohort from borrowing its quota.
         """
         due, self.due, slots = self.due, {}, []
         self.unsettled |= due

@@ -1,7 +1,7 @@
-"""What one pod asks for: defaults, init containers, sidecars, overhead, and the rules it must keep.
+"""The requests of one pod: defaults, init containers, sidecars, overhead, and the rules for them.
 
 The pod template is never changed; defaults exist only in the numbers (spec/scheduling 1.2, 1.4,
-1.7). Sums are exact; `resource_rules` says what of them counts, and rounds once, per pod.
+1.7). Sums are exact; `resource_rules` decides what counts, and rounds once per pod.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PodRequest:
     Attributes:
         init: the init containers, sidecars included, in their order.
         containers: the containers.
-        per_pod: what one pod asks for, exactly.
+        per_pod: the exact requests of one pod.
     """
 
     init: tuple[ContainerRequest, ...]
@@ -43,7 +43,7 @@ class PodRequest:
 def pod_request(
     spec: PodSpec, limits: LimitSummary, runtime_class: RuntimeClass | None
 ) -> PodRequest:
-    """What one pod of a template asks for.
+    """The requests of one pod of a template.
 
     Args:
         spec: the template's pod spec, as it is stored.
@@ -70,7 +70,7 @@ def pod_request(
 
 
 def _with_defaults(container: Container, bounds: Bounds) -> ContainerRequest:
-    """Defaults of the LimitRange come first, then limits stand in for missing requests."""
+    """Fills in defaults of the LimitRange, then limits in place of missing requests."""
     limits = {**bounds.default, **nanos_of(container.resources.limits)}
     requests = {**limits, **bounds.default_request, **nanos_of(container.resources.requests)}
     return ContainerRequest(requests, limits, sidecar=container.restart_policy == _ALWAYS)
@@ -79,10 +79,10 @@ def _with_defaults(container: Container, bounds: Bounds) -> ContainerRequest:
 def _aggregate(
     init: Iterable[ContainerRequest], containers: Iterable[ContainerRequest]
 ) -> dict[str, int]:
-    """What the containers need at the same time, at most.
+    """The most that the containers need at the same time.
 
-    Sidecars run from their start on, so an ordinary init container runs beside the sidecars before
-    it, and the containers run beside all of them.
+    Sidecars keep running, so an ordinary init container runs beside the sidecars before it, and the
+    containers run beside all sidecars.
     """
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}

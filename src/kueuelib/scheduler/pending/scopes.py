@@ -1,7 +1,7 @@
-"""Scopes: ClusterQueues that can influence each other, what happened there, rounds at rest.
+"""Scopes: ClusterQueues that can influence each other, with their events and rounds at rest.
 
-A scope is due when something happened in it since its last cycle. When nobody is left to be tried
-it is at rest, and doubtful shapes are tried again (docs/designs/0005-waking.md).
+A scope is due if something happened in it since its last cycle. When no Workload is left to try, it
+is at rest, and doubtful shapes are tried again (docs/designs/0005-waking.md).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.pending.queues import Queues
 
 ROUNDS = ("doubtful", "all", "doubtful")
-"""Which parked shapes each round at rest unparks, after a change of quotas or usage."""
+"""The parked shapes that each round at rest unparks, after a change of quotas or usage."""
 
 Root = tuple[str, str]
-"""What names a scope: its topmost cohort and "", or "" and the ClusterQueue in none."""
+"""The name of a scope: its topmost cohort and "", or "" and a ClusterQueue without a cohort."""
 
 
 @attrs.define(eq=False)
@@ -32,16 +32,16 @@ class Scope:
 
     Attributes:
         root: its name.
-        queues: all that waits, and which scopes are due.
-        news: what happened in it.
+        queues: all waiting Workloads, and the due scopes.
+        news: the events in it.
         members: its ClusterQueues.
-        waiting: those of them in which a Workload waits.
+        waiting: those of them with waiting Workloads.
         touched: the instant of the last event of any kind.
-        turns_owed: whether parked shapes have yet to get the turn that follows a change.
-        doubtful_head: whether a head went back to its heap with a doubtful verdict.
-        rounds: how many rounds at rest there were since quotas or usage changed.
-        preempted: how often each Workload preempted others since the last change or release that a
-            preemption did not cause.
+        turns_owed: whether parked shapes have not had their turn after a change yet.
+        doubtful_head: whether a head returned to its heap with a doubtful verdict.
+        rounds: the number of rounds at rest since quotas or usage changed.
+        preempted: how often each Workload preempted others since the last change or release not
+            caused by a preemption.
     """
 
     root: Root
@@ -56,7 +56,7 @@ class Scope:
     preempted: dict[ObjectKey, int] = attrs.field(factory=dict)
 
     def add(self, queue: PendingQueue) -> None:
-        """A ClusterQueue belongs to this scope from now on, and to no other one."""
+        """Add a ClusterQueue, which leaves its former scope."""
         if queue.scope is not self:
             queue.scope.remove(queue)
             queue.scope = self
@@ -65,7 +65,7 @@ class Scope:
             self.waiting[queue.name] = queue
 
     def remove(self, queue: PendingQueue) -> None:
-        """A ClusterQueue leaves this scope; what the others could borrow may differ now."""
+        """Remove a ClusterQueue, after which the others may be able to borrow more or less."""
         del self.members[queue.name]
         self.waiting.pop(queue.name, None)
         self.note_changed()
@@ -74,26 +74,26 @@ class Scope:
                 table.pop(self.root, None)
 
     def touch(self) -> int:
-        """Something happened that a head may notice; the instant."""
+        """Record an event that may affect a head; returns its instant."""
         self.queues.instant += 1
         self.touched = self.queues.instant
         self.make_due()
         return self.touched
 
     def make_due(self) -> None:
-        """The scope gets a further cycle, also if nothing happened in it."""
+        """Request a further cycle, even without an event."""
         self.queues.due[self.root] = self
 
     def note_changed(self, *, from_outside: bool = True) -> None:
-        """Something happened that may help any parked Workload."""
+        """Record an event that may help any parked Workload."""
         self.note_freed((), from_outside=from_outside)
         self.news = News(self.touched, charged=self.news.charged)
         self.rounds = 0
 
     def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
-        """A Workload holds less than before: `freed` names what.
+        """Record that a Workload holds less than before, by `freed`.
 
-        If that is nothing, turns are owed, but no verdict is due.
+        If `freed` is empty, turns are owed, but no verdict is due.
         """
         self.turns_owed = True
         if from_outside:
@@ -105,17 +105,19 @@ class Scope:
     def note_charged(
         self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
     ) -> None:
-        """A ClusterQueue uses more than before; the rest is for `News.borrowed`."""
+        """Record that a ClusterQueue uses more than before; the other arguments are for
+        `News.borrowed`.
+        """
         now = self.news.charged = self.touch()
         self.rounds = 0
         for pair in borrowed:
             self.news.borrowed[borrower, pair] = now, lowest_priority
 
     def begin_round(self) -> None:
-        """Begins a round at rest if a verdict is doubtful, because nothing else is left to try.
+        """Begins a round at rest if a verdict is doubtful.
 
-        If some remain doubtful, because heads kept meeting at the same flavors, the scope does what
-        a new engine would do: it unparks all shapes, and then the doubtful ones once more.
+        If some verdicts remain doubtful, because heads kept competing for the same flavors, the
+        scope acts like a new engine: it unparks all shapes, and then the doubtful ones once more.
         """
         parked = [(queue, group) for queue in self.waiting.values() for group in queue.parked()]
         doubtful = [(queue, group) for queue, group in parked if queue.is_doubtful(group)]

@@ -1,9 +1,9 @@
-"""Workloads to report without a cycle of their own, and when.
+"""Decides when to report Workloads that do not get their own cycle.
 
-A workload behind a blocked head is never a head itself, so no cycle says why it waits; and when a
+A workload behind a blocked head is never a head itself, so no cycle says why it waits. And when a
 stopped ClusterQueue resumes, its workloads still say that it is stopped. After a while at rest they
-are reported anyway. This is paced and happens only when no cycle is due, so that the writes never
-delay an admission. A workload that joins others that were refused is reported at once.
+are reported anyway, at a limited rate and only when no cycle is due, so that the writes never delay
+an admission. A workload that joins refused ones is reported at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSE = 0.1
 
 
 class Silence:
-    """The workloads that nothing was reported about, oldest first. Instants are in seconds.
+    """The workloads without a report, oldest first. Instants are in seconds.
 
     Args:
         find: the workload of a name if it waits.
@@ -45,13 +45,13 @@ class Silence:
         return len(self._since)
 
     def add(self, key: ObjectKey, now: float) -> None:
-        """What was reported about a workload no longer holds."""
+        """The report about a workload no longer holds."""
         self._since.setdefault(key, now)
 
     def refused(self, group: Group, now: float) -> None:
         """Reports the verdict of a group that was just parked.
 
-        Workloads without a report are reported at once. If there is a new blocker that no change of
+        Those without a report are reported at once. If there is a new blocker that no change of
         usage removes, the others are reported at rest.
         """
         reason = None if group.verdict is None else group.verdict.reason
@@ -66,7 +66,7 @@ class Silence:
         self.tell(group)
 
     def tell(self, group: Group) -> None:
-        """Reports the verdict of a parked group at once, for its Workloads without a report."""
+        """Reports the verdict of a parked group at once, for Workloads without a report."""
         if group.verdict is None:
             return
         for key in group.untold:
@@ -80,25 +80,25 @@ class Silence:
         self._since.pop(key, None)
 
     def deadline(self) -> float | None:
-        """When time alone makes something to report; None when it does not."""
+        """When a report becomes due by time alone, or None."""
         first = next(iter(self._since.values()), None)
         return None if first is None else max(first + PATIENCE, self._not_before)
 
     @property
     def is_over(self) -> bool:
-        """Whether any workload is to be reported."""
+        """Whether any report is due."""
         return bool(self._over)
 
     def end(self, now: float) -> bool:
         """Ends the silence about those that waited long enough, a limited number at a time.
 
-        Those that a cycle is going to report are removed as well.
+        Those that a cycle will report are removed as well.
 
         Args:
             now: the present.
 
         Returns:
-            Whether any workload is to be reported.
+            Whether any report is due.
         """
         deadline = self.deadline()
         if deadline is None or deadline > now:
@@ -118,7 +118,7 @@ class Silence:
     def take(self) -> Iterator[tuple[Pending, Reason]]:
         """The workloads to report, each with the reason; they are removed.
 
-        They are parked because one of their shape was refused, or wait behind a blocked head.
+        They are parked because their shape was refused, or wait behind a blocked head.
         """
         taken = tuple(self._over)
         self._over.clear()
@@ -133,7 +133,7 @@ class Silence:
 
 
 def reason_to_report(item: Pending) -> Reason | None:
-    """Why a workload waits at rest; None when a cycle is going to try it."""
+    """Why a workload waits at rest; None if a cycle will try it."""
     if not item.queue.active:
         return None
     if item.place is PendingPlace.INADMISSIBLE or says_otherwise(item):
@@ -149,10 +149,10 @@ def reason_to_report(item: Pending) -> Reason | None:
 
 
 def says_otherwise(item: Pending) -> bool:
-    """Whether the object says something else than the last verdict.
+    """Whether the object contradicts the last verdict.
 
-    An older report was stored late: its answer was lost, and the newer one was not written because
-    nothing seemed to differ.
+    This happens if an older report was stored late: its answer was lost, and the newer one was not
+    written because it seemed to be stored already.
     """
     reason = item.reason
     if reason is None or isinstance(reason, NamespaceUnknown):

@@ -1,8 +1,8 @@
-"""What wakes a Workload that waits without quota: the rule (docs/designs/0005-waking.md).
+"""The rule for waking a Workload that waits without quota (docs/designs/0005-waking.md).
 
-`News` is what happened in a scope, `ShapeVerdict` is what a try came to. A refused Workload is
-tried again when something happened since that its verdict names as able to change it, and not
-before: in its turn (`is_due_in_turn`), or when no other one is left to try (`is_doubtful`).
+`News` records events in a scope, `ShapeVerdict` the result of a try. A refused Workload is tried
+again only after an event that, according to its verdict, may change it: in its turn
+(`is_due_in_turn`), or when no other Workload is left to try (`is_doubtful`).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Available = Callable[[str, FlavorResource], int]
 
 @attrs.define(eq=False)
 class News:
-    """What happened in one scope. Instants count what happened anywhere.
+    """The events in one scope. Instants count the events of all scopes.
 
     Attributes:
-        changed: when something happened that may help any Workload: quotas, policies, flavors,
-            checks or members changed, or with fair sharing anything became free.
+        changed: the last event that may help any Workload: quotas, policies, flavors, checks or
+            members changed, or with fair sharing anything became free.
         freed: when some of a flavor and resource became free, since `changed`.
-        charged: when a ClusterQueue used more than before.
-        borrowed: when a ClusterQueue was charged and borrowed then, since `changed`, by its name
-            and by what it borrowed, with the lowest priority of all that held quota there. None
-            stands for whatever others ask for.
+        charged: when a ClusterQueue last used more than before.
+        borrowed: when a ClusterQueue was charged and then borrowed, since `changed`, by its name
+            and the borrowed pair, with the lowest priority of the workloads with quota there. None
+            stands for any pair.
     """
 
     changed: int = 0
@@ -43,22 +43,22 @@ class News:
     borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
 
     def changed_or_freed_since(self, instant: int) -> bool:
-        """Whether anything other than a charge happened that may help a Workload."""
+        """Whether anything that may help a Workload, other than a charge, has happened."""
         return self.changed > instant or max(self.freed.values(), default=0) > instant
 
 
 @attrs.frozen
 class ShapeVerdict:
-    """Why a Workload and all others of its shape in its ClusterQueue are parked.
+    """Why the Workloads of one shape in a ClusterQueue are parked.
 
     Attributes:
         info: the Workload.
         reason: why it was refused.
         began: the instant at which its pass over the flavors began.
         tried: the instant at which the last try of that pass began.
-        complete: whether that pass refused every flavor: it went to its end, none was lost to
-            another head, and meanwhile nothing became free or changed.
-        least: per resource the least that any pod set asks for.
+        complete: whether that pass refused every flavor: it was completed, no flavor was lost to
+            another head, and nothing became free or changed meanwhile.
+        least: per resource, the smallest request of any pod set.
     """
 
     info: WorkloadInfo
@@ -74,13 +74,13 @@ class ShapeVerdict:
 
     @property
     def is_about_quota(self) -> bool:
-        """Whether anything that happens to quota can change it."""
+        """Whether a change of quota can affect it."""
         return not isinstance(self.reason, ELSEWHERE)
 
     def is_due_in_turn(self, news: News, queue: QueueSpec, available: Available) -> bool:
-        """Whether what changed or became free since the last try may be enough.
+        """Whether the changes and freed quota since the last try may be enough.
 
-        Where the ClusterQueue may preempt, any amount is, because victims may add the rest.
+        If the ClusterQueue may preempt, any amount may be enough, because victims may add the rest.
         """
         if waits_alone(self.reason):
             return self.is_about_quota and news.changed_or_freed_since(self.tried)
@@ -95,9 +95,9 @@ class ShapeVerdict:
         )
 
     def keeps_quota(self, queue: QueueSpec, available: Available) -> bool:
-        """Whether a try keeps free quota from other ClusterQueues in that cycle.
+        """Whether a try withholds free quota from other ClusterQueues in that cycle.
 
-        The next Workload of its own ClusterQueue can have that then.
+        The next Workload of its own ClusterQueue can then use it.
         """
         return (
             isinstance(self.reason, NoFlavors)
@@ -110,7 +110,9 @@ class ShapeVerdict:
         )
 
     def is_doubtful(self, news: News, queue: QueueSpec) -> bool:
-        """Whether another try may end otherwise, even if too little became free, or nothing."""
+        """Whether another try may have a different result, even if too little or nothing became
+        free.
+        """
         grant = GRANTS[queue.preemption.reclaim_within_cohort]
         return (
             not self.complete
@@ -125,13 +127,17 @@ class ShapeVerdict:
         )
 
     def lasts(self, news: News, queue: QueueSpec) -> bool:
-        """Whether no cycle alone can make it doubtful, as of one that is not about quota."""
+        """Whether no cycle by itself can make it doubtful, as for a verdict that is not about
+        quota.
+        """
         reclaims = queue.preemption.reclaim_within_cohort != NEVER
         doubtful = reclaims or self._chooses(queue) or self.is_doubtful(news, queue)
         return not (self.is_about_quota and doubtful)
 
     def _chooses(self, queue: QueueSpec) -> bool:
-        """Whether one choice of flavors depends on another: not all combinations are tried."""
+        """Whether one choice of flavors depends on another, so that not all combinations are
+        tried.
+        """
         several = len(queue.groups) > 1 or len(self.info.pod_sets) > 1
         return several and queue.most_flavors > 1
 

@@ -1,8 +1,7 @@
-"""A Workload in the form the scheduler computes with.
+"""A Workload in the form that the scheduler uses.
 
 The information is made once per change of the object, of a LimitRange or of a RuntimeClass, and
-never changed: what the queue holds, what a cycle evaluates and what is charged come from the same
-values.
+never changed: queues, cycles and charges use the same values.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from kueuelib.scheduler.reasons import (
 from kueuelib.scheduler.values import value
 
 _GO_TO_THE_BACK = (names.REASON_PODS_READY_TIMEOUT, names.REASON_ADMISSION_CHECK)
-"""Evictions that the workload itself is to blame for: they cost its place and may cost a back-off.
+"""Evictions caused by the workload itself: it loses its place and may have to back off.
 """
 
 
@@ -55,13 +54,13 @@ Shape = str
 
 @value
 class PodSetNeeds:
-    """What one pod set asks for.
+    """The requests of one pod set.
 
     Attributes:
         name: its name.
         count: the pods that still need quota: those of the spec without reclaimable ones.
         min_count: the fewest pods that are worth starting, None for all.
-        per_pod: what one pod counts as.
+        per_pod: the counted requests of one pod.
         spec: the pod set itself, for its selectors and tolerations.
     """
 
@@ -72,7 +71,7 @@ class PodSetNeeds:
     spec: PodSet
 
     def requests(self, count: int, *, count_pods: bool) -> Requests:
-        """The request of `count` pods; with the pods themselves where these are counted."""
+        """The request of `count` pods, including the resource `pods` if it is counted."""
         if count == 1 and not count_pods:
             return self.per_pod
         requests = {resource: amount * count for resource, amount in self.per_pod.items()}
@@ -88,11 +87,11 @@ class WorkloadInfo:
         local_queue: the LocalQueue that it names.
         priority: its priority.
         order: its place in its ClusterQueue.
-        pod_sets: what it asks for.
-        invalid: why it can't be admitted whatever the quota, or None.
+        pod_sets: its requests.
+        invalid: why it cannot be admitted with any quota, or None.
         not_before: the end of its back-off in seconds since the epoch, or None.
         failed_checks: its checks in state Retry or Rejected.
-        shape: what its verdict depends on besides the state of its ClusterQueue.
+        shape: everything that its verdict depends on besides the state of its ClusterQueue.
         key: namespace and name.
         uid: the UID of the Workload.
     """
@@ -118,7 +117,9 @@ class WorkloadInfo:
         return self.workload.metadata.uid
 
     def least(self) -> dict[str, int]:
-        """Per resource the least that any pod set asks for, with as few pods as it accepts."""
+        """Per resource, the smallest request of any pod set, with the fewest pods that it
+        accepts.
+        """
         least: dict[str, int] = {}
         for pod_set in self.pod_sets:
             fewest = (
@@ -171,15 +172,15 @@ def workload_info(
     by_age: bool = False,
     rules: ResourceRules = AS_REQUESTED,
 ) -> WorkloadInfo:
-    """The computing form of a pending Workload.
+    """The scheduler's form of a pending Workload.
 
     Args:
         workload: the object.
         limits: the LimitRanges of its namespace.
         runtime_classes: the RuntimeClasses that exist, by name.
         timestamp: the setting `requeuingStrategy.timestamp`, Eviction or Creation.
-        by_age: whether age alone decides between the heads of a cohort.
-        rules: which resources count, and as what.
+        by_age: whether only age decides between the heads of a cohort.
+        rules: for counting resources.
     """
     reclaimable = reclaimable_of(workload)
     excessive: list[str] = []
@@ -215,7 +216,9 @@ def workload_info(
 
 
 def _shape(workload: Workload, pod_sets: list[PodSetNeeds]) -> Shape:
-    """A text of all that flavors are chosen by; the priority counts, as preemption looks at it."""
+    """A text of everything that affects the choice of flavors, including the priority, for
+    preemption.
+    """
     parts: list[object] = [workload.spec.priority or 0]
     for pod_set in pod_sets:
         spec = pod_set.spec.template.spec
@@ -246,11 +249,11 @@ def reclaimable_of(workload: Workload) -> dict[str, int]:
 def order_of(workload: Workload, timestamp: str = EVICTION, *, by_age: bool = False) -> QueueOrder:
     """The place of a Workload in its ClusterQueue (spec/scheduling 3.2).
 
-    It keeps the place that its creation gave it, unless it was evicted because its pods did not get
-    ready in time or because of a check, and the setting says Eviction.
+    Its creation decides its place, unless it was evicted because its pods were not ready in time or
+    because of a check, and the setting is Eviction.
 
-    Where age alone decides between the heads of a cohort, a workload that a borrower preempted is
-    queued behind it: otherwise the older one would borrow and be preempted again, forever.
+    If only age decides between the heads of a cohort, a workload preempted by a borrower is queued
+    behind it. Otherwise the older one would borrow and be preempted again, forever.
     """
     created = workload.metadata.creation_timestamp
     queued_at = 0.0 if created is None else created
@@ -285,7 +288,7 @@ def holds_quota(workload: Workload) -> bool:
 
 
 def has_verdict(workload: Workload) -> bool:
-    """Whether its condition says how it fared in its queue, and its spec is the same since."""
+    """Whether its condition is the result of a try, and its spec has not changed since."""
     condition = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
     if condition is None or condition.is_true or condition.reason not in VERDICTS:
         return False
@@ -293,12 +296,12 @@ def has_verdict(workload: Workload) -> bool:
 
 
 def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
-    """Whether its condition says something else than the verdict, and so was stored late.
+    """Whether its condition contradicts the verdict, because it was stored late.
 
     Args:
         workload: one without quota.
         reason: the verdict.
-        tried: False if it waits for its turn, so that the name of the head is as good.
+        tried: False if it waits for its turn, so that naming the head is also correct.
     """
     condition = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
     if condition is None or condition.is_true or condition.reason not in REPORTED:

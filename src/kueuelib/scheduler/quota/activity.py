@@ -45,13 +45,13 @@ UNKNOWN = Activity(active=False, reason=REASON_NOT_FOUND, message="ClusterQueue 
 def activity_of(
     spec: QueueSpec, flavors: Mapping[str, Flavor], checks: Mapping[str, bool], endless: str = ""
 ) -> Activity:
-    """What a ClusterQueue can do.
+    """The activity of a ClusterQueue.
 
     Args:
         spec: the ClusterQueue.
         flavors: the ResourceFlavors that exist.
         checks: the AdmissionChecks that exist, and whether they are active.
-        endless: its cohort when the parents of that form a cycle, else empty.
+        endless: its cohort if the parents of that form a cycle, otherwise empty.
     """
     if spec.terminating:
         text = "Can't admit new workloads; clusterQueue is terminating"

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import attrs
 
 PODS = "pods"
-"""The resource that counts pods; it is requested implicitly where a ClusterQueue covers it."""
+"""The resource that counts pods; it is requested implicitly if a ClusterQueue covers it."""
 
 
 class FlavorResource(NamedTuple):
-    """What quota is counted for: one resource in one flavor."""
+    """The unit of quota: one resource in one flavor."""
 
     flavor: str
     resource: str
@@ -28,7 +28,7 @@ class FlavorResource(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def pair_of(flavor: str, resource: str) -> FlavorResource:
-    """The pair of a flavor and a resource; mostly the same object, so it is quick to find."""
+    """The pair of a flavor and a resource; usually the same object, for fast lookups."""
     return FlavorResource(flavor, resource)
 
 
@@ -66,7 +66,7 @@ class Limits:
 
     @property
     def ceiling(self) -> int | None:
-        """The most that the queue may ever use, or None when only the cohort limits it."""
+        """The most that the queue may ever use; None if only the cohort limits it."""
         return None if self.borrowing is None else self.nominal + self.borrowing
 
     def beyond(self, used: int) -> int:
@@ -75,7 +75,7 @@ class Limits:
 
 
 NO_LIMITS = Limits(0)
-"""The quota for what a ClusterQueue does not list."""
+"""The quota of an unlisted pair."""
 
 
 def added(left: Amounts, right: Amounts) -> dict[FlavorResource, int]:
@@ -105,10 +105,10 @@ def in_flavors(requests: Requests, flavors: Mapping[str, str]) -> dict[FlavorRes
 
 
 def rescaled(requests: Requests, old_count: int, new_count: int) -> dict[str, int]:
-    """The total of `old_count` pods brought down to `new_count` pods (spec/scheduling 1.5).
+    """The total of `old_count` pods, scaled to `new_count` pods (spec/scheduling 1.5).
 
-    Division comes first, as validation guarantees that totals are divisible. Nothing can be said
-    about the pods of an empty total: it stays zero.
+    Division comes first, as validation guarantees that totals are divisible. The total of zero pods
+    stays zero.
     """
     if old_count <= 0:
         return dict.fromkeys(requests, 0)

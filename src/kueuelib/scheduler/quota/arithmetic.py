@@ -1,12 +1,12 @@
 """All arithmetic of quota in a tree, for one pair of flavor and resource at a time.
 
-A node has, per pair, a subtree quota (what it owns together with what its children lend it), a
-guaranteed part of it that is never lent, and a ceiling: subtree quota plus borrowing limit. It uses
-what its workloads use, or what its children use beyond what is guaranteed to them. All owners of
-usage read and write it through these functions, by the keys of the nodes: the live cache, the
-overlay of a cycle, and the plain numbers of a search for victims follow the same rules.
+A node has, per pair, a subtree quota (its own quota plus what its children lend it), a guaranteed
+part of it that is never lent, and a ceiling: subtree quota plus borrowing limit. Its usage is that
+of its workloads, or what its children use beyond their guaranteed parts. All usage is read and
+written through these functions, by the keys of the nodes, so the live cache, the overlay of a
+cycle, and the numbers of a search for victims follow the same rules.
 
-Every function climbs the steps from a node to its root, so that it costs the depth of the tree.
+Every function climbs the steps from a node to its root, so its cost is the depth of the tree.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, Limits
 
 
 class Step(NamedTuple):
-    """The quota of one node on the way up, of one pair.
+    """The quota of one node on the way up, for one pair.
 
     Attributes:
-        key: what usage is kept by, unique among the nodes of all trees.
+        key: the key of its usage, unique among the nodes of all trees.
         nominal: the subtree quota.
         guaranteed: the part of it that is never lent.
-        ceiling: the most that may be used here, None when only the cohorts above limit it.
+        ceiling: the most that may be used here; None if only the cohorts above limit it.
     """
 
     key: str
@@ -38,7 +38,7 @@ class TreeNode(Protocol):
 
     @property
     def key(self) -> str:
-        """What usage is kept by, unique among the nodes of all trees."""
+        """The key of its usage, unique among the nodes of all trees."""
 
     @property
     def quota(self) -> Mapping[FlavorResource, Limits]:
@@ -46,11 +46,11 @@ class TreeNode(Protocol):
 
 
 class Node(TreeNode, Protocol):
-    """A place in a tree that does not change."""
+    """A place in an immutable tree."""
 
     @property
     def height(self) -> int:
-        """0 for a leaf, else how many levels are below."""
+        """0 for a leaf, otherwise the number of levels below."""
 
     @property
     def ancestors(self) -> Sequence[Node]:
@@ -58,21 +58,21 @@ class Node(TreeNode, Protocol):
 
     @property
     def steps(self) -> Mapping[FlavorResource, Sequence[Step]]:
-        """The same as numbers, for every pair."""
+        """The quota on the way up as numbers, for every pair."""
 
 
 class Used(Protocol):
-    """What the nodes use of one pair."""
+    """The usage of one pair, by node."""
 
     def __getitem__(self, key: str, /) -> int:
-        """What one node uses."""
+        """The usage of one node."""
 
 
 class Column(Used, Protocol):
-    """What the nodes use of one pair, to be changed."""
+    """The mutable usage of one pair, by node."""
 
     def __setitem__(self, key: str, used: int, /) -> None:
-        """Replaces what one node uses."""
+        """Sets the usage of one node."""
 
 
 class _Nothing:
@@ -81,7 +81,7 @@ class _Nothing:
 
 
 NOTHING = _Nothing()
-"""Nobody uses anything."""
+"""No usage."""
 
 
 def quota_of(node: Node, pair: FlavorResource) -> Limits:
@@ -90,7 +90,7 @@ def quota_of(node: Node, pair: FlavorResource) -> Limits:
 
 
 def steps_up(path: Sequence[TreeNode], pair: FlavorResource) -> tuple[Step, ...]:
-    """The steps of a path; nobody limits a root, which can use what it owns."""
+    """The steps of a path; a root has no limit other than its own quota."""
     steps = []
     for node in path:
         quota = node.quota.get(pair, NO_LIMITS)
@@ -100,7 +100,7 @@ def steps_up(path: Sequence[TreeNode], pair: FlavorResource) -> tuple[Step, ...]
 
 
 def available(node: Node, pair: FlavorResource, used: Used) -> int:
-    """What a node can use more, now; negative when it or a node above uses too much."""
+    """How much more a node can use now; negative if it or a node above uses too much."""
     return available_along(node.steps[pair], used)
 
 
@@ -126,15 +126,15 @@ def potential(node: Node, pair: FlavorResource) -> int:
 
 
 def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> None:
-    """Changes what a node uses, and what the cohorts above provide for it.
+    """Changes the usage of a node, and what the cohorts above provide for it.
 
     Adding an amount and then its negative leaves everything as it was.
 
     Args:
-        node: where.
-        pair: of what.
-        amount: how much more; negative for less.
-        used: what is changed.
+        node: the node.
+        pair: the flavor and resource.
+        amount: the increase; negative for less.
+        used: the usage, which is changed.
     """
     add_along(node.steps[pair], amount, used)
 
@@ -142,8 +142,8 @@ def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> None:
 def add_along(steps: Iterable[Step], amount: int, used: Column) -> tuple[int, list[int]]:
     """The same for the steps of a node.
 
-    Returns: The number of nodes whose usage changed, from the first one up; and the indices of
-        those that began to use more than their subtree owns, or ceased to.
+    Returns: The number of nodes whose usage changed, from the first one up, and the indices of
+        those that began or ceased to use more than their subtree owns.
     """
     changed = 0
     turned = []
@@ -167,7 +167,7 @@ def borrows(node: Node, pair: FlavorResource, used: Used, amount: int = 0) -> bo
 
 
 def free(node: Node, pair: FlavorResource, used: Used) -> int:
-    """What a node has left of the part that it never lends."""
+    """The unused amount of the part that a node never lends."""
     return max(0, quota_of(node, pair).guaranteed - used[node.key])
 
 
@@ -175,14 +175,14 @@ def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> tuple[in
     """How far up a node has to borrow to use more.
 
     Args:
-        node: where.
-        pair: of what.
-        amount: how much more.
-        used: what is used.
+        node: the node.
+        pair: the flavor and resource.
+        amount: the increase.
+        used: the usage.
 
     Returns:
-        The height of the lowest node within whose quota it stays, the root if there is none; and
-        whether that node is a part of a larger tree.
+        The height of the lowest node within whose quota it stays, or of the root if there is none;
+        and whether that node is part of a larger tree.
     """
     rest, index, top = amount, -1, len(node.ancestors)
     for key, nominal, guaranteed, _ in node.steps[pair]:

@@ -1,8 +1,8 @@
-"""The best leaf of a tree in which every cohort sends the best of its children.
+"""Finds the best leaf of a tree in which every cohort sends the best of its children.
 
-Both orders of fair sharing work like this: which head is decided next, and which ClusterQueue has
-to give back next. After a change only the path of one leaf is looked at again, so the next one
-costs the depth of the tree and not the number of siblings.
+Both orders of fair sharing work like this: the next head to decide, and the next ClusterQueue to
+give back quota. After a change only the path of one leaf is evaluated again, so the cost is the
+depth of the tree, not the number of siblings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Bracket:
 
     Args:
         leaves: the ClusterQueues that take part.
-        rank: the place of a node among its siblings if it sends this leaf, smaller first; None
+        rank: the rank of a node among its siblings if it sends this leaf, smaller first; None
             leaves the node out. Roots are siblings of each other. Ranks of siblings that are equal
             are ordered by the keys of the nodes.
     """
@@ -40,16 +40,16 @@ class Bracket:
 
     @property
     def best(self) -> QuotaNode | None:
-        """The leaf that the best root sends; None when no leaf is left."""
+        """The leaf that the best root sends; None if no leaf is left."""
         return self._first(_ABOVE_ROOTS)
 
     def touch(self, leaf: QuotaNode) -> None:
-        """Looks again at a leaf and the cohorts above, because something changed there."""
+        """Evaluates a changed leaf and the cohorts above again."""
         for node in leaf.path:
             self._settle(node)
 
     def drop(self, leaf: QuotaNode) -> None:
-        """Takes a leaf out."""
+        """Removes a leaf."""
         del self._leaves[leaf.key]
         self.touch(leaf)
 

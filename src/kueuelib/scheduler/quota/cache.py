@@ -1,8 +1,7 @@
-"""What is admitted: ClusterQueues, Cohorts, flavors, checks and the workloads that hold quota.
+"""The cache: ClusterQueues, Cohorts, flavors, checks and the workloads that hold quota.
 
-One writer (the engine) feeds it facts; cycles read frozen parts of it (spec/scheduling 2). A
-member of a cohort lends its quota and is charged for its usage whether it is active or not
-(spec/scenarios).
+One writer, the engine, feeds it facts; cycles read frozen parts of it (spec/scheduling 2). Even an
+inactive member of a cohort lends its quota and is charged for its usage (spec/scenarios).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Cache:
     """The state that decisions are based on.
 
     Attributes:
-        forest: the trees of cohorts. Not to be changed by the caller.
+        forest: the trees of cohorts. Do not change it.
     """
 
     def __init__(self) -> None:
@@ -46,21 +45,21 @@ class Cache:
     # --- ClusterQueues
 
     def spec(self, name: str) -> QueueSpec | None:
-        """The ClusterQueue's computing form, or None when it does not exist."""
+        """The scheduler's form of a ClusterQueue; None if it does not exist."""
         state = self._queues.get(name)
         return state.spec if state else None
 
     def state(self, name: str) -> QueueState | None:
-        """The ClusterQueue's totals, or None. Not to be changed by the caller."""
+        """The ClusterQueue's totals, or None. Do not change them."""
         return self._queues.get(name)
 
     def tally(self, name: str, local_queue: ObjectKey) -> Tally | None:
-        """What holds quota in a ClusterQueue through a LocalQueue, None when nothing does."""
+        """The totals of a LocalQueue in a ClusterQueue; None if it holds no quota there."""
         state = self._queues.get(name)
         return None if state is None else state.local.get(local_queue)
 
     def available(self, name: str, pair: FlavorResource) -> int:
-        """What a ClusterQueue could use more of a pair, now; 0 when it does not exist."""
+        """How much more of a pair a ClusterQueue could use now; 0 if it does not exist."""
         return self.forest.available(name, pair) if name in self._queues else 0
 
     @property
@@ -74,7 +73,7 @@ class Cache:
         return self._flavors
 
     def set_queue(self, spec: QueueSpec) -> bool:
-        """Takes over a new or changed ClusterQueue; False when nothing that matters changed."""
+        """Takes over a new or changed ClusterQueue; False if nothing relevant changed."""
         state = self._queues.get(spec.name)
         if state is None:
             state = self._queues[spec.name] = QueueState(spec, self.forest)
@@ -128,7 +127,7 @@ class Cache:
         return tuple(self._cohorts.values())
 
     def set_cohort(self, spec: CohortQuotas) -> bool:
-        """Takes over a new or changed Cohort; False when nothing that matters changed."""
+        """Takes over a new or changed Cohort; False if nothing relevant changed."""
         if self._cohorts.get(spec.name) == spec:
             return False
         self._cohorts[spec.name] = spec
@@ -137,7 +136,7 @@ class Cache:
         return True
 
     def remove_cohort(self, name: str) -> bool:
-        """Forgets a Cohort, whose name stays while others use it; False when it was not known."""
+        """Forgets a Cohort, whose name stays while others use it; False if it was not known."""
         if self._cohorts.pop(name, None) is None:
             return False
         below = self.forest.below(name)
@@ -146,31 +145,33 @@ class Cache:
         return True
 
     def root_of(self, name: str) -> str:
-        """The topmost cohort above a ClusterQueue, empty when it is in none or does not exist."""
+        """The topmost cohort above a ClusterQueue; empty if it has none or does not exist."""
         spec = self.spec(name)
         return self.forest.root_of(spec.cohort) if spec is not None and spec.cohort else ""
 
     # --- flavors and checks: what decides activity
 
     def set_flavor(self, flavor: Flavor) -> tuple[str, ...]:
-        """Takes over a ResourceFlavor; the queues that use it, nothing when it is unchanged."""
+        """Takes over a ResourceFlavor; returns the queues that use it, or none if it is
+        unchanged.
+        """
         if self._flavors.get(flavor.name) == flavor:
             return ()
         self._flavors = {**self._flavors, flavor.name: flavor}
         return self._review(self.users_of_flavor(flavor.name))
 
     def remove_flavor(self, name: str) -> tuple[str, ...]:
-        """Forgets a ResourceFlavor; the queues that use it."""
+        """Forgets a ResourceFlavor; returns the queues that use it."""
         self._flavors = {key: value for key, value in self._flavors.items() if key != name}
         return self._review(self.users_of_flavor(name))
 
     def set_check(self, name: str, *, active: bool, late: bool = False) -> tuple[str, ...]:
-        """Takes over an AdmissionCheck; the queues that use it, nothing when it is unchanged.
+        """Takes over an AdmissionCheck; returns the queues that use it, or none if it is unchanged.
 
         Args:
             name: the check.
             active: whether its controller is alive.
-            late: whether it has to pass, or to ask, before a preemption (KEP-993).
+            late: whether it has to pass or to ask before a preemption (KEP-993).
         """
         if self._checks.get(name) is active and (name in self._late_checks) is late:
             return ()
@@ -179,7 +180,7 @@ class Cache:
         return self._review(self.users_of_check(name))
 
     def remove_check(self, name: str) -> tuple[str, ...]:
-        """Forgets an AdmissionCheck; the queues that use it."""
+        """Forgets an AdmissionCheck; returns the queues that use it."""
         self._checks.pop(name, None)
         self._late_checks -= {name}
         return self._review(self.users_of_check(name))
@@ -203,19 +204,19 @@ class Cache:
         return tuple(sorted(self._check_users.get(name, ())))
 
     def activity(self, name: str) -> Activity | None:
-        """Whether the ClusterQueue can admit, or None when it does not exist."""
+        """The activity of a ClusterQueue; None if it does not exist."""
         state = self._queues.get(name)
         return state.activity if state else None
 
     # --- workloads that hold quota
 
     def holder(self, key: ObjectKey) -> Holder | None:
-        """The workload as it is charged, or None when it holds no quota."""
+        """The charge of a workload; None if it holds no quota."""
         return self._holders.get(key)
 
     @property
     def holders(self) -> Mapping[ObjectKey, Holder]:
-        """All workloads that hold quota. Not to be changed by the caller."""
+        """All workloads that hold quota. Do not change them."""
         return self._holders
 
     @property
@@ -229,7 +230,7 @@ class Cache:
         return not self._not_ready
 
     def hold(self, holder: Holder) -> Holder | None:
-        """Charges a workload, replacing what it was charged before; the replaced charge."""
+        """Charges a workload; returns the replaced charge."""
         key, before = holder.key, self._holders.get(holder.key)
         state = self._queues.get(holder.cluster_queue)
         if before is not None and before == holder:
@@ -253,7 +254,7 @@ class Cache:
         return before
 
     def release(self, key: ObjectKey) -> Holder | None:
-        """Takes the charge of a workload back; what it was, or None when it held no quota."""
+        """Removes and returns the charge of a workload; None if it held no quota."""
         holder = self._holders.pop(key, None)
         if holder is None:
             return None
@@ -283,7 +284,7 @@ class Cache:
 
         Args:
             names: the ClusterQueues.
-            past_usage: that of LocalQueues, where it counts.
+            past_usage: of LocalQueues, if it counts.
         """
         parts: list[Mapping[str, FrozenQueue]] = []
         trees: dict[str, FrozenTree] = {}
@@ -306,7 +307,7 @@ class Cache:
         return Frozen(queues, trees, self._flavors, self._late_checks, past_usage or {})
 
     def freeze_tree(self, cohort: str) -> Frozen | None:
-        """The frozen parts of the tree of a cohort; None when nothing uses its name."""
+        """The frozen parts of the tree of a cohort; None if nothing uses its name."""
         if not self.forest.has_cohort(cohort):
             return None
         tree = self.forest.freeze(cohort, self._part)
@@ -317,7 +318,7 @@ class Cache:
         return self._queues[name].freeze()
 
     def rebuilt(self) -> Cache:
-        """A cache built again from the same facts, to check this one against."""
+        """A cache rebuilt from the same facts, to verify this one."""
         fresh = Cache()
         for name, active in self._checks.items():
             fresh.set_check(name, active=active, late=name in self._late_checks)

@@ -1,6 +1,6 @@
 """The rules of admission checks that scheduler and controllers share (spec/jobs 5.1, KEP-993).
 
-They are defined here once, for entries of `status.admissionChecks` whatever form these have;
+They are defined once here, for entries of `status.admissionChecks` in any form;
 `kueuelib.workload.checks` applies them to raw objects.
 """
 
@@ -16,12 +16,12 @@ from kueuelib.api.names import REASON_PREEMPTION_REQUIRED
 
 
 class CheckEntry(NamedTuple):
-    """What one check says about a workload.
+    """The entry of one check for a workload.
 
     Attributes:
         name: the AdmissionCheck.
         state: Pending, Ready, Retry or Rejected.
-        reason: why, one word; empty for none.
+        reason: one word; empty if there is none.
     """
 
     name: str
@@ -35,7 +35,7 @@ class RequiredCheck:
 
     Attributes:
         name: the AdmissionCheck.
-        flavors: the flavors that it is needed for; empty means all.
+        flavors: the flavors that require it; empty means all.
     """
 
     name: str
@@ -43,7 +43,7 @@ class RequiredCheck:
 
 
 def entries_of(workload: Workload) -> tuple[CheckEntry, ...]:
-    """What the checks of a workload say."""
+    """The entries of a workload's checks."""
     checks = workload.status.admission_checks
     if not checks:
         return ()
@@ -60,7 +60,7 @@ def required(rules: Collection[RequiredCheck], flavors: Iterable[str]) -> tuple[
 
 
 def passed_all(entries: Collection[CheckEntry], required: Collection[str]) -> bool:
-    """Whether every check that is listed is Ready, and none that is required is missing."""
+    """Whether every listed check is Ready, and no required one is missing."""
     if not entries:
         return not required
     states = {entry.name: entry.state for entry in entries}
@@ -70,10 +70,10 @@ def passed_all(entries: Collection[CheckEntry], required: Collection[str]) -> bo
 def preempts_early(entries: Iterable[CheckEntry], late: Collection[str]) -> bool:
     """Whether preemptions may begin before all checks have passed (KEP-993).
 
-    They may when a check asks for them, or when all checks that they wait for are Ready.
+    They may if a check asks for them, or if all checks that they wait for are Ready.
 
     Args:
-        entries: what the checks say.
+        entries: of the checks.
         late: those of the required checks that are `AfterCheckPassedOrOnDemand`.
     """
     ready = set()

@@ -1,7 +1,7 @@
-"""The mutable side of the cache: the workloads that hold quota in one ClusterQueue right now.
+"""The mutable part of the cache: the workloads that hold quota in one ClusterQueue.
 
-Only `kueuelib.scheduler.quota.cache` writes here. Sums are kept as running totals, frozen parts are
-made when a cycle asks for them and thrown away by the next change (spec/scheduling 2.1, 2.4, 9.3).
+Only `kueuelib.scheduler.quota.cache` writes here. Sums are running totals. Frozen parts are made
+when a cycle asks for them and dropped by the next change (spec/scheduling 2.1, 2.4, 9.3).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Tally:
     """Running totals of some workloads that hold quota.
 
     Attributes:
-        reserving: how many there are.
+        reserving: their number.
         admitted: how many of them are admitted.
-        reserved: what all of them use.
-        used: what the admitted ones use.
+        reserved: their usage.
+        used: the usage of the admitted ones.
     """
 
     reserving: int = 0
@@ -36,7 +36,7 @@ class Tally:
     used: dict[FlavorResource, int] = attrs.field(factory=dict)
 
     def count(self, holder: Holder, sign: int) -> None:
-        """Adds or takes away one workload."""
+        """Adds or subtracts one workload."""
         self.reserving += sign
         if holder.admitted:
             self.admitted += sign
@@ -49,10 +49,10 @@ class Tally:
 
 
 class QueueState:
-    """What one ClusterQueue uses.
+    """The usage of one ClusterQueue.
 
     Usage counts every workload that holds quota, also in flavors that the spec no longer lists:
-    what runs is real, whatever the spec says (spec/scheduling 2.1).
+    running workloads count, whatever the spec says (spec/scheduling 2.1).
     """
 
     def __init__(self, spec: QueueSpec, forest: Forest) -> None:
@@ -74,7 +74,7 @@ class QueueState:
             self._forest.touch(self.spec.name)
 
     def freeze(self) -> FrozenQueue:
-        """The frozen part, made again only after a change."""
+        """The frozen part, which is made again only after a change."""
         if self._frozen is None:
             self._holders_shared = True
             self._frozen = FrozenQueue(
@@ -94,7 +94,7 @@ class QueueState:
         self.priorities.add(holder.priority)
 
     def remove(self, key: ObjectKey) -> Holder:
-        """Releases what a workload was charged."""
+        """Removes the charge of a workload."""
         holder = self.holders[key]
         self._count(holder, -1)
         self._unlist(key)
@@ -102,7 +102,7 @@ class QueueState:
         return holder
 
     def replace(self, holder: Holder) -> None:
-        """Takes over another state of a workload that is charged like the one before."""
+        """Replaces the state of a workload whose charge is the same."""
         self._own_lists()
         self._unlist(holder.key)
         self._list(holder)

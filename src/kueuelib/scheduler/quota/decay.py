@@ -1,9 +1,9 @@
-"""What is left of past usage: the older it is, the less it counts (KEP-4136).
+"""The decay of past usage: the older it is, the less it counts (KEP-4136).
 
-After a half-life, half of an amount is left; the past usage of constant demand approaches it, half
-of the way in each half-life. Amounts are whole billionths, the finest step of a quantity of
-Kubernetes, and are rounded down. Equal histories give equal amounts on every machine: no float
-takes part, but for the given instants.
+After a half-life, half of an amount is left. With constant demand, past usage approaches the demand
+by half of the difference in each half-life. Amounts are whole billionths, the finest step of a
+Kubernetes quantity, and are rounded down. Equal histories give equal amounts on every machine,
+because floats are used only for instants.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ ONE: Final = 2**64
 _DIGITS: Final = Context(prec=40)
 _LN_2: Final = _DIGITS.ln(Decimal(2))
 _HALVINGS: Final = 128
-"""After so many half-lives nothing is left of any amount that an object can hold."""
+"""The number of half-lives after which nothing is left of any possible amount."""
 
 
 @lru_cache(maxsize=1024)
 def left(elapsed: float, half_life: float) -> int:
-    """Which part of an amount is left, in 2^64ths.
+    """The remaining part of an amount, in 2^64ths.
 
     Args:
         elapsed: seconds, not negative.
@@ -50,29 +50,29 @@ def left(elapsed: float, half_life: float) -> int:
 
 
 def decayed(amounts: Nanos, elapsed: float, half_life: float) -> dict[str, int]:
-    """What is left of past usage.
+    """The remaining past usage.
 
     Args:
-        amounts: what it was.
-        elapsed: how many seconds ago.
+        amounts: the earlier amounts.
+        elapsed: seconds since then.
         half_life: seconds.
     """
     return times(amounts, left(elapsed, half_life))
 
 
 def gained(amounts: Nanos, elapsed: float, half_life: float) -> dict[str, int]:
-    """What the use of some amounts all the time adds; with a half-life of 0 nothing counts.
+    """The past usage from constant use of some amounts; 0 with a half-life of 0.
 
     Args:
-        amounts: what was in use.
-        elapsed: for how many seconds.
+        amounts: the amounts in use.
+        elapsed: seconds of use.
         half_life: seconds.
     """
     return times(amounts, ONE - left(elapsed, half_life)) if half_life else {}
 
 
 def times(amounts: Nanos, factor: int) -> dict[str, int]:
-    """A part of some amounts; the factor is in 2^64ths."""
+    """Amounts times a factor in 2^64ths."""
     scaled = ((name, amount * factor // ONE) for name, amount in amounts.items())
     return {name: amount for name, amount in scaled if amount}
 

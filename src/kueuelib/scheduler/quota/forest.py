@@ -1,11 +1,11 @@
-"""All quota trees as they are now: parents, and what each node owns and uses.
+"""All present quota trees: parents, and the quota and usage of each node.
 
-A name that is used as a cohort without an object is a root without quota. A cohort whose parents
-never end is cut off from its parent, so that every walk up ends: it is a root of its own, and what
-is below it is inactive. What runs there continues, and as soon as the parents end again the sums
-above are those of a tree that was never broken.
+A cohort name without an object is a root without quota. A cohort in or below a cycle of parents is
+cut off from its parent, so that every walk up ends: it becomes a root, and everything below it is
+inactive. Running workloads there continue. As soon as the cycle is broken, the sums above equal
+those of a tree that never had one.
 
-A change of usage costs the depth of the tree.
+The cost of a change of usage is the depth of the tree.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Forest:
 
         Args:
             spec: the ClusterQueue.
-            used: what its workloads use.
+            used: the usage of its workloads.
             active: whether it can admit workloads.
         """
         self.drop_queue(spec.name)
@@ -52,7 +52,7 @@ class Forest:
             self._link(spot, cohort)
 
     def drop_queue(self, name: str) -> None:
-        """Forgets a ClusterQueue; nothing happens when it is not known."""
+        """Forgets a ClusterQueue, if it is known."""
         spot = self._spots.get(name)
         if spot is not None and spot.parent is not None:
             cohort = spot.parent
@@ -62,7 +62,7 @@ class Forest:
         self._ledger.forget(name)
 
     def set_active(self, name: str, *, active: bool) -> None:
-        """A ClusterQueue can admit workloads from now on, or no longer can."""
+        """Sets whether a ClusterQueue can admit workloads."""
         spot = self._spots[name]
         if spot.counts is not active:
             spot.counts = active
@@ -71,16 +71,16 @@ class Forest:
                 self._settle(spot.parent)
 
     def touch(self, name: str) -> None:
-        """Something else than usage and quota changed in a ClusterQueue."""
+        """Notes a change in a ClusterQueue other than usage and quota."""
         spot = self._ledger.spots[name]
         spot.root.stale[name] = spot
 
     def charge(self, name: str, amounts: Amounts, sign: int) -> None:
-        """Changes what a ClusterQueue uses.
+        """Changes the usage of a ClusterQueue.
 
         Args:
             name: the ClusterQueue.
-            amounts: how much.
+            amounts: the change.
             sign: 1 for more, -1 for less.
         """
         spot = self._ledger.spots[name]
@@ -88,11 +88,11 @@ class Forest:
             self._ledger.add(spot, pair, sign * amount)
 
     def available(self, name: str, pair: FlavorResource) -> int:
-        """What a ClusterQueue could use more, now; never negative."""
+        """How much more a ClusterQueue could use now; never negative."""
         return max(0, self._ledger.available(name, pair))
 
     def borrows(self, name: str, pair: FlavorResource) -> bool:
-        """Whether a ClusterQueue, or a cohort above it that can, borrows."""
+        """Whether a ClusterQueue, or a cohort above it, borrows."""
         spot = self._ledger.spots[name]
         while spot.parent is not None:
             if spot.key in spot.parent.borrowers.get(pair, ()):
@@ -121,19 +121,19 @@ class Forest:
             self._prune(spot)
 
     def has_cohort(self, name: str) -> bool:
-        """Whether there is such a Cohort, or anything names it."""
+        """Whether the Cohort exists or is named."""
         return cohort_key(name) in self._spots
 
     def below(self, name: str) -> tuple[str, ...]:
-        """The ClusterQueues below a cohort, sorted, also below cohorts that are cut off from it."""
+        """The ClusterQueues below a cohort, sorted, including those below cut-off cohorts."""
         spot = self._spots.get(cohort_key(name))
         cohorts = () if spot is None else _subtree(spot)
         return tuple(sorted(queue for cohort in cohorts for queue in cohort.queues))
 
     def cycle_above(self, name: str) -> tuple[str, ...]:
-        """The cohorts of the cycle that the parents of a cohort end in, each before its parent.
+        """The cohorts of the cycle above a cohort, each before its parent.
 
-        The alphabetically smallest is the first; empty when the parents end.
+        The alphabetically smallest is the first; empty if there is no cycle.
         """
         seen: list[str] = []
         while name and name not in seen:
@@ -147,11 +147,11 @@ class Forest:
         return (*cycle[first:], *cycle[:first])
 
     def is_endless(self, name: str) -> bool:
-        """Whether the parents of a cohort never end."""
+        """Whether the parents of a cohort lead into a cycle."""
         return bool(self.cycle_above(name))
 
     def path(self, cohort: str) -> tuple[str, ...]:
-        """A cohort and those above it, the root last; the name alone when it is not known."""
+        """A cohort and those above it, the root last; only the name if it is not known."""
         names = [cohort]
         spot = self._spots.get(cohort_key(cohort))
         while spot is not None and spot.parent is not None:
@@ -160,31 +160,31 @@ class Forest:
         return tuple(names)
 
     def cohorts_below(self, name: str) -> tuple[str, ...]:
-        """A cohort and those below it; the name alone when it is not known."""
+        """A cohort and those below it; only the name if it is not known."""
         spot = self._spots.get(cohort_key(name))
         return (name,) if spot is None else tuple(each.name for each in _subtree(spot))
 
     def subtree_quota(self, cohort: str) -> Mapping[FlavorResource, Limits] | None:
-        """What a cohort and all below it own, as nominal quota; None when it is not known.
+        """The nominal quota of a cohort and everything below it; None if it is not known.
 
-        Not to be changed by the caller.
+        Do not change it.
         """
         spot = self._spots.get(cohort_key(cohort))
         return None if spot is None else spot.quota
 
     def root_of(self, cohort: str) -> str:
-        """The top of the tree of a cohort; the cohort itself when it is cut off or not known."""
+        """The top of the tree of a cohort; the cohort itself if it is cut off or not known."""
         spot = self._ledger.spots.get(cohort_key(cohort))
         return cohort if spot is None else spot.root.name
 
     # --- what cycles see
 
     def freeze(self, cohort: str, part: Callable[[str], FrozenQueue]) -> FrozenTree:
-        """The tree of a cohort; only what changed since the last time is made again.
+        """The frozen tree of a cohort; only changed parts are made again.
 
         Args:
             cohort: any cohort of the tree.
-            part: the frozen part of a ClusterQueue.
+            part: returns the frozen part of a ClusterQueue.
         """
         root = self._spots[cohort_key(cohort)].root
         known, stale = root.frozen, root.stale
@@ -221,12 +221,12 @@ class Forest:
         return spot
 
     def _prune(self, cohort: Spot) -> None:
-        """Forgets a cohort that has no object and that nobody names."""
+        """Forgets a cohort that has no object and is not named."""
         if not (cohort.counts or cohort.queues or cohort.cohorts):
             self._ledger.forget(cohort.key)
 
     def _move(self, spot: Spot, above: str) -> None:
-        """Lets a cohort name another one as the one above."""
+        """Changes the parent of a cohort."""
         if above == spot.above:
             return
         before, spot.above = self._spots.get(cohort_key(spot.above)), above
@@ -261,7 +261,7 @@ class Forest:
         self._settle(parent)
 
     def _settle(self, cohort: Spot) -> None:
-        """Corrects heights from a cohort up, after something below it came or went."""
+        """Corrects heights from a cohort up, after a child was added or removed."""
         here: Spot | None = cohort
         while here is not None:
             heights = [each.height for each in here.cohorts.values() if each.parent is here]
@@ -274,7 +274,7 @@ class Forest:
             here.height, here = height, here.parent
 
     def _changed(self, spot: Spot) -> None:
-        """Notes that something else than usage changed in the tree of a node."""
+        """Notes a change other than usage in the tree of a node."""
         spot.root.frozen = None
 
 
@@ -284,7 +284,7 @@ def _row(spot: Spot) -> CohortRow:
 
 
 def _subtree(spot: Spot) -> Iterator[Spot]:
-    """A cohort and all that name it, directly or through others, as the one above."""
+    """A cohort and all its direct and indirect children."""
     seen = {spot.name}
     waiting = [spot]
     while waiting:

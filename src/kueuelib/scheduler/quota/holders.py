@@ -1,6 +1,4 @@
-"""Workloads that hold quota, in the order in which they would be preempted, and the exact lowest
-priority among them.
-"""
+"""Workloads that hold quota, in the order of preemption, and the lowest priority among them."""
 
 from __future__ import annotations
 
@@ -29,12 +27,12 @@ class Holder:
         cluster_queue: where it holds quota.
         local_queue: the LocalQueue that it was submitted to.
         priority: its priority.
-        order: its place among pending workloads, were it pending.
-        usage: what it is charged for.
+        order: its place among pending workloads if it were pending.
+        usage: its charge.
         reserved_at: when quota was reserved, seconds since the epoch; None while only assumed.
-        admitted: whether all admission checks are passed as well.
+        admitted: whether all admission checks have passed as well.
         assumed: whether the API server has not confirmed the reservation yet.
-        evicted: whether it is on its way out; it keeps its quota until its pods are gone.
+        evicted: whether it is being evicted; it keeps its quota until its pods are gone.
         pods_ready: whether all its pods were ready.
         admitted_at: when it was admitted, seconds since the epoch; None until that is confirmed.
         labels: the labels of the object.
@@ -56,7 +54,7 @@ class Holder:
     labels: Mapping[str, str] = attrs.field(factory=dict)
 
     def is_charged_like(self, other: Holder) -> bool:
-        """Whether all sums count another state of the workload in the same way."""
+        """Whether another state of the workload has the same charge in all sums."""
         return (
             self.usage == other.usage
             and self.cluster_queue == other.cluster_queue
@@ -69,9 +67,9 @@ class Holder:
 Rank = tuple[bool, int, float, str, ObjectKey]
 """The place of a workload among those that could be preempted (spec/scheduling 6.3).
 
-Whether it stays, its priority, minus the time of its reservation, its UID and its name. Those on
-their way out come first, then the lowest priority, then the newest reservation; the UID decides
-between equals. One that is only assumed has the newest reservation of all.
+Whether it stays, its priority, the negated time of its reservation, its UID and its name. Leaving
+ones come first, then the lowest priority, then the newest reservation; the UID decides between
+equals. An assumed one has the newest reservation of all.
 """
 
 Ranked = tuple[Rank, Holder]
@@ -79,7 +77,7 @@ Ranked = tuple[Rank, Holder]
 
 
 def rank_of(holder: Holder) -> Rank:
-    """The rank of a workload; it changes with the Holder only."""
+    """The rank of a workload; it changes only with the Holder."""
     ago = -inf if holder.reserved_at is None else -holder.reserved_at
     return not holder.evicted, holder.priority, ago, holder.uid, holder.key
 
@@ -109,5 +107,5 @@ class Priorities:
 
     @property
     def lowest(self) -> int | None:
-        """The lowest priority, None when there is none."""
+        """The lowest priority, or None."""
         return self._sorted[0] if self._sorted else None

@@ -1,6 +1,6 @@
-"""What the nodes of all quota trees own and use as they are now.
+"""The present quota and usage of the nodes of all quota trees.
 
-Sums are kept along the way from a node to its root, so that every change costs the depth of the
+Sums are kept on the way from a node to its root, so the cost of every change is the depth of the
 tree. `kueuelib.scheduler.quota.forest` knows the parents.
 """
 
@@ -24,21 +24,21 @@ class Spot:
 
     Attributes:
         name: its name.
-        key: what it is known by; see `kueuelib.scheduler.quota.node.cohort_key`.
-        above: the cohort that it names as the one above, empty for none.
-        parent: the cohort that it lends to; None also when it is cut off.
+        key: its key; see `kueuelib.scheduler.quota.node.cohort_key`.
+        above: the parent that it names; empty if it names none.
+        parent: the cohort that it lends to; also None if it is cut off.
         limits: its own quota.
-        quota: the same with what its children lend it, for every pair that is listed below.
+        quota: the same plus what its children lend it, for every pair in `listed`.
         listed: how often each pair is listed by the node itself and by its children.
-        pairs: of what it uses anything.
-        weight: what its share of borrowed quota is divided by.
+        pairs: those with usage.
+        weight: the divisor of its share of borrowed quota.
         height: see `QuotaNode`.
-        counts: whether it has an object; of a ClusterQueue, whether it can admit.
+        counts: whether it has an object; for a ClusterQueue, whether it can admit.
         queues: the ClusterQueues that name it, by name.
-        cohorts: the cohorts that name it as the one above, by name.
-        borrowers: per flavor and resource the keys of its children that borrow.
-        stale: of a root, the nodes of its tree that changed since it was frozen.
-        frozen: of a root, its tree as it was frozen last.
+        cohorts: the cohorts that name it as their parent, by name.
+        borrowers: per flavor and resource, the keys of its borrowing children.
+        stale: for a root, the nodes of its tree that changed since it was frozen.
+        frozen: for a root, its last frozen tree.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Spot:
 
 
 class Table(dict[str, int]):
-    """What all nodes use of one pair, by key; nothing unless it says otherwise."""
+    """The usage of one pair by the keys of nodes; 0 for missing ones."""
 
     __slots__ = ()
 
@@ -86,14 +86,14 @@ class Table(dict[str, int]):
 
 NOBODY: Final[frozenset[str]] = frozenset()
 _UNUSED: Final = Table()
-"""For a pair that nobody uses; never changed."""
+"""The usage of an unused pair; never changed."""
 
 
 class Ledger:
     """The sums of all nodes.
 
     Attributes:
-        spots: the nodes, by key. To be changed by the forest only.
+        spots: the nodes, by key. Only the forest changes it.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Ledger:
         self._steps: dict[tuple[str, FlavorResource], tuple[Step, ...]] = {}
 
     def forget(self, key: str) -> None:
-        """Removes a node that nothing is connected with."""
+        """Removes a node without connections."""
         spot = self.spots.pop(key, None)
         for pair in spot.pairs if spot is not None else ():
             table = self._used[pair]
@@ -114,16 +114,16 @@ class Ledger:
     # --- usage
 
     def used(self, spot: Spot) -> Iterator[tuple[FlavorResource, int]]:
-        """What a node uses, without zeros."""
+        """The usage of a node, without zeros."""
         for pair in spot.pairs:
             yield pair, self._used[pair][spot.key]
 
     def available(self, key: str, pair: FlavorResource) -> int:
-        """What a node could use more, now; negative when it or a node above uses too much."""
+        """How much more a node could use now; negative if it or a node above uses too much."""
         return arithmetic.available_along(self._steps_of(key, pair), self._used.get(pair, _UNUSED))
 
     def add(self, spot: Spot, pair: FlavorResource, amount: int) -> None:
-        """Changes what a node uses, and remembers what that changed."""
+        """Changes the usage of a node, and notes the consequences."""
         if not amount:
             return
         steps = self._steps.get((spot.key, pair)) or self._steps_of(spot.key, pair)
@@ -150,7 +150,7 @@ class Ledger:
         return self._used.get(pair, _UNUSED)[spot.key]
 
     def _steps_of(self, key: str, pair: FlavorResource) -> tuple[Step, ...]:
-        """The quota of a pair from a node up, remembered until any quota changes."""
+        """The quota of a pair from a node up, cached until any quota changes."""
         steps = self._steps.get((key, pair))
         if steps is None:
             steps = arithmetic.steps_up(self.spots[key].path, pair)
@@ -160,7 +160,7 @@ class Ledger:
     # --- quota
 
     def connect(self, spot: Spot, parent: Spot) -> None:
-        """Lets a node lend to its parent, which provides what it uses beyond its own."""
+        """Connects a node to its parent: it lends quota, and gets what it uses beyond its own."""
         spot.parent = parent
         self._steps.clear()
         for pair, quota in spot.quota.items():
@@ -171,7 +171,7 @@ class Ledger:
             self._note(spot, pair)
 
     def disconnect(self, spot: Spot) -> None:
-        """Takes back what `connect` did, as far as it is still so."""
+        """Undoes `connect`."""
         parent = spot.parent
         assert parent is not None, "it is connected"
         for pair, used in tuple(self.used(spot)):
@@ -185,7 +185,7 @@ class Ledger:
         self._steps.clear()
 
     def own(self, cohort: Spot, limits: Mapping[FlavorResource, Limits]) -> None:
-        """Gives a cohort other quota of its own."""
+        """Changes the own quota of a cohort."""
         for pair in limits:
             self._list(cohort, pair)
         for pair in {**cohort.limits, **limits}:
@@ -197,7 +197,7 @@ class Ledger:
         cohort.limits = limits
 
     def _list(self, cohort: Spot, pair: FlavorResource) -> None:
-        """A cohort or one of its children lists a pair."""
+        """Counts a pair that a cohort or one of its children lists."""
         for here in cohort.path:
             here.listed[pair] = here.listed.get(pair, 0) + 1
             if here.listed[pair] > 1:
@@ -205,7 +205,7 @@ class Ledger:
             here.quota[pair] = NO_LIMITS
 
     def _unlist(self, cohort: Spot, pair: FlavorResource) -> None:
-        """Takes back what `_list` did; nothing may be lent by then."""
+        """Undoes `_list`; nothing may be lent by then."""
         for here in cohort.path:
             here.listed[pair] -= 1
             if here.listed[pair]:
@@ -213,12 +213,12 @@ class Ledger:
             del here.listed[pair], here.quota[pair]
 
     def _lend(self, cohort: Spot, pair: FlavorResource, amount: int) -> None:
-        """Lets a child lend more to a cohort."""
+        """Changes the amount that a child lends to a cohort."""
         quota = cohort.quota[pair]
         self._set(cohort, pair, attrs.evolve(quota, nominal=quota.nominal + amount))
 
     def _set(self, cohort: Spot, pair: FlavorResource, quota: Limits) -> None:
-        """Changes the quota of a subtree, and what follows from it above."""
+        """Changes the quota of a subtree, and of the nodes above."""
         here: Spot | None = cohort
         while here is not None:
             before, used = here.quota[pair], self._in_use(here, pair)
@@ -235,7 +235,7 @@ class Ledger:
                 quota = attrs.evolve(above, nominal=lent)
 
     def _note(self, spot: Spot, pair: FlavorResource) -> None:
-        """Remembers whether a node uses more than its subtree owns."""
+        """Notes whether a node uses more than its subtree owns."""
         if spot.parent is not None:
             nominal = spot.quota.get(pair, NO_LIMITS).nominal
             borrows = self._in_use(spot, pair) > nominal

@@ -1,6 +1,6 @@
-"""The quota side of a tree of cohorts as it was at one time; nothing here changes.
+"""The quota of a tree of cohorts at one time; immutable.
 
-Usage is kept elsewhere, because it changes all the time and quota seldom does.
+Usage is kept elsewhere, because it changes often and quota rarely.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 
 def cohort_key(name: str) -> str:
-    """The key of a cohort. That of a ClusterQueue is its name, which never contains a slash."""
+    """The key of a cohort. The key of a ClusterQueue is its name, which never contains a slash."""
     return f"/{name}"
 
 
@@ -57,15 +57,15 @@ class QuotaNode:
         name: its name.
         is_queue: whether it is a ClusterQueue.
         limits: its own quota.
-        quota: the same with what its children lend it: the nominal quota is that of the subtree.
-        height: 0 for a leaf and for a cohort in which nobody can be admitted, else the number of
+        quota: the same plus what its children lend it: the nominal quota is that of the subtree.
+        height: 0 for a leaf and for a cohort without active ClusterQueues, otherwise the number of
             levels below.
-        weight: what its share of borrowed quota is divided by.
+        weight: the divisor of its share of borrowed quota.
         ancestors: the cohorts above it, the parent first and the root last.
-        divisor: the weight as shares are computed with it.
-        lendable: what it could have at most, per resource, as far as that was computed.
-        key: what its usage is kept by.
-        place: the names on the way from the root, as messages show them: `/root/cohort/queue`.
+        divisor: the weight in the form for computing shares.
+        lendable: the most that it could have, per resource; computed on demand.
+        key: the key of its usage.
+        place: the path from the root for messages: `/root/cohort/queue`.
     """
 
     name: str
@@ -79,7 +79,7 @@ class QuotaNode:
     divisor: float = attrs.field(init=False)
     key: str = attrs.field(init=False)
     parent: QuotaNode | None = attrs.field(init=False)
-    """The cohort above, None for a root."""
+    """The cohort above; None for a root."""
     place: str = attrs.field(init=False)
     steps: Mapping[FlavorResource, tuple[Step, ...]] = attrs.field(init=False)
     """The quota of every pair from this node up; see `kueuelib.scheduler.quota.arithmetic`."""
@@ -123,7 +123,7 @@ class QuotaNode:
 
 @attrs.frozen
 class CohortRow:
-    """What a tree stores of a cohort; the attributes mean the same as those of `QuotaNode`."""
+    """A cohort in a tree; the attributes are those of `QuotaNode`."""
 
     parent: str
     limits: Mapping[FlavorResource, Limits]
@@ -138,7 +138,7 @@ class QuotaTree:
 
     Attributes:
         root: the name of the topmost cohort.
-        rows: what is known of every cohort, by name.
+        rows: the cohorts, by name.
     """
 
     root: str
@@ -172,6 +172,6 @@ def leaf(spec: QueueSpec, ancestors: tuple[QuotaNode, ...] = ()) -> QuotaNode:
 
     Args:
         spec: its quota.
-        ancestors: the cohorts above it, the parent first; empty when it stands alone.
+        ancestors: the cohorts above it, the parent first; empty if there are none.
     """
     return QuotaNode(spec.name, True, spec.limits, spec.limits, 0, spec.weight, ancestors)

@@ -1,14 +1,14 @@
-"""What LocalQueues used in the past, which decides whose turn it is (KEP-4136).
+"""The past usage of LocalQueues, which decides whose turn it is (KEP-4136).
 
-Usage follows from facts alone: what is in use through a LocalQueue counts for as long as it is
-admitted, and decays from then on. In addition, every reservation costs an *entry penalty*, as if
-its workload had been running for one sampling interval: so that a LocalQueue that gets many
-workloads at once goes to the back after the first ones, and not after the next sample. The penalty
-stays with the history once the workload is admitted. If it never is, it ends with the reservation.
+Usage follows from facts alone: the usage of a workload counts while it is admitted, and decays
+afterwards. In addition, every reservation costs an *entry penalty*, as if its workload had run for
+one sampling interval. So a LocalQueue that submits many workloads at once loses its place after the
+first ones, and not only at the next sample. The penalty stays in the history once the workload is
+admitted. Otherwise it ends with the reservation.
 
-The order of LocalQueues changes with samples and penalties only. Samples belong to whole multiples
-of the interval since the epoch, so all replicas take them at the same instants, however late they
-get to it; and a sample that was stored is all that a restart needs of what was before.
+The order of LocalQueues changes only with samples and penalties. Samples belong to whole multiples
+of the interval since the epoch, so all replicas sample the same instants, even if they are late. A
+restart needs only the last stored sample.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class UsageRule:
     Attributes:
         half_life: seconds after which it counts half; 0: it does not count.
         interval: seconds between two samples, more than 0.
-        weights: how much a unit of a resource counts, 1 for those that are not named. A unit is a
-            CPU, a byte, or whatever the resource counts.
+        weights: how much a unit of a resource counts; 1 for unnamed ones. A unit is a CPU, a byte,
+            or whatever the resource counts.
     """
 
     half_life: float
@@ -77,7 +77,7 @@ class UsageRule:
 
 @attrs.frozen
 class Sample:
-    """Past usage at one instant.
+    """The past usage at one instant.
 
     Attributes:
         consumed: the decayed amounts, all flavors together.
@@ -93,13 +93,13 @@ class Account:
     """The past usage of one LocalQueue.
 
     Attributes:
-        cluster_queue: where it leads to.
-        weight: what its usage is divided by.
-        origin: what happened before that is in the first sample; seconds since the epoch.
-        sampled: what was left at the last sample.
-        since: what was added after that, as of `at`.
-        at: up to when usage was counted.
-        entered: the penalties of those that were admitted after the last sample.
+        cluster_queue: its ClusterQueue.
+        weight: the divisor of its usage.
+        origin: the first sample contains everything before this time, in seconds since the epoch.
+        sampled: the remaining usage at the last sample.
+        since: the usage added after that, as of `at`.
+        at: the time up to which usage was counted.
+        entered: the penalties of workloads that were admitted after the last sample.
     """
 
     cluster_queue: str
@@ -115,11 +115,11 @@ class PastUsage:
     """The past usage of all LocalQueues whose ClusterQueues order them by it.
 
     Args:
-        rule: how it counts.
-        tally: what is in use in a ClusterQueue through a LocalQueue; None for nothing.
+        rule: the rule.
+        tally: returns the totals of a LocalQueue in a ClusterQueue, or None.
 
     Attributes:
-        rule: how it counts.
+        rule: the rule.
     """
 
     def __init__(self, rule: UsageRule, tally: Callable[[str, ObjectKey], Tally | None]) -> None:
@@ -137,7 +137,7 @@ class PastUsage:
     # --- time
 
     def is_due(self, now: float) -> bool:
-        """Whether a sample is to be taken before anything else happens."""
+        """Whether a sample is due before anything else."""
         return now >= self.next_sample() and self.rule.grid(now) > self._sampled_at
 
     def next_sample(self) -> float:
@@ -145,7 +145,7 @@ class PastUsage:
         return self._sampled_at + self.rule.interval
 
     def advance(self, now: float) -> None:
-        """The present is later now; takes the sample that became due, if any did."""
+        """Advances the time, and takes a sample if it is due."""
         self._now = max(self._now, now)
         if not self.is_due(self._now):
             return
@@ -181,14 +181,14 @@ class PastUsage:
         stored: Sample | None,
         holders: Iterable[Holder],
     ) -> None:
-        """Begins to count for a LocalQueue; nothing happens if it is counted already.
+        """Begins to count a LocalQueue, unless it is counted already.
 
         Args:
             key: the LocalQueue.
-            cluster_queue: where it leads to.
-            weight: what its usage is divided by.
-            stored: the last sample that was stored; None: what holds quota now is all there was.
-            holders: those that hold quota through it.
+            cluster_queue: its ClusterQueue.
+            weight: the divisor of its usage.
+            stored: the last stored sample; None: there was no usage before the present workloads.
+            holders: the workloads that hold quota through it.
         """
         if key in self._accounts:
             return
@@ -217,14 +217,14 @@ class PastUsage:
     # --- workloads
 
     def before_change(self, key: ObjectKey) -> None:
-        """Counts what is in use up to now; to be called before that changes."""
+        """Counts usage up to now; call it before the usage changes."""
         account = self._accounts.get(key)
         if account is not None:
             self._count_until(key, account, self._now)
             self._changed[key] = None
 
     def entered(self, holder: Holder) -> None:
-        """A workload is admitted that was not, as far as was known."""
+        """Counts a newly admitted workload."""
         account = self._accounts.get(holder.local_queue)
         if account is not None:
             self._credit(account, holder)
@@ -232,8 +232,7 @@ class PastUsage:
     def _credit(self, account: Account, holder: Holder) -> None:
         """Counts a workload from its admission until now, and its penalty.
 
-        It may have been seen late, after a sample was taken without it, or is from before a
-        restart.
+        It may have been seen late, after a sample without it, or it stems from before a restart.
         """
         if not holder.admitted or holder.cluster_queue != account.cluster_queue:
             return
@@ -260,7 +259,7 @@ class PastUsage:
     # --- what to read
 
     def sample(self, key: ObjectKey) -> Sample | None:
-        """What was left at the last sample; None for a LocalQueue that does not count."""
+        """The last sample; None for a LocalQueue that does not count."""
         account = self._accounts.get(key)
         return None if account is None else Sample(account.sampled, self._sampled_at)
 
@@ -272,11 +271,11 @@ class PastUsage:
         return bool(account.sampled or account.since or self._in_use(key, account).reserving)
 
     def value(self, key: ObjectKey) -> Value:
-        """The number by which a LocalQueue is compared with others; the lowest comes first."""
+        """The number that orders LocalQueues; the lowest comes first."""
         return self.values().get(key, UNUSED)
 
     def values(self) -> Mapping[ObjectKey, Value]:
-        """The same of all LocalQueues that count; what was returned never changes."""
+        """The same for all LocalQueues that count, as an immutable value."""
         if self._changed:
             values = dict(self._values)
             for key in self._changed:

@@ -1,7 +1,7 @@
-"""ClusterQueues, Cohorts and ResourceFlavors in the form the scheduler computes with.
+"""ClusterQueues, Cohorts and ResourceFlavors in the form that the scheduler uses.
 
-All are read once per change of the object; two objects with the same meaning give equal values,
-so a status update changes nothing here (spec/scheduling 2.1, 2.3).
+They are read once per change of the object. Objects with the same meaning give equal values, so a
+status update changes nothing here (spec/scheduling 2.1, 2.3).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Flavor:
         name: its name.
         labels: the labels of its nodes.
         taints: the taints of its nodes.
-        tolerations: what it adds to the pods.
+        tolerations: those that it adds to the pods.
     """
 
     name: str
@@ -45,7 +45,7 @@ class FlavorGroup:
     Attributes:
         resources: the covered resources.
         flavors: the flavors in the order of the trial.
-        pairs: per flavor what quota is counted for, by resource, sorted.
+        pairs: per flavor, the pairs of quota by resource, sorted.
     """
 
     resources: tuple[str, ...]
@@ -64,7 +64,7 @@ class FlavorGroup:
 
 @attrs.frozen
 class Fungibility:
-    """How flavors are preferred (spec/scheduling 5.4).
+    """Preferences between flavors (spec/scheduling 5.4).
 
     Attributes:
         next_rather_than_borrow: whenCanBorrow is TryNextFlavor.
@@ -99,7 +99,7 @@ class QueuePreemption:
 
     @property
     def never_preempts(self) -> bool:
-        """Whether all others keep what they have."""
+        """Whether it never preempts."""
         return self.within_cluster_queue == self.reclaim_within_cohort == kueue.NEVER
 
     @property
@@ -109,7 +109,7 @@ class QueuePreemption:
 
     @property
     def always_reclaims(self) -> bool:
-        """Whether it gets back what others of its cohort borrow, whatever their priority."""
+        """Whether it can reclaim quota from all others of its cohort, whatever their priority."""
         return GRANTS[self.reclaim_within_cohort].is_unlimited
 
     @property
@@ -131,11 +131,11 @@ class QueueSpec:
         strict: whether its strategy is StrictFIFO.
         stop_policy: None, Hold or HoldAndDrain.
         checks: the admission checks.
-        fungibility: how flavors are preferred.
+        fungibility: preferences between flavors.
         preemption: which workloads it may preempt.
         terminating: whether the object is being deleted.
-        weight: what its share of borrowed quota is divided by (KEP-1714).
-        by_usage: whether past usage orders its LocalQueues, where it is counted (KEP-4136).
+        weight: the divisor of its share of borrowed quota (KEP-1714).
+        by_usage: whether past usage orders its LocalQueues, if it is counted (KEP-4136).
         ignores_undeclared: whether resources without quota are left unchecked (KEP-7513).
     """
 
@@ -166,7 +166,7 @@ class QueueSpec:
 
     @property
     def most_flavors(self) -> int:
-        """How many flavors the largest resource group has."""
+        """The number of flavors in the largest resource group."""
         return max((len(group.flavors) for group in self.groups), default=0)
 
     def group_of(self, resource: str) -> FlavorGroup | None:
@@ -191,9 +191,9 @@ class CohortQuotas:
         name: its name.
         parent: the cohort above, empty for a root.
         groups: the resource groups.
-        limits: its own quota per flavor and resource, beside that of its members; the limits hold
-            for its members together.
-        weight: what its share of borrowed quota is divided by (KEP-1714).
+        limits: its own quota per flavor and resource, in addition to that of its members; the
+            limits apply to all members together.
+        weight: the divisor of its share of borrowed quota (KEP-1714).
     """
 
     name: str
@@ -204,7 +204,7 @@ class CohortQuotas:
 
 
 def queue_spec(queue: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -> QueueSpec:
-    """The computing form of a ClusterQueue.
+    """The scheduler's form of a ClusterQueue.
 
     Args:
         queue: the object.
@@ -243,7 +243,7 @@ def queue_spec(queue: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -
 
 
 def cohort_spec(cohort: kueue.Cohort) -> CohortQuotas:
-    """The computing form of a Cohort."""
+    """The scheduler's form of a Cohort."""
     spec = cohort.spec
     return CohortQuotas(
         name=cohort.name,
@@ -275,7 +275,7 @@ def _limits(groups: tuple[kueue.ResourceGroup, ...]) -> dict[FlavorResource, Lim
 
 
 def weight_of(sharing: kueue.FairSharing | None) -> Fraction:
-    """The weight of a ClusterQueue, a Cohort or a LocalQueue, 1 where nothing is said."""
+    """The weight of a ClusterQueue, a Cohort or a LocalQueue; 1 by default."""
     return Fraction(1) if sharing is None else Fraction(sharing.weight.nanos, 10**9)
 
 
@@ -302,6 +302,6 @@ def _selector(selector: LabelSelector | None) -> Selector:
 
 
 def flavor_of(flavor: kueue.ResourceFlavor) -> Flavor:
-    """The computing form of a ResourceFlavor."""
+    """The scheduler's form of a ResourceFlavor."""
     spec = flavor.spec
     return Flavor(flavor.name, spec.node_labels, spec.node_taints, spec.tolerations)

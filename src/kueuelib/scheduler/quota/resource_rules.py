@@ -1,7 +1,8 @@
-"""Which resources of a pod count against quota, and under which names (KEP-2937, KEP-7513).
+"""Decides which resources of a pod count against quota, and under which names (KEP-2937, KEP-7513).
 
-The administrator may leave resources out by prefix, turn one resource into others, and let the
-ClusterQueue decide which resources are checked at all. Amounts are exact nano units until the end.
+The administrator may exclude resources by prefix, turn one resource into others, and let the
+ClusterQueue decide which resources are checked at all. Amounts stay exact, in nano units, until the
+end.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _NANO = 10**9
 
 @attrs.frozen
 class Transformation:
-    """What one resource of a pod counts as.
+    """The resources that one resource of a pod counts as.
 
     Attributes:
-        outputs: per resource the amount for one unit of the input; may be negative.
+        outputs: per resource, the amount for one unit of the input; may be negative.
         retain: whether the input counts as well.
         multiply_by: a resource of the same pod whose amount multiplies the outputs; empty: none.
             A pod that does not request it counts as if it requested 1.
@@ -37,10 +38,10 @@ class ResourceRules:
     """The administrator's rules about resources (`resources` of the configuration).
 
     Attributes:
-        excluded_prefixes: resources whose names begin like this do not count.
-        transformations: what resources count as, by the name of the input.
+        excluded_prefixes: prefixes of resources that do not count.
+        transformations: by the name of the input.
         ignores_undeclared: whether a resource that a ClusterQueue does not cover is left unchecked
-            (`quotaCheckStrategy: IgnoreUndeclared`); otherwise nothing that requests it fits.
+            (`quotaCheckStrategy: IgnoreUndeclared`); otherwise no Workload that requests it fits.
     """
 
     excluded_prefixes: tuple[str, ...] = ()
@@ -53,17 +54,17 @@ class ResourceRules:
 
     @property
     def generated(self) -> frozenset[str]:
-        """The resources that transformations make; no node need have them."""
+        """The outputs of transformations, which nodes need not have."""
         return frozenset(name for one in self.transformations.values() for name in one.outputs)
 
     def counted(self, per_pod: Mapping[str, int]) -> Requests:
-        """What one pod counts as, in the whole units of scheduling, sorted by resource.
+        """The counted requests of one pod, in whole scheduling units, sorted by resource.
 
-        Exclusions come first. Transformations read the pod as it is then, not each other's outputs.
-        What they generate under one name is added up, and never takes away from a request.
+        Exclusions come first. Transformations then read the remaining requests, not each other's
+        outputs. Their outputs under one name are added up, and never reduce a request.
 
         Args:
-            per_pod: what one pod asks for, in nano units.
+            per_pod: the requests of one pod, in nano units.
         """
         if not self.excluded_prefixes and not self.transformations:
             return _whole(per_pod)

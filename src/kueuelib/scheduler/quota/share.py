@@ -1,8 +1,8 @@
-"""How much a node borrows, compared with what it could and with its weight (KEP-1714, "Share
-value"; spec/cohorts-and-fair-sharing 3.1).
+"""The share of a node: what it borrows, relative to what it could borrow and to its weight
+(KEP-1714, "Share value"; spec/cohorts-and-fair-sharing 3.1).
 
-The numbers are doubles, computed in the same steps as in Kueue, because equal shares decide
-otherwise than shares that differ in the last bit.
+The numbers are doubles, computed in the same steps as in Kueue, because shares that differ in the
+last bit lead to other decisions than equal ones.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kueuelib.scheduler.quota.arithmetic import Used
 from kueuelib.scheduler.quota.node import QuotaNode
 
 Usages = Mapping[FlavorResource, Used]
-"""What all nodes use of a pair."""
+"""The usage of a pair by all nodes."""
 
 
 class Share(NamedTuple):
-    """What a node borrows, as a key: the larger one is further above its due.
+    """The share of a node as a sort key; a larger one is further above its fair share.
 
     Attributes:
         weightless: whether the node borrows with weight 0, which is above every other share.
-        value: thousandths of what the cohort above could lend, divided by the weight if there is
-            one.
+        value: thousandths of what the cohort above could lend, divided by the weight unless that is
+            0.
     """
 
     weightless: bool
@@ -42,9 +42,9 @@ NOTHING = Share(weightless=False, value=0.0)
 
 
 def borrowed(node: QuotaNode, usages: Usages) -> dict[FlavorResource, int]:
-    """How much more than its subtree owns a node uses, of the pairs that are listed there.
+    """How much more than its subtree owns a node uses, for the listed pairs.
 
-    A root borrows nothing: there is nobody to borrow from.
+    A root borrows nothing.
     """
     if node.parent is None:
         return {}
@@ -65,7 +65,7 @@ def share_of(node: QuotaNode, usages: Usages) -> Share:
 def weigh(node: QuotaNode, more: dict[FlavorResource, int]) -> Share:
     """The share of a node that borrows these amounts.
 
-    A resource of which the cohort above could lend nothing does not count.
+    A resource that the cohort above cannot lend does not count.
     """
     parent = node.parent
     if parent is None:
@@ -86,7 +86,7 @@ def weigh(node: QuotaNode, more: dict[FlavorResource, int]) -> Share:
 
 
 def lendable_of(cohort: QuotaNode, resource: str) -> int:
-    """What a cohort could have of a resource at most, in all flavors that its tree knows."""
+    """The most of a resource that a cohort could have, in all flavors of its tree."""
     lendable = cohort.lendable.get(resource)
     if lendable is None:
         lendable = cohort.lendable[resource] = sum(

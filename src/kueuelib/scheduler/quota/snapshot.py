@@ -1,7 +1,7 @@
-"""What a cycle sees: frozen parts of the cache, and an overlay that can be written and undone.
+"""The state that a cycle sees: frozen parts of the cache, and an overlay that can be undone.
 
-The cache freezes a ClusterQueue or a tree of cohorts when a cycle first asks for it and keeps the
-frozen part until something in it changes, so a snapshot costs what changed, not what exists. A
+The cache freezes a ClusterQueue or a tree of cohorts when a cycle first needs it, and keeps the
+frozen part until it changes. So the cost of a snapshot depends on the changes, not on the size. A
 cycle never writes to frozen parts: `Snapshot` holds the differences and an undo log
 (spec/scheduling 2.4, 2.5, 9.3).
 """
@@ -31,11 +31,11 @@ class FrozenQueue:
 
     Attributes:
         spec: its quotas and policies.
-        inactive: why it can't admit anything, empty when it can.
-        usage: what the workloads that hold quota use, also of pairs without quota.
+        inactive: why it cannot admit anything; empty if it can.
+        usage: of the workloads that hold quota, including pairs without quota.
         holders: these workloads.
-        ranked: the same in the order in which they would be preempted.
-        lowest_priority: the lowest priority among them, None when there are none (KEP-83).
+        ranked: the same in the order of preemption.
+        lowest_priority: the lowest priority among them, or None (KEP-83).
     """
 
     spec: QueueSpec
@@ -51,11 +51,11 @@ class FrozenTree:
     """A tree of cohorts at the time of a cycle.
 
     Attributes:
-        quota: what the cohorts own.
+        quota: of the cohorts.
         members: the ClusterQueues, by name.
         used: what each cohort provides for its children, by key.
-        borrowers: for each cohort, by key, the keys of the children that use more than their
-            subtree owns, per flavor and resource.
+        borrowers: for each cohort, by key, the keys of its borrowing children, per flavor and
+            resource.
     """
 
     quota: QuotaTree
@@ -73,7 +73,7 @@ class Frozen:
         trees: the trees of cohorts, by the name of each of their cohorts.
         flavors: the ResourceFlavors that exist, by name.
         late_checks: the AdmissionChecks before which nothing is preempted (KEP-993).
-        past_usage: that of LocalQueues, where it counts (KEP-4136).
+        past_usage: of LocalQueues, if it counts (KEP-4136).
     """
 
     queues: Mapping[str, FrozenQueue]
@@ -83,7 +83,7 @@ class Frozen:
     past_usage: Mapping[ObjectKey, Value] = attrs.field(factory=dict)
 
     def used(self, pair: FlavorResource) -> Used:
-        """What the nodes use of a pair."""
+        """The usage of a pair by the nodes."""
         return _FrozenUsage(self, pair)
 
 
@@ -105,10 +105,10 @@ NOBODY: AbstractSet[str] = frozenset()
 
 
 class Usage(dict[str, int]):
-    """What nodes use of one pair of flavor and resource; copied when it is first asked for.
+    """The usage of one pair by the nodes; copied when first needed.
 
     Args:
-        base: what they used in the beginning, by key.
+        base: the initial usage, by key.
     """
 
     __slots__ = ("_base",)
@@ -149,7 +149,7 @@ class _Nodes(dict[str, QuotaNode]):
 
 
 class Reclaimable(NamedTuple):
-    """The ClusterQueues that borrow and meet another one in the same cohort.
+    """The borrowing ClusterQueues that share a lowest common cohort with another one.
 
     Attributes:
         cohort: the lowest cohort above both.
@@ -163,13 +163,13 @@ class Reclaimable(NamedTuple):
 class Snapshot:
     """Frozen parts plus the changes that a cycle tries out.
 
-    `add` and `remove` change usage, `take_out` lets a workload that holds quota leave; `mark` and
-    `undo` bring an earlier state back exactly. All reads take the changes into account.
+    `add` and `remove` change usage, `take_out` removes a workload that holds quota; `mark` and
+    `undo` restore an earlier state exactly. All reads take the changes into account.
 
     Attributes:
         flavors: the ResourceFlavors that exist, by name.
         nodes: the places of the ClusterQueues in their trees, by name.
-        used: what all nodes use of a pair. To be changed by `add`, `remove` and `take_out` only.
+        used: the usage of a pair by all nodes. Only `add`, `remove` and `take_out` change it.
     """
 
     def __init__(self, frozen: Frozen) -> None:
@@ -184,19 +184,19 @@ class Snapshot:
 
     @property
     def late_checks(self) -> frozenset[str]:
-        """The AdmissionChecks that have to pass, or to ask, before a preemption."""
+        """The AdmissionChecks that have to pass or to ask before a preemption."""
         return self._frozen.late_checks
 
     def past_usage(self, local_queue: ObjectKey) -> Value:
-        """The past usage of a LocalQueue as a number, 0 where it does not count."""
+        """The past usage of a LocalQueue as a number; 0 if it does not count."""
         return self._frozen.past_usage.get(local_queue, UNUSED)
 
     def queue(self, name: str) -> FrozenQueue | None:
-        """The ClusterQueue as it was frozen, or None when it does not exist."""
+        """The frozen ClusterQueue; None if it does not exist."""
         return self._queues.get(name)
 
     def tree_of(self, queue: FrozenQueue) -> FrozenTree | None:
-        """The tree of a ClusterQueue, None when it is in no cohort."""
+        """The tree of a ClusterQueue; None if it has no cohort."""
         return self._frozen.trees.get(queue.spec.cohort)
 
     def places(self, cluster_queues: Iterable[str]) -> dict[str, str]:
@@ -206,28 +206,28 @@ class Snapshot:
     # --- changes
 
     def add(self, queue: FrozenQueue, amounts: Amounts) -> None:
-        """Uses more."""
+        """Increases usage."""
         self._log.append((queue.spec.name, amounts, 1, None))
         self._apply(queue, amounts, 1)
 
     def remove(self, queue: FrozenQueue, amounts: Amounts) -> None:
-        """Uses less."""
+        """Decreases usage."""
         self._log.append((queue.spec.name, amounts, -1, None))
         self._apply(queue, amounts, -1)
 
     def take_out(self, holder: Holder) -> None:
-        """Lets a workload that holds quota leave, as if it had been preempted."""
+        """Removes a workload that holds quota, as if it had been preempted."""
         queue = self._queues[holder.cluster_queue]
         self._gone[holder.key] = None
         self._log.append((queue.spec.name, holder.usage, -1, holder.key))
         self._apply(queue, holder.usage, -1)
 
     def mark(self) -> int:
-        """A state to come back to."""
+        """A mark of the present state, for `undo`."""
         return len(self._log)
 
     def undo(self, mark: int) -> None:
-        """Takes back everything since `mark`."""
+        """Undoes everything since `mark`."""
         while len(self._log) > mark:
             name, amounts, sign, gone = self._log.pop()
             self._apply(self._queues[name], amounts, -sign)
@@ -256,11 +256,11 @@ class Snapshot:
         return self._gone
 
     def limits(self, queue: FrozenQueue, pair: FlavorResource) -> Limits:
-        """The quota of the ClusterQueue, zero for what it does not list."""
+        """The quota of the ClusterQueue; zero for unlisted pairs."""
         return queue.spec.limits.get(pair, NO_LIMITS)
 
     def usage(self, queue: FrozenQueue, pair: FlavorResource) -> int:
-        """What the ClusterQueue uses."""
+        """The usage of the ClusterQueue."""
         return self.used[pair][queue.spec.name]
 
     def capacity(self, queue: FrozenQueue, pair: FlavorResource) -> int:
@@ -268,12 +268,12 @@ class Snapshot:
         return self.nodes[queue.spec.name].capacity[pair]
 
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
-        """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
+        """How much more the ClusterQueue could use now; not negative, even if it uses too much."""
         steps = self.nodes[queue.spec.name].steps[pair]
         return max(0, arithmetic.available_along(steps, self.used[pair]))
 
     def lacks(self, queue: FrozenQueue, amounts: Amounts) -> dict[FlavorResource, int]:
-        """How much more the ClusterQueue would need, of what is not available now."""
+        """How much more than is available the ClusterQueue would need."""
         steps, lacks = self.nodes[queue.spec.name].steps, {}
         for pair, amount in amounts.items():
             lack = amount - arithmetic.available_along(steps[pair], self.used[pair])
@@ -286,8 +286,8 @@ class Snapshot:
     ) -> list[Reclaimable]:
         """The other active ClusterQueues that borrow any of the pairs, from the nearest up.
 
-        A ClusterQueue is left out when its part of the tree, seen from the lowest cohort above
-        both, does not borrow: what is used there is owned there.
+        A ClusterQueue is left out if its side of the tree, below the lowest common cohort, does not
+        borrow.
         """
         tree, below = self.tree_of(queue), self.nodes[queue.spec.name]
         levels = []

@@ -1,1 +1,3 @@
-"""Which workloads must release quota so that another one fits (KEP-83, spec/scheduling 6)."""
+"""Finds the workloads that must release quota so that another one fits (KEP-83, spec/scheduling
+6).
+"""

@@ -1,15 +1,15 @@
-"""Who may be preempted, and in which order (spec/scheduling 6.2 and 6.3).
+"""Which workloads may be preempted, and in which order (spec/scheduling 6.2 and 6.3).
 
-Candidates hold quota in a pair of flavor and resource that is short, and the policies of the
-preemptor's ClusterQueue let it take them. Those of other ClusterQueues count only while these
-borrow, and so does every cohort on the way up to the first one that both are in. The order:
-workloads on the way out already, what is owed to a part of the tree that the preemptor is in, other
-ClusterQueues, the own one; within each low priority, new reservation, UID. Where past usage orders
-the LocalQueues of a ClusterQueue (KEP-4136), those of the one that used most come first.
+Candidates hold quota in a contested pair of flavor and resource, and the policies of the
+preemptor's ClusterQueue permit their preemption. Those of other ClusterQueues count only while
+their ClusterQueue borrows, and with it every cohort on the way up to the first common one. The
+order: workloads that are leaving already, those that use what a part of the tree with the preemptor
+owns, those of other ClusterQueues, those of the own one. Within each: low priority, new
+reservation, UID. If past usage orders the LocalQueues of a ClusterQueue (KEP-4136), those of the
+one that used most come first.
 
-Every ClusterQueue keeps its workloads in that order, so candidates are produced one by one and only
-as many as are looked at; a ClusterQueue whose lowest priority is out of reach is not looked at at
-all (KEP-83).
+Every ClusterQueue keeps its workloads in that order, so candidates are produced lazily, one by one.
+A ClusterQueue whose lowest priority is out of reach is skipped (KEP-83).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kueuelib.scheduler.settings import FairSharing
 from kueuelib.scheduler.values import value
 
 Borrows = Callable[[FrozenQueue, QuotaNode], bool]
-"""Whether a ClusterQueue, and all on the way to a cohort above it, still borrows."""
+"""Whether a ClusterQueue, and every node on the way to a cohort above it, still borrows."""
 
 
 def _as_it_was(_queue: FrozenQueue, _cohort: QuotaNode) -> bool:
@@ -43,14 +43,14 @@ def _as_it_was(_queue: FrozenQueue, _cohort: QuotaNode) -> bool:
 
 @value
 class Preemptor:
-    """Who wants quota.
+    """The workload that needs quota.
 
     Attributes:
         queue: its ClusterQueue.
         priority: its priority.
-        queued_at: its age, as its ClusterQueue orders it.
-        fair_sharing: how shares decide about victims; None: they do not.
-        guard: asks the preemption policy; None when it is Kueue's own.
+        queued_at: its age in the order of its ClusterQueue.
+        fair_sharing: how shares decide on victims; None if they do not.
+        guard: asks the preemption policy; None for Kueue's own.
     """
 
     queue: FrozenQueue
@@ -66,17 +66,17 @@ class Preemptor:
 
     @property
     def may_borrow(self) -> bool:
-        """Whether it may preempt in other ClusterQueues although its own one then borrows."""
+        """Whether it may preempt in other ClusterQueues while its own borrows."""
         policy = self.queue.spec.preemption
         by_share = self.fair_sharing is not None and policy.reclaim_within_cohort != NEVER
         return by_share or policy.may_borrow
 
 
 class Borrowing(Enum):
-    """What a round of removals may count on."""
+    """Whether the preemptor may borrow in a round of removals."""
 
     ALLOWED = "allowed"
-    """The preemptor may borrow in the end; workloads that are protected from borrowers stay."""
+    """The preemptor may borrow in the end; workloads protected from borrowers stay."""
     FORBIDDEN = "forbidden"
     """The preemptor ends within its nominal quota."""
 
@@ -85,10 +85,11 @@ class Candidate(NamedTuple):
     """A workload that may be preempted.
 
     Attributes:
-        holder: what it holds.
-        queue: where it holds it.
-        path: by which right it may be taken.
-        cohort: the lowest one above its ClusterQueue and the preemptor's; None when it is in that.
+        holder: its charge.
+        queue: its ClusterQueue.
+        path: the ground for its preemption.
+        cohort: the lowest cohort above its ClusterQueue and the preemptor's; None if they are the
+            same.
     """
 
     holder: Holder
@@ -98,7 +99,7 @@ class Candidate(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where candidates of another ClusterQueue are.
+    """Another ClusterQueue with candidates.
 
     Attributes:
         queue: the ClusterQueue.
@@ -114,9 +115,9 @@ class Candidates:
 
     Args:
         snapshot: the state; not changed.
-        preemptor: who wants quota.
+        preemptor: the workload that needs quota.
         contested: the pairs that are short.
-        needed: everything that the preemptor asks for, the contested pairs included.
+        needed: the whole request of the preemptor, including the contested pairs.
     """
 
     def __init__(
@@ -137,17 +138,17 @@ class Candidates:
         if policy.reclaim_within_cohort != NEVER:
             self._collect(needed)
         self.any_owed = self._has_any(self._owed)
-        """Whether candidates use what a part of the tree owns in which only the preemptor is."""
+        """Whether candidates use quota of a part of the tree that contains only the preemptor."""
         self.any_elsewhere = self.any_owed or self._has_any(self._others)
         """Whether other ClusterQueues have candidates."""
         self.maybe_any = self.any_elsewhere or bool(self._own)
-        """Whether there may be any; the own ClusterQueue is not looked through."""
+        """Whether there may be candidates; the own ClusterQueue is not searched."""
 
     def _collect(self, needed: Amounts) -> None:
         """Finds the ClusterQueues that borrow, from the nearest ones up.
 
-        As soon as a part of the tree owns enough for the preemptor, that part reclaims with the
-        right of the owner from everything outside of it.
+        As soon as a part of the tree owns enough for the preemptor, that part reclaims, as the
+        owner, from everything outside it.
         """
         snapshot, queue = self._snapshot, self._preemptor.queue
         here, rest, owner = snapshot.nodes[queue.spec.name], needed, False
@@ -180,8 +181,8 @@ class Candidates:
 
         Args:
             borrowing: what the preemptor may do in the end.
-            borrows: whether a ClusterQueue still borrows below a cohort. One that ceased to does
-                not do so again, so its others are not looked at.
+            borrows: whether a ClusterQueue still borrows below a cohort. One that has ceased to
+                borrow does not begin again, so the rest of it is skipped.
         """
         for leaving in (True, False):
             for places in filter(None, (self._owed, self._others)):
@@ -219,7 +220,7 @@ class Candidates:
                 )
 
     def _path(self, holder: Holder) -> Path | None:
-        """By which right a preemptor that may end up borrowing takes a workload, None if by none.
+        """The ground on which a preemptor that may end up borrowing preempts a workload, or None.
 
         It needs a victim that `borrowWithinCohort` grants, up to the threshold.
         """
@@ -246,15 +247,15 @@ def allowed(
 ) -> Iterator[Ranked]:
     """The workloads of a ClusterQueue that may be preempted, in their order.
 
-    The ClusterQueues grant them, and the preemption policy has not refused them.
+    The ClusterQueues permit it, and the preemption policy has not refused it.
 
     Args:
         snapshot: the state.
-        preemptor: who wants quota.
+        preemptor: the workload that needs quota.
         contested: the pairs that are short; only users of one of them count.
         queue: the ClusterQueue.
         policy: that of the preemptor's ClusterQueue for this one.
-        leaving: those that are on their way out, or the others.
+        leaving: whether to return those that are leaving, or the others.
 
     Raises:
         PolicyError: the preemption policy failed.

@@ -1,12 +1,12 @@
-"""Which workloads may be preempted under fair sharing (KEP-1714, "Preemption";
+"""Finds the victims under fair sharing (KEP-1714, "Preemption";
 spec/cohorts-and-fair-sharing 3.3).
 
-The node furthest above its due loses a workload first: from the root down, the node with the
-highest share among its siblings, until a ClusterQueue is found. A victim of another ClusterQueue is
-taken only if the shares of both sides allow it. A side is the child of the lowest cohort above
+The node furthest above its fair share loses a workload first. It is found from the root down, by
+the highest share among siblings, until a ClusterQueue is reached. A victim of another ClusterQueue
+is taken only if the shares of both sides allow it. A side is the child of the lowest cohort above
 both, on the way to the ClusterQueue. During the search the request counts as used by the preemptor.
 
-Every step takes a candidate or refuses it for good, so a search ends.
+Every step takes a candidate or refuses it for good, so a search terminates.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing
 
 Strategy = Callable[[Share, Share, Share], bool]
-"""Whether a victim of another ClusterQueue may be taken: after the share of the preemptor's side,
-and those of the victim's side with the victim and without it. Who may not be taken if both of these
-are the same may not be taken at all, as no side has a larger share without a victim than with it.
+"""Whether a victim of another ClusterQueue may be taken, given the share of the preemptor's side,
+and the shares of the victim's side with and without the victim. If both of the latter are equal and
+it may not be taken, it never may, because no side has a larger share without a victim than with it.
 """
 
 STRATEGIES: Final[dict[str, Strategy]] = {
     FINAL_SHARE: lambda own, _, after: own <= after,
     INITIAL_SHARE: lambda own, before, _: own < before,
 }
-"""By the names of the configuration."""
+"""The strategies by their names in the configuration."""
 
 
 def find_fairly(
@@ -49,10 +49,10 @@ def find_fairly(
     """The workloads that have to leave so that the preemptor fits, fairly.
 
     Args:
-        snapshot: the state; left as it was.
-        preemptor: who wants quota.
+        snapshot: the state; not changed.
+        preemptor: the workload that needs quota.
         contested: the pairs that are short; only users of one of them can be victims.
-        needed: what has to fit in the end, all amounts positive.
+        needed: the request that has to fit in the end, all amounts positive.
         fair_sharing: the strategies.
 
     Raises:
@@ -73,7 +73,7 @@ def find_fairly(
 
 
 class _FairSearch:
-    """A search; it leaves the snapshot changed.
+    """A search, which changes the snapshot.
 
     Attributes:
         taken: the victims so far, in order.
@@ -117,7 +117,7 @@ class _FairSearch:
     # --- strategies
 
     def first(self, allows: Strategy) -> bool:
-        """Takes victims by the first strategy; whether the preemptor fits then."""
+        """Takes victims by the first strategy; returns whether the preemptor then fits."""
         bracket = Bracket((pool.node for pool in self._pools.values()), self._rank)
         while (leaf := bracket.best) is not None:
             pool = self._pools[leaf.name]
@@ -137,7 +137,7 @@ class _FairSearch:
 
     def second(self, allows: Strategy) -> bool:
         """Takes at most one more victim of each ClusterQueue by the second strategy, among those
-        that the first one refused; whether the preemptor fits then.
+        that the first one refused; returns whether the preemptor then fits.
         """
         self._pools = {
             name: _Pool(self._pools[name].node, refused, self._guard)
@@ -164,8 +164,8 @@ class _FairSearch:
             self.spared += 1
 
     def _taker(self, leaf: QuotaNode, allows: Strategy) -> Callable[[Ranked], bool]:
-        """Takes a candidate of another ClusterQueue unless the strategy does not allow it; valid
-        until it has taken one.
+        """A function that takes a candidate of another ClusterQueue if the strategy allows it;
+        valid until it has taken one.
         """
         snapshot = self._snapshot
         mine, theirs = self._sides(leaf)
@@ -196,10 +196,10 @@ class _FairSearch:
     # --- what the search goes by
 
     def _rank(self, node: QuotaNode, leaf: QuotaNode) -> Any:
-        """The place among its siblings of a node that may have to give back; None for no place.
+        """The rank of a node among its siblings for giving back quota; None if it need not.
 
-        Only what borrows gives back to others; where the preemptor is, some may have to give back
-        to each other. Among equal shares cohorts come first, then the node with the first
+        Only borrowing nodes give back to others; on the preemptor's side, nodes may have to give
+        back to each other. Among equal shares, cohorts come first, then the node with the first
         candidate.
         """
         first = self._pools[leaf.name].first
@@ -217,7 +217,7 @@ class _FairSearch:
         return not share.weightless, -share.value, True, not holder.evicted, own, wanted, rank
 
     def _sides(self, leaf: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-        """The preemptor's side and that of another ClusterQueue, seen from where they meet."""
+        """The preemptor's side and that of another ClusterQueue, below their common cohort."""
         own = self._own_path
         below = leaf
         while below.parent is not None and below.parent not in own:
@@ -229,7 +229,9 @@ class _FairSearch:
 
     @property
     def _fits(self) -> bool:
-        """Whether the preemptor fits: its request counts already, so nothing may be overdrawn."""
+        """Whether the preemptor fits: its request is already charged, so no quota may be
+        overdrawn.
+        """
         return not self.lacks()
 
     def lacks(self) -> dict[FlavorResource, int]:
@@ -239,7 +241,7 @@ class _FairSearch:
         return {pair: -amount for pair, amount in free.items() if amount < 0}
 
     def needed_victims(self) -> tuple[Victim, ...]:
-        """The victims without those that need not leave; the last one made room and stays one."""
+        """The victims, without those that need not leave; the last one always stays a victim."""
         snapshot = self._snapshot
         kept = self.taken[-1:]
         for victim in reversed(self.taken[:-1]):

@@ -1,7 +1,7 @@
 """Asks a preemption policy during a cycle, and checks what it answers.
 
-A policy that raises, or answers nonsense, does not stop the manager: the decision about the
-workload is made by Kueue's own policy, and the plan carries the fault to log and metrics.
+A policy that raises or gives an invalid answer does not stop the manager: Kueue's own policy then
+decides about the workload, and the plan carries the fault to log and metrics.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Judge:
         now: seconds since the epoch.
 
     Attributes:
-        asks: whether there is anything to ask: the policy is not Kueue's own.
+        asks: whether the policy is not Kueue's own, so that it is asked.
         taken: the workloads that are preempted in this cycle.
-        faults: what was wrong with answers of the policy, each once.
+        faults: the distinct faults of the policy.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Judge:
         self.faults: dict[str, None] = {}
 
     def guard(self, asking: Asking) -> Guard | None:
-        """Asks for one preemptor; None when there is nothing to ask."""
+        """The guard for one preemptor; None if the policy need not be asked."""
         return Guard(self, asking) if self.asks else None
 
     @property
@@ -88,7 +88,7 @@ class Guard:
     """The policy in the search for the victims of one preemptor.
 
     Attributes:
-        broken: whether the policy failed, so that Kueue's own one decides instead.
+        broken: whether the policy failed, so that Kueue's own decides instead.
     """
 
     def __init__(self, judge: Judge, asking: Asking) -> None:
@@ -131,7 +131,7 @@ class Guard:
         return iter(sorted(candidates, key=itemgetter(0)))
 
     def refuses(self, holder: Holder) -> bool:
-        """Whether a workload may not be preempted now, after those that are chosen.
+        """Whether a workload may not be preempted now, given the victims chosen so far.
 
         Raises:
             PolicyError: the answer is wrong.
@@ -171,7 +171,7 @@ class Guard:
 
     @property
     def protected(self) -> Protected | None:
-        """What the policy refused; None when nothing."""
+        """The refused candidates, or None."""
         if not self._refused:
             return None
         never = float("inf")

@@ -16,12 +16,12 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 
 _KEPT = 64
-"""Entries that may be out of date before all of them are looked at."""
+"""Entries that may be out of date before all are checked."""
 
 
 @attrs.frozen
 class Past:
-    """What a cycle knows of past preemptions; frozen.
+    """The past preemptions as known to a cycle; frozen.
 
     Attributes:
         workloads: when each workload was preempted, by UID, ascending; in seconds since the epoch.
@@ -39,7 +39,7 @@ class History:
     """Records preemptions, and forgets them after a while.
 
     Args:
-        span: for how many seconds they count; 0: nothing is recorded.
+        span: how many seconds they count; 0: nothing is recorded.
     """
 
     def __init__(self, span: float) -> None:
@@ -51,19 +51,19 @@ class History:
         self._past: Past | None = NOTHING
 
     def issued(self, uid: str, local_queue: ObjectKey, now: float) -> None:
-        """A preemption was decided that the object does not say yet."""
+        """Record a decided preemption that the object does not show yet."""
         if self._span:
             self._issued[uid] = now
             self._add(uid, local_queue, now, now)
 
     def failed(self, uid: str) -> None:
-        """A preemption that was decided did not take place, or not at that time."""
+        """Remove a decided preemption that did not happen, or not at that time."""
         at = self._issued.pop(uid, None)
         if at in self._times.get(uid, ()):
             self._drop(uid, at)
 
     def seen(self, workload: Workload, now: float) -> None:
-        """A Workload was seen: its condition may say that it was preempted."""
+        """Take in a Workload, whose condition may show a preemption."""
         if not self._span:
             return
         uid = workload.metadata.uid
@@ -107,7 +107,7 @@ class History:
         self._limit = 2 * len(self._times) + _KEPT
 
     def past(self) -> Past:
-        """What was recorded, as a value that does not change."""
+        """The recorded preemptions, as an immutable value."""
         if self._past is None:
             queues: dict[ObjectKey, set[str]] = {}
             for uid, local_queue in self._queue_of.items():

@@ -1,8 +1,7 @@
-"""Whether preemption could free one flavor for one request: asked while flavors are chosen.
+"""Whether preemption could free one flavor for one request; used while flavors are chosen.
 
-Each pair of flavor and resource is asked for on its own, so the answer is a necessary condition
-only; victims for everything together are searched when the flavors are chosen (spec/scheduling
-5.4, 6.1).
+Each pair of flavor and resource is tested separately, so the result is only a necessary condition.
+Victims for the whole request are searched after the flavors are chosen (spec/scheduling 5.4, 6.1).
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from kueuelib.scheduler.values import value
 
 @value
 class Simulation:
-    """What preempting for one request in one flavor would come to.
+    """The result of preempting for one request in one flavor.
 
     Attributes:
-        mode: `NO_CANDIDATES`, `PREEMPT` when somebody of the own ClusterQueue has to leave, or
-            `RECLAIM` when only others have to.
-        borrowing: how far up the ClusterQueue would borrow afterwards, 0 for not at all.
+        mode: `NO_CANDIDATES`, `PREEMPT` if workloads of the own ClusterQueue have to leave, or
+            `RECLAIM` if only others have to.
+        borrowing: how far up the ClusterQueue would then borrow; 0 for not at all.
         outlook: the same for the reason tree.
     """
 
@@ -36,9 +35,9 @@ def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulatio
     """Tries to free `amount` of one pair.
 
     Args:
-        searches: those of the preemptor; the state is left as it was.
+        searches: those of the preemptor; the state is not changed.
         pair: flavor and resource.
-        amount: how much, more than what is available now.
+        amount: more than is available now.
     """
     snapshot = searches.snapshot
     result = searches.find(frozenset((pair,)), {pair: amount})

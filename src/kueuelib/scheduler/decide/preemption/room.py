@@ -1,4 +1,4 @@
-"""What is still missing while a search for victims removes workloads.
+"""The missing quota while a search for victims removes workloads.
 
 The rules are those of `kueuelib.scheduler.quota.arithmetic`, applied to a copy of the usage of the
 pairs that matter, because a search may remove thousands of workloads.
@@ -16,12 +16,12 @@ from kueuelib.scheduler.values import value
 
 
 class Room:
-    """What the preemptor's ClusterQueue may use of every needed pair.
+    """The quota that the preemptor's ClusterQueue may use, for every needed pair.
 
     Args:
         snapshot: the state to begin with; not changed.
         queue: the preemptor's ClusterQueue.
-        needed: what has to fit, all amounts positive.
+        needed: the request, all amounts positive.
         contested: the pairs that decide whether others borrow.
         borrow: whether the preemptor may end above its nominal quota.
     """
@@ -60,8 +60,7 @@ class Room:
 
         Args:
             queue: the ClusterQueue.
-            cohort: the lowest one above it and the preemptor; every node below it on the way has to
-                borrow.
+            cohort: the lowest common cohort; every node below it on the way has to borrow.
         """
         for places in self._way(queue, cohort):
             for here, used in places:
@@ -100,11 +99,11 @@ class Room:
 
 @value
 class _Need:
-    """What the preemptor asks for of one pair.
+    """The preemptor's request for one pair.
 
     Attributes:
         steps: from its ClusterQueue up.
-        used: what is used.
+        used: the usage.
         amount: how much it needs.
         borrow: whether it may end above its nominal quota.
     """
@@ -116,7 +115,7 @@ class _Need:
 
     @property
     def lack(self) -> int:
-        """How much is missing, negative when there is more than enough."""
+        """How much is missing; negative if there is more than enough."""
         free = arithmetic.available_along(self.steps, self.used)
         if not self.borrow:
             free = min(free, self.steps[0].nominal - self.used[self.steps[0].key])

@@ -3,9 +3,8 @@
 With fair sharing, shares decide which workloads must leave:
 `kueuelib.scheduler.decide.preemption.fair`. Otherwise priorities and ownership do. A round then
 removes candidates in their order until the preemptor fits, and brings them back in the reverse
-order as long as it still fits. What remains is
-minimal: without any one of the victims the preemptor does not fit. One or two rounds are tried,
-with and without borrowing in the end.
+order as long as it still fits. The result is minimal: without any one of the victims the preemptor
+does not fit. One or two rounds are tried, with and without borrowing in the end.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from kueuelib.scheduler.quota.snapshot import Snapshot
 class Searches:
     """The searches for one preemptor while nothing else changes the state.
 
-    One is asked for again when the whole request is what was asked for while flavors were chosen,
-    so every answer is kept.
+    A search is repeated if the whole request equals one made while flavors were chosen, so all
+    results are cached.
 
     Args:
-        snapshot: the state; left as it was.
-        preemptor: who wants quota.
+        snapshot: the state; not changed.
+        preemptor: the workload that needs quota.
     """
 
     def __init__(self, snapshot: Snapshot, preemptor: Preemptor) -> None:
@@ -60,10 +59,10 @@ def find_victims(
     """The workloads that have to leave so that the preemptor fits.
 
     Args:
-        snapshot: the state; left as it was.
-        preemptor: who wants quota.
+        snapshot: the state; not changed.
+        preemptor: the workload that needs quota.
         contested: the pairs that are short; only users of one of them can be victims.
-        needed: what has to fit in the end; amounts of zero do not matter.
+        needed: the request that has to fit in the end; amounts of zero are ignored.
     """
     if preemptor.guard is None:
         return _find(snapshot, preemptor, contested, needed)
@@ -110,12 +109,12 @@ def _rounds(
     contested: frozenset[FlavorResource],
     candidates: Candidates,
 ) -> tuple[Borrowing, ...]:
-    """Which rounds are worth a try.
+    """The rounds to try.
 
-    The own ClusterQueue alone never protects anybody from a borrower. Without `borrowWithinCohort`
-    others are taken only to get back to nominal quota, which needs some of it to be unused in
-    every contested pair. Where some can be taken with the right of the owner, though, the order of
-    rounds is the same as with `borrowWithinCohort`.
+    Within its own ClusterQueue, a preemptor may always borrow. Without `borrowWithinCohort`,
+    workloads of others are taken only to get back to nominal quota, some of which must then be
+    unused in every contested pair. If some can be reclaimed as the owner, the order of rounds is
+    the same as with `borrowWithinCohort`.
     """
     queue = preemptor.queue
     forbidden = not queue.spec.preemption.may_borrow
@@ -164,7 +163,7 @@ def _round(
 
 
 def _bring_back(room: Room, removed: list[Candidate]) -> list[Candidate]:
-    """The victims that are still necessary, given that only the last removal made enough room."""
+    """The necessary victims, given that only the last removal made enough room."""
     kept = [removed[-1]]
     for candidate in reversed(removed[:-1]):
         room.restore(candidate.holder, candidate.queue)

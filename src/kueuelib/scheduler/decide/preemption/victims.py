@@ -1,4 +1,4 @@
-"""The victims of a plan, their preemptors, and the right to preempt (spec/scheduling 6.5)."""
+"""The victims of a plan, their preemptors, and the grounds for preemption (spec/scheduling 6.5)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from kueuelib.scheduler.values import value
 
 
 class Path(Enum):
-    """By which right a workload is preempted; the value is the reason of `Preempted`."""
+    """The ground for a preemption; the value is the reason of `Preempted`."""
 
     IN_CLUSTER_QUEUE = names.REASON_IN_CLUSTER_QUEUE
     """It ranks lower in the same ClusterQueue."""
     IN_COHORT_RECLAMATION = names.REASON_IN_COHORT_RECLAMATION
     """Its ClusterQueue borrows what the preemptor's ClusterQueue owns."""
     IN_COHORT_RECLAIM_WHILE_BORROWING = names.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING
-    """Its ClusterQueue borrows, and the preemptor, which ranks higher, is going to."""
+    """Its ClusterQueue borrows, and so will the preemptor, which ranks higher."""
     IN_COHORT_FAIR_SHARING = names.REASON_IN_COHORT_FAIR_SHARING
     """Its side of the tree has a larger share of what is borrowed than the preemptor's."""
 
     @property
     def words(self) -> str:
-        """What the condition message calls it."""
+        """Its name in the condition message."""
         return _WORDS[self]
 
 
@@ -41,11 +41,11 @@ _WORDS = {
 
 @value
 class Victim:
-    """A workload that has to give its quota back.
+    """A workload that has to release its quota.
 
     Attributes:
-        holder: what it holds.
-        path: by which right it is taken.
+        holder: its charge.
+        path: the ground for its preemption.
     """
 
     holder: Holder
@@ -58,7 +58,7 @@ class Victim:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is leaving already, so that no eviction is necessary."""
+        """Whether it is leaving already and needs no eviction."""
         return self.holder.evicted
 
 
@@ -68,20 +68,20 @@ def home_of(victim: Victim) -> str:
 
 
 MOST_NAMED = 5
-"""How many of the candidates that do not suffice a reason names; all are counted."""
+"""The most insufficient candidates that a reason names; all are counted."""
 
 
 @value
 class SearchResult:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
         victims: which workloads must leave; empty if no victims suffice.
         candidates: how many candidates were considered, in the widest round.
-        lacks: what is still missing with all of them gone, empty when there are victims.
-        named: the first `MOST_NAMED` of them, when they do not suffice.
+        lacks: what is still missing without any of them; empty if there are victims.
+        named: the first `MOST_NAMED` of them, if they do not suffice.
         borrowing: whether that round would have let the preemptor borrow in the end.
-        spared: how many more the policies allow, but not the shares.
+        spared: how many more the policies allow but the shares do not.
     """
 
     victims: tuple[Victim, ...]
@@ -101,7 +101,7 @@ class Preemption:
         uid: its UID.
         workload: the object that was evaluated.
         cluster_queue: the queue in which it waits.
-        places: that queue and those of the victims, each with the path to it: `/root/cohort/queue`.
+        places: the path of that queue and of each victim's: `/root/cohort/queue`.
         victims: which workloads must leave, including those that are leaving already.
     """
 
