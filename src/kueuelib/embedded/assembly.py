@@ -1,4 +1,4 @@
-"""Puts a service together: kinds, their rules, plug-ins, and the objects that every cluster has."""
+"""Assembles a service: kinds, their rules, plug-ins, and the initial objects of every cluster."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ async def new_service(
     plugins: Sequence[AdmissionPlugin] = (),
     objects: Sequence[Obj] = (),
 ) -> ApiService:
-    """A service with the objects that every cluster has.
+    """A service with the initial objects of every cluster.
 
     Args:
         hooks: calls webhooks for it.
-        folder: where its state is, and is kept from now on; the service closes it.
+        folder: with its state, which is saved there; the service closes it.
         now: its time, seconds since the epoch.
         plugins: further admission plug-ins.
-        objects: what exists beside namespaces and system PriorityClasses.
+        objects: initial objects beside namespaces and system PriorityClasses.
 
     Raises:
         ConfigError: the state in the folder is damaged.

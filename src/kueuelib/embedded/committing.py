@@ -1,4 +1,4 @@
-"""The last step of a write: the storage, and those who must know of it at once."""
+"""The last step of a write: the storage, and the listeners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Listener = Callable[[Kind, Change], None]
 
 
 def held(kind: Kind, obj: Obj) -> bool:
-    """Whether something still keeps an object that is being deleted."""
+    """Whether a finalizer still keeps an object that is being deleted."""
     if obj["metadata"].get("finalizers"):
         return True
     return (
@@ -24,7 +24,7 @@ def held(kind: Kind, obj: Obj) -> bool:
 
 
 class Commits:
-    """Writes states that have passed everything."""
+    """Writes fully validated states."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -52,7 +52,7 @@ class Commits:
         return self._tell(kind, self._storage.put(table, key, obj, kind.fields, expect))
 
     def replace(self, kind: Kind, key: ObjectKey, obj: Obj, expect: Entry) -> Entry:
-        """Stores a changed state; removes the object when its deletion waited for this change.
+        """Stores a changed state, or removes the object if its deletion waited for this change.
 
         Raises:
             StaleWrite: the present state is not the expected one.
@@ -67,7 +67,7 @@ class Commits:
         return self.put(kind, key, obj, expect)
 
     def remove(self, kind: Kind, obj: Obj, expect: Entry) -> Entry:
-        """Removes an object; gives its last state.
+        """Removes an object; returns its last state.
 
         Raises:
             StaleWrite: the present state is not the expected one.

@@ -1,13 +1,13 @@
-"""Objects at other API versions than the stored one.
+"""Converts objects to API versions other than the stored one.
 
 A custom resource with several versions is converted by its webhook (`spec.conversion`), many
 objects per call; with the strategy `None` only the version is replaced. Afterwards the schema of
-the new version prunes and defaults (spec/api 7.3). What a state looks like at another version is
-kept beside it.
+the new version prunes and defaults (spec/api 7.3). The form of a state at another version is cached
+beside it.
 
 A Kubernetes API server keeps a watch cache for each version of a kind, with objects that were
-converted when they were written. So lists and watches continue while a conversion webhook is away.
-Here it is the same for every version that somebody lists or watches: its form of a new state is
+converted when they were written. So lists and watches continue while a conversion webhook does not
+answer. The same holds here for every version that is listed or watched: its form of a new state is
 made just before the state is stored.
 """
 
@@ -30,15 +30,17 @@ REVIEW_VERSIONS = ("v1", "v1beta1")
 
 ANSWER_SECONDS = 30.0
 AHEAD_SECONDS = 1.0
-"""A write waits no longer for a form that others have asked for."""
+"""The longest time, in seconds, that a write waits for a form that only readers need."""
 HANG_UP_SECONDS = 0.02
-"""A webhook that has just died was perhaps the writer, too: so long its request may still end."""
+"""Seconds until the request of a webhook that has just died ends, because it may be the writer
+itself.
+"""
 READER_SECONDS = 600.0
-"""A version counts as read so long after the last list or batch of a watch."""
+"""Seconds after the last list or batch of a watch for which a version counts as read."""
 
 
 class HookFailed(KueuelibError):
-    """A webhook gave no usable answer."""
+    """A webhook did not give a usable answer."""
 
 
 class HookCaller(Protocol):
@@ -50,15 +52,15 @@ class HookCaller(Protocol):
         Args:
             client: the `clientConfig` of the webhook.
             body: the review.
-            seconds: after which it is given up.
+            seconds: the time limit.
 
         Raises:
-            HookFailed: no answer, or none that can be read.
+            HookFailed: there was no answer, or it is unreadable.
         """
 
 
 class Converter:
-    """Gives objects at the version that is asked for."""
+    """Returns objects at the requested version."""
 
     def __init__(self, hooks: HookCaller) -> None:
         self._hooks = hooks
@@ -68,13 +70,13 @@ class Converter:
     async def convert(
         self, kind: Kind, objs: Sequence[Obj], version: str, seconds: float = ANSWER_SECONDS
     ) -> list[Obj]:
-        """The objects at a version; the given ones are left as they are.
+        """The objects at a version; the arguments are not changed.
 
         Args:
             kind: their kind.
             objs: at any versions.
-            version: the name of the wanted one.
-            seconds: for which the webhook is waited for, per batch.
+            version: the name of the requested version.
+            seconds: the time limit of the webhook, per batch.
 
         Raises:
             ServerError: the conversion webhook failed.
@@ -104,7 +106,7 @@ class Converter:
         return (await self.convert(kind, [obj], version))[0]
 
     async def to_stored(self, kind: Kind, obj: Obj) -> Obj:
-        """An object as it is stored."""
+        """An object at the stored version."""
         if kind.twin is not None:
             return kind.twin.into(obj)
         return await self.convert_one(kind, obj, kind.storage)
@@ -117,9 +119,9 @@ class Converter:
         return await self._views(kind, entries, version)
 
     async def ahead(self, kind: Kind, stored: Obj) -> Mapping[str, Obj]:
-        """A state that is about to be stored, at each other version that somebody reads.
+        """A state that is about to be stored, at every other version that is being read.
 
-        A version whose webhook fails is left out: a list of it then fails.
+        A version whose webhook fails is left out; lists at that version then fail.
         """
         by_version: dict[str, Obj] = {}
         for version in self._readers(kind):
@@ -130,16 +132,16 @@ class Converter:
         return by_version
 
     async def renew(self, kind: Kind, entries: Sequence[Entry]) -> None:
-        """Makes all forms that somebody reads again, after a change of the definition.
+        """Renews all forms that are being read, after a change of the definition.
 
-        A version whose webhook fails is left out: a list of it then fails.
+        A version whose webhook fails is left out; lists at that version then fail.
         """
         for version in self._readers(kind):
             with contextlib.suppress(ServerError):
                 await self._views(kind, entries, version)
 
     def _readers(self, kind: Kind) -> list[str]:
-        """The versions, beside the stored one, that were read lately."""
+        """The versions, beside the stored one, that were read recently."""
         read = self._read.get(kind.table)
         if not read:
             return []
@@ -151,7 +153,7 @@ class Converter:
 
     @staticmethod
     def keep(kind: Kind, entry: Entry, forms: Mapping[str, Obj]) -> None:
-        """Puts what `ahead` has made beside the state that has been stored."""
+        """Caches the results of `ahead` beside the stored state."""
         if not forms:
             return
         views = dict(entry.views or {})
@@ -185,7 +187,7 @@ class Converter:
         ]
 
     async def view(self, kind: Kind, entry: Entry, version: str) -> bytes:
-        """One stored state as JSON at a version, for a get: a webhook is asked every time."""
+        """One stored state as JSON at a version, for a get: the webhook is called every time."""
         if _as_stored(kind, entry, version):
             return entry.raw
         if entry.version != version and self._by_webhook(kind):
@@ -242,7 +244,7 @@ def _converted(answer: Obj, uid: str, objs: list[Obj], target: str, failed: str)
 
 
 def _check_identity(old: Obj, new: Obj, failed: str) -> None:
-    """A converted object is still the same object.
+    """Check that a converted object is still the same object.
 
     Raises:
         ServerError: it has another name, namespace or UID.
@@ -258,7 +260,7 @@ def _check_identity(old: Obj, new: Obj, failed: str) -> None:
 
 
 def _keep_identity(old: Obj, new: Obj) -> None:
-    """A webhook may change labels and annotations, nothing else of the metadata."""
+    """Restore the metadata after a webhook, which may only change labels and annotations."""
     kept = dict(old["metadata"])
     for part in ("labels", "annotations"):
         kept.pop(part, None)

@@ -1,7 +1,7 @@
-"""From the body of a request to an object that the rest of the server can rely on.
+"""Turns the body of a request into an object that the rest of the server can rely on.
 
-What leaves here has the right apiVersion and kind, metadata of the right JSON types, no unknown
-fields and all defaults.
+The result has the right apiVersion and kind, metadata of the right JSON types, no unknown fields
+and all defaults.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kueuelib.embedded.verbs import FieldValidation, WriteOptions
 from kueuelib.errors import BadRequest, FieldError
 
 STRICT_ERRORS = 100
-"""So many unknown or repeated fields are named, as in kube-apiserver."""
+"""The most unknown or repeated fields that are named, as in kube-apiserver."""
 _HEAD = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def settle(version: Version, obj: Obj) -> None:
-    """Prunes and defaults an object that did not come from a client."""
+    """Prunes and defaults an object that is not from a client."""
     if version.schema is not None:
         version.schema.prune(obj)
         version.schema.default(obj)
@@ -49,8 +49,8 @@ def decode(
         version: of the object.
         given: the object.
         options: of the request.
-        settled: an object that is pruned and defaulted already; of what `given` has from it, the
-            very values at the top, there is neither need to look at it again nor a copy.
+        settled: an object that is pruned and defaulted already; top-level values that `given`
+            shares with it are neither checked again nor copied.
 
     Raises:
         BadRequest: wrong apiVersion, kind or JSON types; unknown fields under strict validation.
@@ -93,7 +93,7 @@ def _parts(given: Mapping[str, Any], without: Mapping[str, Any]) -> Obj:
 
 
 def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
-    """What an object does not say of its kind is taken from the URL."""
+    """Check the head of a built-in object; missing parts are taken from the URL."""
     for key in ("apiVersion", "kind"):
         if not isinstance(obj.get(key), str | None):
             raise failures.bad_request(
@@ -118,7 +118,7 @@ def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
 
 
 def _check_custom(kind: Kind, expected: str, obj: Obj) -> None:
-    """Objects of custom kinds have to say what they are."""
+    """Check the head of a custom object, which must name version and kind."""
     if not obj.get("kind"):
         raise failures.bad_request(f"Object 'Kind' is missing in '{orjson.dumps(obj).decode()}'")
     api_version = obj.get("apiVersion") or ""
@@ -171,7 +171,7 @@ def check_embedded(kind: Kind, version: Version, obj: Obj) -> list[str]:
 
 @attrs.define
 class _Inner(Walk):
-    """The metadata of an embedded object; a failure shows all of it."""
+    """The metadata of an embedded object; an error shows all of it."""
 
     given: FieldError = attrs.field(kw_only=True)
 
@@ -195,7 +195,7 @@ def _cannot_be_handled(kind: Kind, version: Version, why: str) -> BadRequest:
 def report_unknown(
     kind: Kind, version: Version, options: WriteOptions, unknown: Sequence[str]
 ) -> None:
-    """Refuses or warns of fields that nobody knows or that were given twice."""
+    """Refuses, or warns of, unknown and duplicate fields."""
     texts = [f'unknown field "{path}"' for path in unknown]
     texts = [*texts, *options.received][:STRICT_ERRORS]
     if not texts or options.field_validation is FieldValidation.IGNORE:
@@ -210,10 +210,10 @@ def report_unknown(
 
 
 def copy_json(value: Any) -> Any:
-    """A deep copy of JSON data, by way of text: many times faster than `copy.deepcopy`.
+    """A deep copy of JSON data by way of text, which is many times faster than `copy.deepcopy`.
 
     Raises:
-        BadRequest: it is not JSON data, or nested so deeply that it could not be stored.
+        BadRequest: it is not JSON data, or nested too deeply to be stored.
     """
     return orjson.loads(_json(value))
 
@@ -232,7 +232,7 @@ def _plain(value: Any) -> Any:
 
 
 def shorten_numbers(value: Any) -> None:
-    """Makes 1 of 1.0 in place: Kubernetes writes both alike, so clients never read 1.0."""
+    """Replaces 1.0 by 1 in place, because Kubernetes writes both as 1."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, each in list(pairs):
         if isinstance(each, float) and each.is_integer():
@@ -242,7 +242,7 @@ def shorten_numbers(value: Any) -> None:
 
 
 def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:
-    """Checks the types of the metadata, drops nulls and unknown fields, gives their paths.
+    """Checks the types of the metadata, drops nulls and unknown fields, and returns their paths.
 
     Raises:
         BadRequest: a field has the wrong type.

@@ -1,4 +1,4 @@
-"""The life of CustomResourceDefinitions: what they define is served, and removed with them."""
+"""The life of CustomResourceDefinitions: their kinds are served, and removed with them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Definitions:
     """Keeps the registry equal to the stored definitions.
 
     Args:
-        storage: where objects are.
-        registry: what is served.
-        rules: say whether names are free.
+        storage: of the objects.
+        registry: of the served kinds.
+        rules: decide whether names are free.
         now: the time, seconds since the epoch.
         commits: receives every change.
-        deletes: removes the objects of a definition that goes.
-        withdrawn: called for a kind that is served no more.
+        deletes: removes the objects of a deleted definition.
+        withdrawn: called for a kind that is no longer served.
         changed: called, in the background, for a kind whose definition has changed.
     """
 
@@ -52,18 +52,18 @@ class Definitions:
         self._commits.listen(self._notice)
 
     async def close(self) -> None:
-        """Stops what runs in the background."""
+        """Stops background tasks."""
         tasks = [*self._cleaning.values(), *self._renewing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def restore(self, crd: Obj, revision: int) -> None:
-        """Serves a definition of an earlier life.
+        """Serves a definition of an earlier process.
 
         Args:
             crd: the stored definition.
-            revision: at which it was stored; older objects may have another shape.
+            revision: when it was stored; older objects may have another shape.
         """
         if not is_established(crd):
             return
@@ -98,7 +98,7 @@ class Definitions:
             asyncio.get_running_loop().call_soon(self._reconsider, group)
 
     def _reconsider(self, group: str) -> None:
-        """Names have become free: others of the group may have waited for them."""
+        """Reconsiders definitions of the group that waited for freed names."""
         crds = self._crds()
         for entry in list(self._storage.table(crds.table).entries()):
             crd = entry.obj()
@@ -131,7 +131,9 @@ class Definitions:
             )
 
     async def _clean(self, group: str, plural: str, name: str) -> None:
-        """Deletes all objects, waits until their finalizers are gone, lets the definition go."""
+        """Deletes all objects, waits until their finalizers are gone, then removes the
+        definition.
+        """
         while True:
             kind = self._registry.by_plural(group, plural)
             if kind is None or kind.builtin:

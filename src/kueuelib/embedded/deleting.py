@@ -1,4 +1,4 @@
-"""delete and deletecollection: preconditions, grace, finalizers, what becomes of dependents."""
+"""delete and deletecollection: preconditions, grace periods, finalizers, dependents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ATTEMPTS = 5
 
 @attrs.frozen(eq=False)
 class Deletes:
-    """Ends objects, or begins to."""
+    """Deletes objects, or begins their deletion."""
 
     _commits: Commits
     _converter: Converter
@@ -82,7 +82,7 @@ class Deletes:
         options: DeleteOptions,
         request: AdmissionRequest,
     ) -> bool:
-        """Changes the object for its deletion; whether it can go at once."""
+        """Changes the object for its deletion; returns whether it can be removed at once."""
         meta = obj["metadata"]
         now = request.now
         finalizers = self._finalizers(kind, meta, options.propagation)
@@ -169,7 +169,7 @@ class Deletes:
 
 
 def _unmet(kind: Kind, name: str, why: str) -> Conflict:
-    """A precondition does not hold; unlike others this failure names the kind."""
+    """The error for a failed precondition; unlike others, it names the kind."""
     qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     return Conflict(
         f'Operation cannot be fulfilled on {qualified} "{name}": {why}',

@@ -1,4 +1,4 @@
-"""Events are forgotten an hour after they were last written, as in Kubernetes."""
+"""Removes events an hour after they were last written, as Kubernetes does."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kueuelib.embedded.storage import StaleWrite
 LIFETIME: Final = 3600.0
 PAUSE: Final = 300.0
 _BATCH: Final = 200
-"""Events that are looked at before others get a turn."""
+"""The number of events that are checked before other tasks run."""
 
 
 def last_written(event: Mapping[str, Any]) -> float:
-    """When an event happened for the last time: seconds since the epoch, 0 when it does not say."""
+    """When an event last occurred, in seconds since the epoch; 0 if it does not say."""
     texts = (
         event["metadata"].get("creationTimestamp"),
         event.get("eventTime"),
@@ -29,7 +29,7 @@ def last_written(event: Mapping[str, Any]) -> float:
 
 
 async def expire_events(service: ApiService) -> int:
-    """Removes the events whose time is over; how many these were. No webhook is asked."""
+    """Removes expired events without calling webhooks; returns their number."""
     kind, _ = service.registry.require(EVENTS)
     oldest = service.now() - LIFETIME
     removed = 0
@@ -48,7 +48,7 @@ async def expire_events(service: ApiService) -> int:
 
 
 async def keep_expiring(service: ApiService) -> None:
-    """Does so every few minutes until it is cancelled."""
+    """Removes expired events every few minutes until cancelled."""
     while True:
         await asyncio.sleep(PAUSE)
         await expire_events(service)

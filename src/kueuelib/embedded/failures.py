@@ -1,4 +1,4 @@
-"""The failures of the API, in the words that clients of Kubernetes know."""
+"""The errors of the API, in the words that clients of Kubernetes know."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODIFIED = (
 )
 
 SHOWN = 256 * 1024
-"""Letters of errors in one answer."""
+"""The most characters of errors in one answer."""
 
 
 def details(kind: Kind, name: str = "", **more: Any) -> dict[str, Any]:
@@ -47,26 +47,26 @@ def not_found(kind: Kind, name: str) -> NotFound:
 
 
 def unknown_resource() -> NotFound:
-    """The path leads nowhere."""
+    """The path does not name a resource."""
     return NotFound("the server could not find the requested resource", details={})
 
 
 class PlainText(ApiError):
-    """A failure of which the answer is plain text, not a Status."""
+    """A failure whose answer is plain text, not a Status."""
 
 
 def no_page() -> PlainText:
-    """The path belongs to nobody."""
+    """The path is not served."""
     return PlainText("404 page not found\n", code=404, reason="NotFound")
 
 
 def no_url() -> PlainText:
-    """The path is none."""
+    """The path is not valid."""
     return PlainText("400 Bad Request", code=400, reason="BadRequest")
 
 
 def already_exists(kind: Kind, name: str, *, ending: bool = False) -> AlreadyExists:
-    """The name is taken, maybe by an object that is being deleted."""
+    """The name is taken, possibly by an object that is being deleted."""
     text = f'{kind.qualified_plural} "{name}" already exists'
     about = details(kind, name)
     return AlreadyExists(f"object is being deleted: {text}" if ending else text, details=about)
@@ -81,12 +81,12 @@ def conflict(kind: Kind, name: str, why: str = MODIFIED) -> Conflict:
 
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Invalid:
-    """The object breaks rules; each is a cause."""
+    """The object breaks rules, which are listed as causes."""
     return invalid_named(kind.kind, kind.group, name, errors)
 
 
 def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> Invalid:
-    """The same for what is not a stored object: options, reviews."""
+    """The same for objects that are not stored: options, reviews."""
     errors = _shown(errors)
     texts = list(dict.fromkeys(map(str, errors)))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -102,7 +102,7 @@ def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]
 
 
 def _shown(errors: Sequence[FieldError]) -> Sequence[FieldError]:
-    """As many errors as an answer can hold; the last one says how many more there are."""
+    """As many errors as fit into an answer; the last one names the number of the others."""
     room = SHOWN
     for number, error in enumerate(errors):
         room -= len(error.path) + len(error.message)
@@ -120,7 +120,7 @@ def forbidden(kind: Kind, name: str, why: str) -> Forbidden:
 
 
 def other_uid(kind: Kind, name: str, wanted: str, actual: str) -> Conflict:
-    """The object is another one of the same name."""
+    """The name belongs to another object."""
     return conflict(
         kind,
         name,
@@ -144,7 +144,7 @@ def future_version(asked: int, current: int) -> ServerTimeout:
 
 
 def unexplained(message: str, code: int = 500) -> ApiError:
-    """A failure for which Kubernetes gives no reason, only a status and words."""
+    """A failure for which Kubernetes gives only a status and a message, but no reason."""
     return ApiError(message, code=code, reason="")
 
 
@@ -175,7 +175,7 @@ def unsupported_media_type(accepted: Iterable[str]) -> UnsupportedMediaType:
 
 
 def unnamed(key: ObjectKey) -> BadRequest:
-    """The object has no name, where that of the URL does not do."""
+    """The object has no name, and the URL does not provide one."""
     return BadRequest(
         f"the name of the object ({key.name} based on URL) was undeterminable: "
         "name must be provided"

@@ -1,4 +1,4 @@
-"""The part of the metadata that only the server writes: name, UID, times, generation."""
+"""The metadata that only the server writes: name, UID, times, generation."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NOT_CONTENT = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def generate_name(prefix: str) -> str:
-    """A name with a random end, as long as a label value at most."""
+    """A name with a random suffix, at most as long as a label value."""
     prefix = prefix[: NAME_LIMIT - SUFFIX_LENGTH]
     return prefix + "".join(secrets.choice(SUFFIX_LETTERS) for _ in range(SUFFIX_LENGTH))
 
 
 def begin(kind: Kind, obj: Obj, now: float) -> None:
-    """Gives a new object its identity; whatever the client said about it is dropped."""
+    """Gives a new object its identity; values from the client are dropped."""
     meta = obj["metadata"]
     for key in (*SERVER_FIELDS, "resourceVersion", "selfLink"):
         meta.pop(key, None)
@@ -52,7 +52,7 @@ def carry_over(new: Obj, old: Obj) -> None:
 
 
 def count_generation(kind: Kind, version: Version, new: Obj, old: Obj) -> None:
-    """Raises the generation when the wish (not the metadata, not the status) has changed."""
+    """Increases the generation if the desired state (not metadata or status) has changed."""
     if kind.builtin and (not kind.generation or kind.kind == "PriorityClass"):
         return
     ignored = _NOT_WISH if version.status else _NOT_CONTENT
@@ -65,7 +65,7 @@ def count_generation(kind: Kind, version: Version, new: Obj, old: Obj) -> None:
 
 
 def same_content(new: Obj, old: Obj) -> bool:
-    """Whether a write would change nothing but who wrote when."""
+    """Whether a write would only change the author and time of fields."""
     if new.keys() != old.keys():
         return False
     for key, value in new.items():

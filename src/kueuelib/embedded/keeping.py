@@ -1,4 +1,4 @@
-"""What a server keeps beside its objects: certificates, the administrator's token, its port."""
+"""Keeps certificates, the administrator's token and the port of a server, beside its objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kueuelib.embedded import tls
 from kueuelib.embedded.storage.folder import DataFolder
 
 MARGIN_DAYS = 30
-"""Certificates that expire sooner are made again."""
+"""Certificates that expire sooner are renewed."""
 
 _DAY = 86_400
 
@@ -27,10 +27,10 @@ class Kept:
 def credentials(
     folder: DataFolder, now: float, hosts: tuple[str, ...], user: str, group: str
 ) -> Kept:
-    """Those of the last time, or new ones when they are too old or for other addresses.
+    """The credentials of the last time, or new ones if they are too old or for other addresses.
 
     Args:
-        folder: remembers them.
+        folder: stores them.
         now: seconds since the epoch.
         hosts: the addresses of the server.
         user: the administrator.
@@ -59,7 +59,7 @@ def credentials(
 
 
 def port(folder: DataFolder) -> int:
-    """The port of the last time; 0 when there was none."""
+    """The port of the last time; 0 if there was none."""
     return int(folder.fact("port") or b"0")
 
 

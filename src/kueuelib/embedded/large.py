@@ -1,6 +1,6 @@
-"""Work on large objects: in one thread, one piece after another, each for a limited time.
+"""Works on large objects in one thread, one after another, each with a time limit.
 
-Others are answered meanwhile, and however many large requests come, only one of them is worked on.
+Other requests are answered meanwhile, and only one large request is worked on at a time.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from kueuelib.errors import ServerTimeout, TooManyRequests
 from kueuelib.runtime.memory import LARGE, uncollected
 
 WAITING: Final = 64
-"""So many pieces of work may wait for the thread."""
+"""The most pieces of work that may wait for the thread."""
 SECONDS = 34.0
-"""So long a piece may wait, and so long it may take, as in kube-apiserver."""
+"""Seconds that a piece may wait, and that it may take, as in kube-apiserver."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class TakesTooLongError(BaseException):
-    """Ends a piece of work from outside; nothing in the work catches it."""
+    """Ends a piece of work from outside; the work does not catch it."""
 
 
 class Large:
-    """Decides where work is done; what it calls has no side effects that others can see."""
+    """Decides where work is done; the work has no visible side effects."""
 
     def __init__(self) -> None:
         self._thread = _new_thread()
@@ -36,13 +36,13 @@ class Large:
         self._waiting = 0
 
     async def work(self, size: int, do: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
-        """What a function returns, called here for small objects and in the thread for large ones.
+        """The result of a function, called here for small objects and in the thread for large ones.
 
         Args:
             size: bytes of the object.
             do: the function.
             args: of the function.
-            named: of the function, by name.
+            named: keyword arguments of the function.
 
         Raises:
             TooManyRequests: too many large objects wait already, or this one waited too long.
@@ -82,7 +82,7 @@ class Large:
         return running.result()
 
     def close(self) -> None:
-        """Begins nothing more."""
+        """Accepts no more work."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
@@ -104,7 +104,7 @@ class _Piece(Generic[R]):
         self._ended = False
 
     def run(self) -> R:
-        """What the work returns.
+        """The result of the work.
 
         Raises:
             TakesTooLongError: it was ended.

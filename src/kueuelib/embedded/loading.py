@@ -1,4 +1,6 @@
-"""Manifests into a running service: snapshots of `kueuelib apiserver dump`, or written by hand."""
+"""Loads manifests into a running service: snapshots of `kueuelib apiserver dump`, or
+handwritten ones.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _NOT_APPLIED = ("managedFields", "resourceVersion", "creationTimestamp", "selfLi
 
 
 def read_manifests(path: Path) -> list[Obj]:
-    """The objects of a file of YAML documents or JSON; lists are taken apart.
+    """The objects of a file of YAML documents or JSON, with lists unpacked.
 
     Raises:
         ConfigError: the file cannot be read or holds something else.
@@ -74,19 +76,19 @@ def _flat(data: Any) -> Iterator[Obj]:
 
 
 async def load(service: ApiService, objects: Sequence[Obj], source: str) -> int:
-    """Stores objects, whatever their order; how many they are.
+    """Stores objects in any order; returns their number.
 
     Objects with a UID come from a snapshot: they are stored as they are, with UID, status and
     times, so that references between them hold; an object of the same name is replaced. Objects
     without one are applied, as by `kubectl apply --server-side --force-conflicts`.
 
     Args:
-        service: where to.
-        objects: as `read_manifests` gives them.
+        service: the service.
+        objects: the result of `read_manifests`.
         source: where they are from, for messages.
 
     Raises:
-        ConfigError: an object is refused; those before it in the order of loading stay.
+        ConfigError: an object is refused; those loaded before it stay.
     """
     ordered = sorted(objects, key=_rank)
     for obj in ordered:

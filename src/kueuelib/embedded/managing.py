@@ -1,6 +1,6 @@
-"""`metadata.managedFields`: which field manager owns what, and server-side apply.
+"""`metadata.managedFields`: the owners of fields, and server-side apply.
 
-The rules are in `kueuelib.embedded.patching`; this gives them schemas and conversions.
+The rules are in `kueuelib.embedded.patching`; this module provides schemas and conversions.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from kueuelib.errors import ApiError, BadRequest
 MANAGER_LIMIT = 128
 UNKNOWN_MANAGER = "unknown"
 PROBLEMS = 100
-"""So many values of wrong types are named, each of which is another look at the object."""
+"""The most values of wrong types that are named, each of which takes another pass over the
+object.
+"""
 R = TypeVar("R")
 
 
 class Managers:
-    """Keeps the owners of fields."""
+    """Tracks the owners of fields."""
 
     def __init__(self, converter: Converter, large: Large) -> None:
         self._converter = converter
@@ -49,7 +51,7 @@ class Managers:
         self._nodes: weakref.WeakKeyDictionary[Version, SchemaNode] = weakref.WeakKeyDictionary()
 
     def node(self, kind: Kind, version: str) -> SchemaNode:
-        """How objects of a kind merge at a version."""
+        """The merge rules of a kind at a version."""
         if kind.builtin:
             return builtin_node(kind.group, kind.kind)
         served = kind.versions.get(version)
@@ -72,9 +74,9 @@ class Managers:
         options: WriteOptions,
         now: float,
     ) -> None:
-        """Writes into `new` who owns its fields after a write that is not an apply.
+        """Writes the owners of fields into `new` after a write that is not an apply.
 
-        What the server itself does without naming a manager is not tracked.
+        The server's own writes without a manager are not tracked.
         """
         if options.caller is SYSTEM and not options.field_manager:
             _keep(new, old)
@@ -104,21 +106,21 @@ class Managers:
         options: WriteOptions,
         now: float,
     ) -> Obj:
-        """The object after an apply, owners included.
+        """The object after an apply, including owners.
 
         Args:
             kind: of the object.
             version: of the apply.
             live: the present state, None for a new object.
             config: the checked configuration.
-            given: the configuration as the client has written it.
-            subresource: through which it is applied.
+            given: the configuration as sent by the client.
+            subresource: of the apply.
             options: of the request.
             now: seconds since the epoch.
 
         Raises:
             Conflict: other managers own fields, and the apply is not forced.
-            ApiError: lists in it have equal items.
+            ApiError: a list in it has duplicate items.
         """
         write = FieldWrite(
             options.field_manager, format_time(now), subresource, version.status, kind.kept
@@ -163,9 +165,9 @@ def _advanced(
 def configuration(
     kind: Kind, version: Version, node: SchemaNode, body: Any, options: WriteOptions
 ) -> Obj:
-    """The checked body of an apply patch; nothing is defaulted, since defaults are nobody's.
+    """The checked body of an apply patch, without defaults, which have no owner.
 
-    What is null or empty stays: it is owned as well.
+    Null and empty values stay, because they are owned as well.
 
     Raises:
         BadRequest: it is not an object of the kind, or has fields twice under strict validation.
@@ -200,7 +202,7 @@ def configuration(
 
 
 def _problems(kind: Kind, version: Version, node: SchemaNode, config: Obj) -> list[str]:
-    """What a kind does not know, and values of other types than it has."""
+    """Unknown fields, and values of wrong types."""
     left: Obj | None = config
     problems = list[str]()
     while left is not None and len(problems) < PROBLEMS:
@@ -219,7 +221,7 @@ def _problems(kind: Kind, version: Version, node: SchemaNode, config: Obj) -> li
 
 
 def _checked(kind: Kind, version: Version, config: Obj) -> list[str]:
-    """The paths of the fields that the kind does not know; they are gone."""
+    """Removes unknown fields, and returns their paths."""
     unknown = check_metadata(kind, version, config)
     if version.schema is not None:
         unknown += version.schema.prune(config)
@@ -246,7 +248,7 @@ def _untyped(api_version: str, kind: Kind, config: Obj, text: str, why: str = _G
 
 
 def manager_of(options: WriteOptions) -> str:
-    """The field manager of a write: as given, else the program that asks."""
+    """The field manager of a write: the given one, or else the calling program."""
     if options.field_manager:
         return options.field_manager
     prefix = options.caller.agent.partition("/")[0]

@@ -1,4 +1,4 @@
-"""What a patch makes of an object; apply patches have a module of their own."""
+"""Applies patches to objects; apply patches have their own module."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def json_patch(target: Obj, operations: Any) -> Any:
     """RFC 6902.
 
     Raises:
-        BadRequest: the patch is none.
+        BadRequest: it is not a patch.
         TooLarge: it has too many operations.
         Invalid: an operation cannot be done, or its test failed.
     """
@@ -69,7 +69,7 @@ def json_patch(target: Obj, operations: Any) -> Any:
 
 
 def _lenient(operation: Obj, target: Any) -> Obj:
-    """The operation as Go does it: what is not there is null, and `replace` puts it there."""
+    """The operation with Go's semantics: absent values are null, and `replace` creates them."""
     how, path = operation.get("op"), str(operation.get("path", ""))
     last = path.rpartition("/")[2]
     if how == "test" and _is_absent(target, path) and operation.get("value") is None:
@@ -84,14 +84,14 @@ def _lenient(operation: Obj, target: Any) -> Obj:
 
 
 def _is_absent(target: Any, path: str) -> bool:
-    """Whether an object is there, but not the field of it that a pointer names."""
+    """Whether a pointer names an absent field of an existing object."""
     outer, _, name = path.rpartition("/")
     parent = JsonPointer(outer).resolve(target, None) if path else None
     return isinstance(parent, dict) and name.replace("~1", "/").replace("~0", "~") not in parent
 
 
 def _type_problem(operations: Any) -> str:
-    """What is not a list of operations."""
+    """The error for a value that is not a list of operations."""
     if not isinstance(operations, list):
         return f"{_named(operations)} into Go value of type []handlers.jsonPatchOp"
     for each in operations:
@@ -112,18 +112,18 @@ def _named(value: Any) -> str:
 def patched(
     target: Obj, body: Any, type_: PatchType, node: SchemaNode, *, checked: bool = True
 ) -> Any:
-    """The object that a patch asks for; the target is not changed.
+    """The patched object; the target is not changed.
 
     Args:
         target: the present object.
         body: the patch.
-        type_: any but an apply patch.
+        type_: any type except apply.
         node: how lists of the kind merge, for strategic merge patches.
-        checked: whether its fields are validated, for the words about one that is malformed.
+        checked: whether its fields are validated, for the message about a malformed one.
 
     Raises:
         BadRequest: the patch is malformed.
-        Invalid: it cannot be done.
+        Invalid: it cannot be applied.
     """
     if type_ is PatchType.JSON:
         return json_patch(target, body)
@@ -139,7 +139,7 @@ def patched(
 
 
 def _tidied(value: Any, *, listed: bool = False) -> Any:
-    """A merge patch, in whose lists no object has a null."""
+    """A merge patch without nulls in the objects of its lists."""
     if isinstance(value, dict):
         pairs = ((name, _tidied(each, listed=listed)) for name, each in value.items())
         return {name: each for name, each in pairs if not (listed and each is None)}
@@ -147,10 +147,10 @@ def _tidied(value: Any, *, listed: bool = False) -> Any:
 
 
 def restored_head(old: Obj, patch: Obj) -> Obj:
-    """The version and kind of an object, of which a strategic merge patch changes nothing.
+    """The version and kind of an object, which a strategic merge patch does not change.
 
     Raises:
-        BadRequest: it would write what is not a text.
+        BadRequest: it would write a value that is not a text.
     """
     for key in ("apiVersion", "kind"):
         if not isinstance(patch.get(key), str | None):
@@ -159,19 +159,19 @@ def restored_head(old: Obj, patch: Obj) -> Obj:
 
 
 def undeclared(obj: Obj) -> BadRequest:
-    """An object without a version has no fields that are known."""
+    """The error for an object without a version, whose fields are unknown."""
     names = sorted(obj.keys() - {"apiVersion", "kind"})
     told = ", ".join(f'unknown field "{name}"' for name in names)
     return BadRequest(f"strict decoding error: {told}")
 
 
 def bad_patch(error: BadRequest, given: Any, *, as_text: bool) -> Invalid:
-    """What a patch makes of the object is not of its kind.
+    """The error for a patched object that does not match its kind.
 
     Args:
         error: why.
-        given: what is shown: the patched object, or a strategic merge patch.
-        as_text: whether it is shown as JSON; else as Go prints it, which decodes it otherwise, too.
+        given: the patched object or the strategic merge patch, for the message.
+        as_text: whether it is shown as JSON; otherwise in Go's notation.
     """
     why = error.message.partition(" cannot be handled as a ")[2].partition(": ")[2]
     why = why or error.message

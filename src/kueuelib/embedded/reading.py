@@ -24,7 +24,7 @@ UNLESS_VERSION = "resourceVersionMatch is forbidden unless resourceVersion is pr
 
 @attrs.frozen
 class Page:
-    """One page of a list, as JSON bytes of the asked version.
+    """One page of a list, as JSON bytes of the requested version.
 
     Attributes:
         items: in the order of their keys.
@@ -62,7 +62,7 @@ class Reads:
         return await self._converter.view(kind, self.entry(kind, key), version)
 
     def entries(self, kind: Kind, selection: Selection) -> list[Entry]:
-        """The present states of what is selected."""
+        """The present states of the selected objects."""
         return list(_selected(self._storage.table(kind.table), selection))
 
     async def list(self, kind: Kind, version: str, namespace: str, options: ListOptions) -> Page:
@@ -115,7 +115,7 @@ class Reads:
 
 
 def parse_revision(text: str) -> int:
-    """A resource version of a URL; empty is 0.
+    """A resource version in a URL; empty is 0.
 
     Raises:
         BadRequest: it is not a number.
@@ -133,7 +133,7 @@ def parse_revision(text: str) -> int:
 
 
 def _check_match(options: ListOptions) -> None:
-    """Which resource version is meant, before anything else.
+    """Check the resource version parameters, before anything else.
 
     Raises:
         Invalid: the parameters contradict each other.
@@ -173,7 +173,7 @@ def _selected(
 def _past(
     table: Table, selection: Selection, revision: int, after: ObjectKey | None, *, continued: bool
 ) -> Iterator[Entry]:
-    """What `_selected` would have given at an earlier revision."""
+    """The result of `_selected` at an earlier revision."""
     try:
         changed = dict(table.as_of(revision))
     except Compacted as error:

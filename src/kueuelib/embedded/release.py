@@ -1,4 +1,4 @@
-"""The version of Kubernetes whose behaviour is served: by server, documents and nodes alike."""
+"""The version of Kubernetes that server, documents and nodes report."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ MAJOR: Final = "1"
 MINOR: Final = "33"
 RELEASE: Final = f"v{MAJOR}.{MINOR}.0"
 VERSION: Final = f"{RELEASE}+kueuelib"
-"""With a mark by which clients can recognize it."""
+"""The version, with a suffix by which clients can recognize this server."""

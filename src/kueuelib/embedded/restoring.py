@@ -1,4 +1,4 @@
-"""From a data folder to a running service."""
+"""Restores a service from a data folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GAP = 10_000
 """Resource versions that are skipped after a crash.
 
 Clients may have seen changes that were never acknowledged and are lost; their resource versions
-must not be given to others.
+must not be reused.
 """
 
 CRD_TABLE = f"{CRDS.plural}.{CRDS.group}"
@@ -30,8 +30,8 @@ CRD_TABLE = f"{CRDS.plural}.{CRDS.group}"
 def restore(service: ApiService, folder: DataFolder) -> None:
     """Fills an empty service with the stored state, and saves its changes from now on.
 
-    After a clean end the history is there too: watches continue where they were. After a crash they
-    get a 410 and list again.
+    After a clean end the history is restored too, and watches continue. After a crash they get a
+    410 and list again.
 
     Raises:
         ConfigError: the state is damaged.
@@ -74,7 +74,7 @@ def _damaged(folder: DataFolder, why: str) -> ConfigError:
 
 
 def _keep_key(service: ApiService, folder: DataFolder) -> None:
-    """Tokens of ServiceAccounts stay good."""
+    """Keep the key of ServiceAccount tokens, so that they stay valid."""
     pem = folder.fact("signing")
     if pem is None:
         folder.note(signing=service.tokens.pem)

@@ -1,4 +1,4 @@
-"""Which objects a request means: namespace, label selector and field selector together."""
+"""Selects the objects of a request by namespace, label selector and field selector."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Selectors = ListOptions | WatchOptions
 
 @attrs.frozen
 class Selection:
-    """The compiled form.
+    """Compiled selectors.
 
     Attributes:
         namespace: empty for all namespaces.
         name: the only possible name, or empty.
-        accepts: whether an entry is meant; None when every entry of the namespace is.
+        accepts: whether an entry matches; None if every entry of the namespace does.
     """
 
     namespace: str
@@ -48,11 +48,11 @@ def select(
     Args:
         kind: of the objects.
         namespace: empty for all.
-        options: have the selectors.
-        check: looks at the rest of the request once both have been read.
+        options: with the selectors.
+        check: validates the rest of the request once both selectors have been parsed.
 
     Raises:
-        BadRequest: a selector cannot be parsed, or asks for a field that the kind does not offer.
+        BadRequest: a selector cannot be parsed, or uses a field that the kind does not support.
     """
     try:
         labels = parse_label_selector(options.label_selector)

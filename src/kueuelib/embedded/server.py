@@ -61,16 +61,16 @@ class ApiServer:
         simulate: also run the simulated cluster: Jobs, pods, nodes, garbage collection, namespaces.
         host: the address to listen on.
         authorization: `always`: every client with credentials may do everything; `rbac`: roles and
-            bindings decide, and everything for the group `system:masters`.
-        clock: the time of the server and of its cluster; None: that of this machine.
+            bindings decide, and the group `system:masters` may do everything.
+        clock: of the server and of its cluster; None: that of this machine.
         services: addresses of webhooks that are named by a Service: `host:port` by
-            `namespace/name`. There is no cluster network; other Services lead somewhere only if
-            they are of the type ExternalName.
-        data_dir: where the state is kept, with the certificates and the administrator's token, and
-            the port when any will do; None: everything is in memory and ends with the server.
+            `namespace/name`. There is no cluster network; other Services can only be reached if
+            they have the type ExternalName.
+        data_dir: the folder for the state, with the certificates, the administrator's token, and
+            the port if it is 0; None: everything is in memory and ends with the server.
 
     Raises:
-        ConfigError: on entering, when the address cannot be had or the folder cannot be used.
+        ConfigError: on entering, if the address or the folder cannot be used.
     """
 
     def __init__(
@@ -135,11 +135,11 @@ class ApiServer:
         return self._cluster
 
     def add_user(self, name: str, *groups: str) -> str:
-        """Lets a user in; gives the bearer token, which lives as long as the server.
+        """Adds a user; returns the bearer token, which is valid until the server ends.
 
         Args:
             name: of the user.
-            groups: beside `system:authenticated`.
+            groups: in addition to `system:authenticated`.
         """
         assert self._authenticator is not None, "the server is not started"
         token = secrets.token_urlsafe(32)
@@ -180,7 +180,7 @@ class ApiServer:
 
         Args:
             token: of a user or a ServiceAccount; empty: the administrator.
-            field_manager: who owns what the client writes.
+            field_manager: the owner of fields that the client writes.
         """
         from kueuelib.runtime.client import Client
         from kueuelib.runtime.endpoint import Endpoint
@@ -224,7 +224,7 @@ class ApiServer:
         self._closers.append(close)
 
     def _listen(self) -> socket.socket:
-        """A listener; the port of the last time is preferred when any will do."""
+        """Opens a listener; for port 0, the port of the last time is preferred."""
         if self.port or self._folder is None:
             return self._listen_on(self.port)
         from kueuelib.embedded import keeping
@@ -328,7 +328,7 @@ class ApiServer:
 
 
 async def _announce(service: ApiService, config_map: Obj) -> None:
-    """Writes how other servers know this one, which differs after every start."""
+    """Writes what other servers need to recognize this one, which differs after every start."""
     options = WriteOptions(field_manager=MANAGER)
     try:
         await service.create(CONFIG_MAPS, config_map, options=options)

@@ -1,4 +1,4 @@
-"""The API server without transport: every verb on every kind.
+"""The API server without a transport: every verb on every kind.
 
 Objects that are returned belong to the caller. Failures are `kueuelib.errors.ApiError`s. The HTTP
 face uses `reads`, `writes`, `deletes` and `stream` directly, because it wants JSON bytes.
@@ -67,7 +67,7 @@ class ApiService:
     """One API server's objects and kinds.
 
     `resource` names the kind *and* the version in which objects are given and returned. For
-    namespaced kinds the namespace of a new object is its own or else the `namespace` given.
+    namespaced kinds, the namespace of a new object is its own, or else the `namespace` argument.
 
     Attributes:
         registry: the kinds that are served.
@@ -120,7 +120,7 @@ class ApiService:
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     async def close(self) -> None:
-        """Ends every watch and everything that runs in the background."""
+        """Ends all watches and background tasks."""
         for stream in list(self._streams):
             stream.close()
         self._aggregation.close()
@@ -164,7 +164,7 @@ class ApiService:
         return self.stream(kind, version, namespace, options)
 
     def stream(self, kind: Kind, version: Version, namespace: str, options: WatchOptions) -> Stream:
-        """`watch` for callers that know the kind already."""
+        """`watch` for callers that have the `Kind`."""
         stream = Stream(
             self.storage,
             self.registry,
@@ -211,7 +211,7 @@ class ApiService:
     async def replace(
         self, target: Target, given: Mapping[str, Any], options: WriteOptions
     ) -> tuple[Obj, bool]:
-        """`update` for callers that know the kind already; also whether the object is new."""
+        """`update` for callers that have the `Kind`; also returns whether the object is new."""
         self._check_subresource(target)
         return await self._upserts.replace(target, given, options)
 
@@ -231,7 +231,7 @@ class ApiService:
         subresource: str = "",
         options: WriteOptions | None = None,
     ) -> Obj:
-        """Changes an object; an apply patch creates it when it is not there."""
+        """Changes an object; an apply patch creates it if it does not exist."""
         kind, version = self.registry.require(resource)
         target = Target(kind, version, key, subresource, "Patch")
         obj, _ = await self.patch_target(target, body, type, options or WriteOptions())
@@ -240,7 +240,7 @@ class ApiService:
     async def patch_target(
         self, target: Target, body: Any, type_: PatchType, options: WriteOptions
     ) -> tuple[Obj, bool]:
-        """`patch` for callers that know the kind already; also whether the object is new."""
+        """`patch` for callers that have the `Kind`; also returns whether the object is new."""
         self._check_subresource(target)
         if type_ is PatchType.APPLY:
             return await self._upserts.apply(target, body, options)
@@ -277,7 +277,7 @@ class ApiService:
     async def bind(
         self, key: ObjectKey, node: str, *, uid: str = "", options: WriteOptions | None = None
     ) -> None:
-        """Puts a pod on a node, as a scheduler does. Raises Conflict when it cannot be bound."""
+        """Binds a pod to a node, like a scheduler. Raises Conflict if it cannot be bound."""
         binding: Obj = {
             "metadata": {"name": key.name, "uid": uid},
             "target": {"kind": "Node", "name": node},
@@ -330,7 +330,7 @@ class ApiService:
 
     @staticmethod
     def deletion_warnings(kind: Kind, options: DeleteOptions) -> Sequence[str]:
-        """What a client should know before it deletes."""
+        """The warnings for a deletion."""
         if kind.propagation == Propagation.ORPHAN and options.propagation is None:
             text = (
                 f"child pods are preserved by default when {kind.plural} are deleted; set "
@@ -343,7 +343,9 @@ class ApiService:
     async def delete(
         self, resource: Resource, key: ObjectKey, options: DeleteOptions = DELETE
     ) -> Obj:
-        """Deletes, or begins to: the last state of the object, which may wait for finalizers."""
+        """Deletes an object, or begins to; returns its last state, which may wait for
+        finalizers.
+        """
         kind, version = self.registry.require(resource)
         obj, _ = await self.deletes.delete(kind, version, key, options)
         return obj
@@ -355,7 +357,7 @@ class ApiService:
         selection: ListOptions = ALL,
         options: DeleteOptions = DELETE,
     ) -> Sequence[Obj]:
-        """Deletes every selected object, and gives them as they were."""
+        """Deletes every selected object, and returns their last states."""
         kind, version = self.registry.require(resource)
         page = await self.reads.list(kind, version.name, namespace, selection)
         deleted = []

@@ -20,14 +20,14 @@ ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "binding": ("core.Binding", ("v1",)),
     "eviction": ("policy.Eviction", ("policy/v1", "policy/v1beta1")),
 }
-"""What is posted to a pod: the type of the body, and its API versions."""
+"""The actions that are posted to a pod: the type of the body, and its API versions."""
 
 
 def action_of(key: ObjectKey, subresource: str, body: Any) -> Obj:
     """The body of an action on a pod.
 
     Raises:
-        BadRequest: it is something else, or about another pod.
+        BadRequest: it has another type, or is about another pod.
     """
     type_, versions = ACTIONS[subresource]
     wanted = type_.partition(".")[2]
@@ -56,10 +56,10 @@ def action_of(key: ObjectKey, subresource: str, body: Any) -> Obj:
 
 
 def check_binding(binding: Mapping[str, Any]) -> None:
-    """Looks at the target of a binding.
+    """Checks the target of a binding.
 
     Raises:
-        ServerError: it is not a node; the status does not say that this is the client's mistake.
+        ServerError: it is not a node; as in Kubernetes, the status is not that of a client error.
     """
     target = section(binding, "target")
     errors = []
@@ -75,7 +75,7 @@ def check_binding(binding: Mapping[str, Any]) -> None:
 
 
 def bind(kind: Kind, pod: Obj, binding: Mapping[str, Any], now: float) -> Obj:
-    """A pod that has got its node.
+    """The pod bound to its node.
 
     Raises:
         Conflict: the pod is bound already, is being deleted, or has scheduling gates.
@@ -153,7 +153,7 @@ def _placed(version: Version, obj: Obj, replicas: Any) -> Obj:
 
 
 def applied(kind: Kind, version: Version, scale: Any) -> Obj:
-    """What an apply of a `Scale` says of the object.
+    """The applied fields of an object, from an apply of its `Scale`.
 
     Raises:
         BadRequest: it is not a `Scale`.
@@ -170,7 +170,7 @@ def applied(kind: Kind, version: Version, scale: Any) -> Obj:
 
 
 def scaled(version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
-    """An object with the wanted number of replicas of a `Scale`.
+    """An object with the number of replicas of a `Scale`.
 
     Raises:
         BadRequest: it is not a number of 32 bits.

@@ -23,7 +23,7 @@ class Credentials:
 
     Attributes:
         ca: the certificate that signed the others.
-        server_certificate: for the addresses it was made for.
+        server_certificate: for the addresses of the server.
         server_key: its private key.
         client_certificate: names the administrator.
         client_key: its private key.
@@ -36,7 +36,9 @@ class Credentials:
     client_key: bytes
 
     def server_context(self) -> ssl.SSLContext:
-        """For a server that accepts, but does not insist on, client certificates of the CA."""
+        """The context of a server that accepts, but does not require, client certificates of
+        the CA.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         show_certificate(context, self.server_key + self.server_certificate)
@@ -47,7 +49,7 @@ class Credentials:
 
 
 def show_certificate(context: ssl.SSLContext, pem: bytes) -> None:
-    """Makes a context show a certificate.
+    """Loads a certificate into a context.
 
     Args:
         context: of a server or a client.
@@ -129,7 +131,9 @@ class Authority:
     def issue(
         self, common: str, organizations: tuple[str, ...] = (), hosts: tuple[str, ...] = ()
     ) -> tuple[bytes, bytes]:
-        """A certificate and its key as PEM, for a server when `hosts` are given, else a client."""
+        """A certificate and its key as PEM, for a server if `hosts` are given, otherwise for a
+        client.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         public = key.public_key()
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH

@@ -1,4 +1,4 @@
-"""Replacements and applies: writes that change what is there, and may make what is not."""
+"""Replacements and applies: writes that change an object, or may create it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MUST_BE_SPECIFIED = FieldError(
 
 @attrs.frozen(eq=False)
 class Upserts:
-    """Each gives the object, and whether it is new.
+    """Each method returns the object, and whether it is new.
 
     Args:
         commits: the present objects.
-        writes: makes and changes them.
+        writes: creates and changes them.
         managers: the owners of fields.
         large: works on large objects.
         now: the time of the server, seconds since the epoch.
@@ -46,7 +46,7 @@ class Upserts:
     async def replace(
         self, target: Target, given: Mapping[str, Any], options: WriteOptions
     ) -> tuple[Obj, bool]:
-        """A replacement of an object or its status."""
+        """Replace an object or its status."""
         kind, version = target.kind, target.version
         wanted = await self._large.work(options.size, decode, kind, version, given, options)
         meta = wanted["metadata"]
@@ -87,7 +87,7 @@ class Upserts:
         return await self._upsert(target, create if kind.upserts else None, change)
 
     async def apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
-        """A server-side apply."""
+        """Apply an object server-side."""
         kind, version, key = target.kind, target.version, target.key
         if target.subresource and not self._commits.has(kind, key):
             raise failures.not_found(kind, key.name)
@@ -140,7 +140,7 @@ class Upserts:
         create: Callable[[], Awaitable[Obj]] | None,
         change: Callable[[], Awaitable[Obj]],
     ) -> tuple[Obj, bool]:
-        """Makes or changes an object; also whether it is new."""
+        """Creates or changes an object; also returns whether it is new."""
         for _ in range(2):
             if create and not target.subresource and not self._commits.has(target.kind, target.key):
                 try:

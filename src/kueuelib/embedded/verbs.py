@@ -1,4 +1,4 @@
-"""What the verbs of the API take and give, without any transport.
+"""The arguments and results of the API's verbs, without a transport.
 
 The verbs are those of `kueuelib.embedded.service.ApiService`, which the HTTP face and the simulated
 cluster call.
@@ -15,7 +15,7 @@ from kueuelib.embedded.admission.plugin import SYSTEM, Caller
 
 
 class PatchType(StrEnum):
-    """How a patch is meant; the value is its media type."""
+    """The type of a patch; the value is its media type."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -24,7 +24,7 @@ class PatchType(StrEnum):
 
 
 class Propagation(StrEnum):
-    """What becomes of the dependents of a deleted object."""
+    """The handling of a deleted object's dependents."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -32,7 +32,7 @@ class Propagation(StrEnum):
 
 
 class FieldValidation(StrEnum):
-    """What becomes of unknown and duplicate fields of a request."""
+    """The handling of unknown and duplicate fields in a request."""
 
     STRICT = "Strict"
     WARN = "Warn"
@@ -41,17 +41,17 @@ class FieldValidation(StrEnum):
 
 @attrs.define
 class WriteOptions:
-    """How a write is to be done.
+    """The options of a write.
 
     Attributes:
-        caller: who asks.
-        dry_run: everything happens but the storing.
+        caller: the caller.
+        dry_run: whether to skip only the storage.
         field_manager: owner of the written fields; empty: taken from the caller's agent.
-        field_validation: what becomes of unknown fields.
-        force: an apply patch takes fields over from other managers.
+        field_validation: the handling of unknown fields.
+        force: whether an apply patch takes fields from other managers.
         warnings: filled with texts for the client.
-        received: of fields given twice and the like, found while the body was decoded.
-        size: bytes of the body, or of what is changed if that is more.
+        received: texts about duplicate fields and similar problems, found while decoding the body.
+        size: bytes of the body, or of the changed object if that is larger.
     """
 
     caller: Caller = SYSTEM
@@ -66,14 +66,14 @@ class WriteOptions:
 
 @attrs.frozen
 class DeleteOptions:
-    """How a deletion is to be done.
+    """The options of a deletion.
 
     Attributes:
-        caller: who asks.
-        dry_run: everything happens but the deletion.
+        caller: the caller.
+        dry_run: whether to skip only the deletion.
         grace_period: seconds, None for the default of the object.
         propagation: None for the default of the kind.
-        accepted: whether a deletion that has only begun is said to be no more than that.
+        accepted: whether a deletion that has only begun is answered with 202.
         uid: the object must have this UID, or the answer is 409.
         resource_version: the object must have this version, or the answer is 409.
     """
@@ -89,15 +89,15 @@ class DeleteOptions:
 
 @attrs.frozen
 class ListOptions:
-    """Which objects are meant, and how fresh the answer must be.
+    """The selection of a list, and how fresh the answer must be.
 
     Attributes:
         label_selector: as in a URL; empty selects all.
         field_selector: as in a URL; empty selects all.
         resource_version: as in a URL.
         resource_version_match: `Exact`, `NotOlderThan` or empty.
-        limit: the most items of one answer, 0 for all.
-        continue_token: what the previous answer gave.
+        limit: the most items in one answer; 0 for all.
+        continue_token: from the previous answer.
     """
 
     label_selector: str = ""
@@ -110,7 +110,7 @@ class ListOptions:
 
 @attrs.frozen
 class WatchOptions:
-    """Which events are meant.
+    """The options of a watch.
 
     Attributes:
         label_selector: as in a URL.
@@ -118,8 +118,9 @@ class WatchOptions:
         resource_version: events after this one; empty or `0`: the present objects come first.
         resource_version_match: `NotOlderThan` or empty; only with `send_initial_events`.
         timeout: seconds after which the stream ends, None for never.
-        bookmarks: whether BOOKMARK events are wanted.
-        send_initial_events: the present objects come first, then a BOOKMARK that says so.
+        bookmarks: whether to send BOOKMARK events.
+        send_initial_events: whether the present objects come first, then a BOOKMARK that marks
+            their end.
     """
 
     label_selector: str = ""
@@ -132,9 +133,9 @@ class WatchOptions:
 
 
 ALL = ListOptions()
-"""Every object, as fresh as can be."""
+"""Every object, as fresh as possible."""
 DELETE = DeleteOptions()
-"""What `delete` does when nothing is said."""
+"""The default options of `delete`."""
 FROM_NOW = WatchOptions()
 """The present objects, then every change."""
 

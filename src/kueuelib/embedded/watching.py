@@ -1,7 +1,7 @@
 """watch: the log of a table as a stream of events for one selection.
 
-A watcher pulls. It keeps a position in the log and the batch that it is about to send, whose bytes
-it shares with everybody else; one that falls behind the log's window gets a 410 and ends.
+A watcher pulls. It keeps a position in the log and the next batch, whose bytes all watchers share.
+One that falls behind the log's window gets a 410 and ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INITIAL_BATCH = 100
 
 @attrs.define(eq=False, slots=False)
 class Stream:
-    """One watch. `batches` gives frames; iterating gives decoded events."""
+    """One watch. `batches` yields frames; iterating yields decoded events."""
 
     _storage: Storage
     _registry: Registry
@@ -67,7 +67,7 @@ class Stream:
         self.close()
 
     def close(self) -> None:
-        """Ends the stream; a reader that waits is woken."""
+        """Ends the stream, and wakes its reader."""
         self._closed = True
         self._table.wake()
 
@@ -77,7 +77,7 @@ class Stream:
                 yield WatchEvent(type_, orjson.loads(raw))
 
     async def batches(self) -> AsyncIterator[list[Frame]]:
-        """Frames, as many at a time as there are."""
+        """Yields all available frames at a time."""
         loop = asyncio.get_running_loop()
         timeout = self._options.timeout
         if timeout is None:
@@ -136,7 +136,7 @@ class Stream:
             await self._table.changed(min(deadline, next_bookmark) - now)
 
     def _translate(self, change: Change) -> list[tuple[str, Entry]]:
-        """The event that a change is for those who see only what is selected."""
+        """The event of a change for a watcher with a selection."""
         if change.revision <= self._revision:
             return []
         accepts = self._selection.accepts
@@ -174,7 +174,7 @@ class Stream:
 
 
 def _bounded(changes: list[Change]) -> list[Change]:
-    """The first of the changes: so many that a slow watcher does not keep much alive."""
+    """The first few changes, so that a slow watcher does not keep many alive."""
     size = 0
     for i, change in enumerate(changes):
         size += len(change.after.raw)
@@ -184,7 +184,7 @@ def _bounded(changes: list[Change]) -> list[Change]:
 
 
 def _at_revision(entry: Entry, revision: int) -> Entry:
-    """An older state, reported with a later revision: it has left the selection."""
+    """An older state that has left the selection, at a later revision."""
     obj = entry.obj()
     obj["metadata"]["resourceVersion"] = str(revision)
     return Entry(entry.key, revision, entry.version, orjson.dumps(obj), entry.labels, entry.fields)

@@ -1,4 +1,4 @@
-"""What is being written, and what a write may not say or change."""
+"""The target of a write, and the checks of a write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WITH_STATUS = ("labels", "annotations", "finalizers", "ownerReferences", "gener
 
 @attrs.frozen
 class Target:
-    """What is being written.
+    """The target of a write.
 
     Attributes:
         kind: the kind.
@@ -47,7 +47,7 @@ class Target:
 
 
 def keep_other_half(target: Target, new: Obj, old: Obj) -> None:
-    """A write of the object leaves its status alone, and the other way round."""
+    """Keep the status in a write of the object, and vice versa."""
     if not target.version.status:
         return
     if not target.subresource:
@@ -76,7 +76,7 @@ def keep_other_half(target: Target, new: Obj, old: Obj) -> None:
 def check_preconditions(
     target: Target, wanted: Obj, old: Obj, insisted: str
 ) -> Sequence[FieldError]:
-    """Refuses what is about another object; gives what else of the metadata has to stay."""
+    """Checks preconditions; returns further metadata that must not change."""
     kind, name = target.kind, target.key.name
     meta = wanted.get("metadata")
     if not isinstance(meta, dict):
@@ -109,10 +109,10 @@ def check_preconditions(
 
 
 def check_placed(kind: Kind, obj: Obj, key: ObjectKey) -> None:
-    """Mutating webhooks leave name and namespace alone.
+    """Check that mutating webhooks have not changed name and namespace.
 
     Raises:
-        BadRequest: one of them did not.
+        BadRequest: one of them has.
     """
     meta = obj["metadata"]
     if meta.get("namespace", "") != key.namespace or (
@@ -131,7 +131,7 @@ def broken_rules(
     subresource: str,
     fixed: Sequence[FieldError] = (),
 ) -> list[FieldError]:
-    """What is wrong with a new state by the rules of its kind, its schema and its metadata."""
+    """The broken rules of a new state: those of its kind, its schema and its metadata."""
     errors = _metadata_errors(kind, new, old, subresource, fixed)
     if version.schema is not None:
         errors += version.schema.validate(new, old)
@@ -145,10 +145,10 @@ def broken_rules(
 def _metadata_errors(
     kind: Kind, new: Obj, old: Obj | None, subresource: str, fixed: Sequence[FieldError]
 ) -> list[FieldError]:
-    """What each layer of kube-apiserver finds in the metadata, the same fault again and again.
+    """The errors that each layer of kube-apiserver finds in the metadata, with repetitions.
 
-    First all kinds are treated alike, then each has its own rules, for most of which it looks at
-    the metadata again.
+    First come the rules for all kinds, then those of the kind, most of which check the metadata
+    again.
     """
     own = kind.builtin and not kind.loose
     finalizers = validate_finalizers(new["metadata"]) if own else []
@@ -166,7 +166,7 @@ def _metadata_errors(
 
 
 def insisted_on(wanted: Obj, old: Obj) -> str:
-    """The resource version in a patched object, when the patch has set one."""
+    """The resource version in a patched object, if the patch has set one."""
     meta = wanted.get("metadata")
     version = meta.get("resourceVersion") if isinstance(meta, dict) else None
     if not isinstance(version, str) or version in ("0", old["metadata"]["resourceVersion"]):
@@ -175,10 +175,10 @@ def insisted_on(wanted: Obj, old: Obj) -> str:
 
 
 def check_revision(text: str) -> None:
-    """A resource version that a client insists on is a number.
+    """Check that the required resource version is a number.
 
     Raises:
-        ApiError: it is none; an empty one insists on nothing.
+        ApiError: it is not; an empty one is allowed.
     """
     if text and not (text.isascii() and text.isdigit()):
         raise failures.unexplained(f'strconv.ParseUint: parsing "{text}": invalid syntax')
@@ -190,7 +190,7 @@ def place(kind: Kind, obj: Obj, namespace: str) -> None:
     """Puts an object into the namespace of the request.
 
     Raises:
-        BadRequest: it names another one, or none is named at all.
+        BadRequest: it names another one, or there is none.
     """
     meta = obj["metadata"]
     own_namespace = meta.get("namespace", "")

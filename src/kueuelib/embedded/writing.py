@@ -1,4 +1,4 @@
-"""create, and every change of an object: the common path of update, patch and subresources."""
+"""create, and the common path of update, patch and subresources."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ NAME_ATTEMPTS = 8
 
 
 class Transform(Protocol):
-    """Makes the wanted object."""
+    """Makes the desired object."""
 
     def __call__(self, old: Obj, /, *, settled: bool) -> Awaitable[Obj]:
-        """The wanted object; it may share parts with the old one.
+        """The desired object; it may share parts with the old one.
 
         Args:
-            old: the stored object at the version of the request; not to be changed.
+            old: the stored object at the version of the request; do not change it.
             settled: whether it is pruned and defaulted by the present schema.
         """
 
@@ -142,17 +142,17 @@ class Writes:
         *,
         given_version: str = "",
     ) -> Obj:
-        """Stores what `transform` makes of the present state; tries again when it is overtaken.
+        """Stores the result of `transform` on the present state; repeats this after a conflict.
 
         Args:
-            target: what is written.
-            transform: makes the wanted object.
+            target: the target.
+            transform: makes the desired object.
             options: of the request.
-            given_version: the resource version that the client insists on; empty: any.
+            given_version: the resource version that the client requires; empty: any.
 
         Raises:
             NotFound: there is no such object.
-            Conflict: its resource version or UID is another one.
+            Conflict: its resource version or UID differs.
         """
         kind, version = target.kind, target.version
         for _ in range(ATTEMPTS):
@@ -215,7 +215,7 @@ class Writes:
     # ---- shared steps
 
     async def _mutate(self, kind: Kind, version: Version, request: AdmissionRequest) -> bool:
-        """Whether a webhook changed the object."""
+        """Calls mutating webhooks; returns whether one changed the object."""
         changed = await self._chain.mutate(kind, request)
         if changed:
             check_metadata(kind, version, request.new)
@@ -263,14 +263,14 @@ def _judge(
     fixed: Sequence[FieldError],
     options: WriteOptions,
 ) -> None:
-    """Refuses what breaks rules, and warns of what is doubtful."""
+    """Refuses an object that breaks rules, and adds warnings."""
     if errors := broken_rules(kind, version, new, old, subresource, fixed):
         raise failures.invalid(kind, name, errors)
     options.warnings.extend(kind.rules.warnings(new, old))
 
 
 def _is_settled(kind: Kind, version: Version, entry: Entry) -> bool:
-    """Whether a stored object, read at a version, is as the schema of the version wants it."""
+    """Whether a stored object, read at a version, matches the schema of that version."""
     if kind.builtin:
         return False
     return entry.version != version.name or entry.revision >= kind.since

@@ -1,1 +1,1 @@
-"""Who may do what: RBAC, ServiceAccount tokens, reviews, impersonation."""
+"""Access control: RBAC, ServiceAccount tokens, reviews, impersonation."""

@@ -1,4 +1,4 @@
-"""What somebody wants to do, and what was decided about it."""
+"""The attributes of a request, and the decision about it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ UNAUTHENTICATED = "system:unauthenticated"
 
 @attrs.frozen
 class Attributes:
-    """One wish.
+    """The attributes of a request.
 
     Attributes:
-        verb: `get`, `list`, `create`, ...; for paths the HTTP method in small letters.
+        verb: `get`, `list`, `create`, ...; for paths, the HTTP method in lower case.
         group: the API group; empty for the core group.
         resource: the plural; empty for a path.
         subresource: for example `status`; empty for the object itself.
         namespace: empty for cluster-scoped objects, and for all namespaces.
         name: of the object; empty for collections.
-        path: the URL path when no resource is meant.
+        path: the URL path of a request without a resource.
         version: the API version.
     """
 
@@ -46,10 +46,10 @@ class Attributes:
 
 @attrs.frozen
 class Decision:
-    """Whether a wish is granted.
+    """Whether a request is allowed.
 
     Attributes:
-        allowed: whether it is.
+        allowed: whether it is allowed.
         reason: why, for people; may be empty.
     """
 
@@ -59,7 +59,7 @@ class Decision:
 
 @attrs.frozen
 class AccessRule:
-    """A granted set of wishes: those of resources, or those of paths."""
+    """A set of allowed requests, for resources or for paths."""
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Authorizer(Protocol):
         """Whether a caller may do something."""
 
     def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
-        """Everything that a caller may do in a namespace, cluster-wide grants included."""
+        """Everything that a caller may do in a namespace, including cluster-wide grants."""
 
 
 class AlwaysAllow:
@@ -93,7 +93,7 @@ class AlwaysAllow:
 
 
 def refusal(caller: Caller, wish: Attributes, reason: str = "") -> Forbidden:
-    """The answer to somebody who may not."""
+    """The answer to a caller without permission."""
     tail = f": {reason}" if reason else ""
     if not wish.resource:
         return Forbidden(

@@ -1,4 +1,4 @@
-"""Nobody grants what they do not have themselves."""
+"""Prevents callers from granting permissions that they do not have themselves."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kueuelib.errors import Forbidden
 
 
 class Escalation(AdmissionPlugin):
-    """Checks writes of roles and bindings; `escalate` and `bind` are the permissions to go further.
+    """Checks writes of roles and bindings; `escalate` and `bind` permit exceptions.
 
     Attributes:
-        rbac: what the caller has; set once the service is there.
+        rbac: the permissions of the caller; set once the service exists.
     """
 
     name = "RBAC"
     rbac: Rbac | None = None
 
     def handles(self, request: AdmissionRequest) -> bool:
-        """Changes of roles and bindings by those who may not do everything."""
+        """Changes of roles and bindings by callers with limited permissions."""
         return (
             request.resource.group == RBAC
             and request.operation in (Operation.CREATE, Operation.UPDATE)
@@ -35,7 +35,7 @@ class Escalation(AdmissionPlugin):
         )
 
     def validate(self, request: AdmissionRequest, reader: Reader) -> None:
-        """Refuses what would be an escalation.
+        """Refuses an escalation.
 
         Raises:
             Forbidden: the rules go beyond those of the caller.
@@ -81,7 +81,7 @@ def _about(verb: str, ref: Mapping[str, Any], namespace: str) -> Attributes:
 
 
 def _missing(rule: AccessRule, held: tuple[AccessRule, ...]) -> Iterator[AccessRule]:
-    """The smallest parts of a rule that nothing held covers."""
+    """The smallest parts of a rule that the caller's rules do not cover."""
     for verb in rule.verbs:
         for path in rule.paths:
             if not any(grants(each, Attributes(verb, path=path)) for each in held):

@@ -1,4 +1,4 @@
-"""`Impersonate-*` headers: acting as somebody else, when that is allowed."""
+"""`Impersonate-*` headers: acting as another user, if that is allowed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ANONYMOUS_USER = "system:anonymous"
 
 
 def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller:
-    """The caller that the headers ask for; the same one when they do not ask.
+    """The impersonated caller; the same caller without such headers.
 
     Args:
-        caller: who really asks.
+        caller: the authenticated caller.
         headers: of the request, with `getall`.
         authorizer: decides about impersonation.
 
@@ -58,7 +58,7 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
 
 
 def _readable(value: str) -> str:
-    """A header without the bytes that are not text, which no answer could repeat."""
+    """A header without invalid bytes, which an answer could not contain."""
     return value.encode(errors="surrogateescape").decode(errors="replace")
 
 

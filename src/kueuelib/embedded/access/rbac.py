@@ -33,7 +33,7 @@ class _Binding:
     Attributes:
         described: the binding, for people.
         subjects: kind, namespace and name of each.
-        role: where the rules are; its namespace is empty for a ClusterRole.
+        role: the role; its namespace is empty for a ClusterRole.
     """
 
     described: str
@@ -42,7 +42,7 @@ class _Binding:
 
 
 class Rbac:
-    """Evaluates roles and bindings; what was read is kept until one of them changes."""
+    """Evaluates roles and bindings, which are cached until one of them changes."""
 
     def __init__(self, reader: Reader, commits: Commits) -> None:
         self._reader = reader
@@ -56,7 +56,7 @@ class Rbac:
             self._rules.clear()
 
     def authorize(self, caller: Caller, wish: Attributes) -> Decision:
-        """Whether a rule of a role that is bound to the caller grants the wish."""
+        """Whether a rule of a role bound to the caller allows the request."""
         if MASTERS in caller.groups:
             return Decision(allowed=True)
         for binding in self._of(caller, wish.namespace):
@@ -68,7 +68,7 @@ class Rbac:
         return Decision(allowed=False)
 
     def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
-        """Everything that a caller may do in a namespace, cluster-wide grants included."""
+        """Everything that a caller may do in a namespace, including cluster-wide grants."""
         if MASTERS in caller.groups:
             return EVERYTHING
         rules = [
@@ -109,7 +109,7 @@ class Rbac:
 
 
 def _subject(caller: Caller, binding: _Binding) -> str:
-    """Which of the names of a caller a binding is about."""
+    """The subject of a binding that matches a caller."""
     for kind, name in (("User", caller.user), *(("Group", each) for each in caller.groups)):
         if (kind, name) in binding.subjects:
             if kind == "User" and name.startswith(ACCOUNT_PREFIX):
@@ -153,7 +153,7 @@ def rules_in(role: Mapping[str, Any]) -> tuple[AccessRule, ...]:
 
 
 def grants(rule: AccessRule, wish: Attributes) -> bool:
-    """Whether one rule grants a wish."""
+    """Whether one rule allows a request."""
     if "*" not in rule.verbs and wish.verb not in rule.verbs:
         return False
     if not wish.resource:

@@ -1,4 +1,4 @@
-"""Questions about access: who am I, may I, may they, whose token is this."""
+"""Access reviews: who am I, may I, may they, whose token is this."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Reviews:
         """The answered review.
 
         Raises:
-            BadRequest: it is none of that kind.
-            Invalid: it does not say what it has to.
-            NotFound: that kind of review is not answered.
+            BadRequest: it is not of that kind.
+            Invalid: a required field is missing.
+            NotFound: that kind of review is not supported.
         """
         group_and_kind = KINDS.get(plural)
         if group_and_kind is None:

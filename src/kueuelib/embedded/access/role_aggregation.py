@@ -1,4 +1,4 @@
-"""ClusterRoles that are made of others: their rules follow those that their selectors name."""
+"""Aggregated ClusterRoles, whose rules follow the roles that their selectors match."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kueuelib.machinery.selectors import from_label_selector
 
 
 class RoleAggregation:
-    """Keeps aggregated ClusterRoles up to date, soon after every change of one."""
+    """Updates aggregated ClusterRoles soon after every change of a role."""
 
     def __init__(self, storage: Storage, registry: Registry, commits: Commits) -> None:
         self._storage = storage
@@ -25,7 +25,7 @@ class RoleAggregation:
         commits.listen(self._notice)
 
     def close(self) -> None:
-        """Does no more."""
+        """Stops."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -35,7 +35,7 @@ class RoleAggregation:
             self._handle = asyncio.get_running_loop().call_soon(self.refresh)
 
     def refresh(self) -> None:
-        """Writes the rules that are not as they should be."""
+        """Writes outdated rules."""
         self._handle = None
         kind = self._registry.by_plural(CLUSTER_ROLES.group, CLUSTER_ROLES.plural)
         assert kind is not None

@@ -1,4 +1,4 @@
-"""The roles and bindings that every cluster with RBAC has from the first moment."""
+"""The initial roles and bindings of every cluster with RBAC."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ admin of:admin
 edit of:edit into:admin
 view of:view into:edit
 """
-"""Roles with the roles that they are part `of`, and that go `into` them; rules: groups or `url`,
-resources or paths, verbs."""
+"""Roles with the roles that they are part `of`, and those aggregated `into` them; rules: groups
+or `url`, resources or paths, verbs.
+"""
 _WORDS: Final = {
     "core": [""],
     "RBAC": [RBAC],

@@ -1,4 +1,4 @@
-"""ServiceAccount tokens: signed here, and believed here as long as their account exists."""
+"""ServiceAccount tokens: signed here, and accepted while their account exists."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 @attrs.frozen
 class Verified:
-    """What a token says.
+    """A verified token.
 
     Attributes:
-        caller: whose it is.
+        caller: its owner.
         audiences: its audiences.
     """
 
@@ -61,10 +61,10 @@ def _decode(text: str) -> bytes:
 
 
 class Tokens:
-    """Signs and verifies with a key of its own.
+    """Signs and verifies tokens with its own key.
 
     Args:
-        reader: the accounts, and the objects that tokens are bound to.
+        reader: reads accounts, and objects that tokens are bound to.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -78,7 +78,7 @@ class Tokens:
         return pem_of(self._key)
 
     def adopt(self, pem: bytes) -> None:
-        """Continues with the key of an earlier life, so that its tokens stay good.
+        """Continues with the key of an earlier process, so that its tokens stay valid.
 
         Raises:
             ValueError: it is not such a key.
@@ -100,9 +100,9 @@ class Tokens:
         """The answered `TokenRequest` for an account.
 
         Raises:
-            NotFound: the account, or the object that the token is to be bound to, is not there.
-            BadRequest: the request is none.
-            Invalid: the wished lifetime is too short or too long.
+            NotFound: the account, or the object that the token should be bound to, does not exist.
+            BadRequest: it is not a TokenRequest.
+            Invalid: the requested lifetime is too short or too long.
         """
         service_account = self._reader.get(SERVICE_ACCOUNTS, account)
         if service_account is None:
@@ -194,7 +194,7 @@ class Tokens:
     # ---- believing
 
     def verify(self, token: str, now: float) -> Verified | None:
-        """Whose token it is; None when it is not ours, has expired, or its account is gone."""
+        """The owner of a token; None if it is not ours, has expired, or its account is gone."""
         claims = self._known.get(token)
         if claims is None:
             claims = self._signed(token)

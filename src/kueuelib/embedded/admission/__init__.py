@@ -1,1 +1,3 @@
-"""What happens to an object between arrival and store: defaults, plug-ins, webhooks, rules."""
+"""The steps between the arrival of an object and its storage: defaults, plug-ins, webhooks,
+rules.
+"""

@@ -15,18 +15,18 @@ from kueuelib.embedded.storage import Storage
 
 
 class Webhooks(Protocol):
-    """Calls what MutatingWebhookConfigurations and ValidatingWebhookConfigurations ask for."""
+    """Calls the webhooks of MutatingWebhookConfigurations and ValidatingWebhookConfigurations."""
 
     async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
-        """Lets webhooks change `request.obj`; whether one did."""
+        """Lets webhooks change `request.obj`; returns whether one did."""
 
     async def validate(self, kind: Kind, request: AdmissionRequest) -> None:
-        """Lets webhooks refuse."""
+        """Lets webhooks refuse the request."""
 
 
 @attrs.frozen(eq=False)
 class StoredObjects:
-    """What plug-ins may read: the `Reader` over the storage."""
+    """The `Reader` of the storage for plug-ins."""
 
     _storage: Storage
     _registry: Registry
@@ -53,7 +53,7 @@ class Chain:
         self._webhooks = webhooks
 
     async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
-        """Plug-ins, then mutating webhooks; whether a webhook changed the object.
+        """Plug-ins, then mutating webhooks; returns whether a webhook changed the object.
 
         Raises:
             ApiError: the write is refused.

@@ -1,4 +1,4 @@
-"""The rules of a `clientConfig`: where a webhook is."""
+"""The rules for a `clientConfig`, the address of a webhook."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORM = "; desired format: https://host[/path]"
 
 
 def validate_client(client: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Exactly one of a URL and a service, and that a good one.
+    """Check that there is exactly one of a URL and a service, and that it is valid.
 
     Args:
         client: the configuration, with defaults.

@@ -1,4 +1,4 @@
-"""How this server reaches others over HTTPS: by the names of their services, with TLS."""
+"""Connects to other servers over HTTPS, by the names of their services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTEXTS_KEPT = 64
 
 
 class _Resolver(AbstractResolver):
-    """Leads the names of services, which certificates are made for, to their addresses."""
+    """Resolves the names of services, which are also in their certificates."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -27,7 +27,7 @@ class _Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Addresses of `name.namespace.svc`, with the port that is to be dialled."""
+        """The addresses of `name.namespace.svc`, with the port to connect to."""
         name, namespace, _ = host.split(".", 2)
         try:
             address, target_port = self._services.address(namespace, name, port)
@@ -37,7 +37,7 @@ class _Resolver(AbstractResolver):
         return [{**each, "hostname": host} for each in results]
 
     async def close(self) -> None:
-        """Closes what looks names up."""
+        """Closes the resolver."""
         await self._names.close()
 
 
@@ -48,7 +48,7 @@ def service_session(services: Services) -> aiohttp.ClientSession:
 
 
 class Contexts:
-    """TLS contexts by what they trust; some are kept.
+    """A cache of TLS contexts by the authorities that they trust.
 
     Args:
         prepare: called with each new one.
@@ -63,7 +63,7 @@ class Contexts:
 
         Args:
             bundle: base64 of the certificates that sign the server's; empty for those of the
-                machine, None to trust any server.
+                system, None to trust any server.
 
         Raises:
             HookFailed: there are no certificates in the bundle.

@@ -24,7 +24,7 @@ class HookClient:
     """Calls webhooks; connections are kept open between calls.
 
     Attributes:
-        services: finds those that are named by a Service.
+        services: finds webhooks that are named by a Service.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class HookClient:
         Args:
             client: the `clientConfig` of the webhook.
             body: the review.
-            seconds: after which it is given up.
+            seconds: the time limit.
 
         Raises:
-            HookFailed: no answer, or none that can be read.
+            HookFailed: there was no answer, or it is unreadable.
         """
         url = self._address(client, seconds)
         context = self._contexts.trusting(client.get("caBundle") or "")
@@ -103,10 +103,10 @@ class HookClient:
         raise HookFailed(f"url: {url!r} is not an https address")
 
     def _session_for(self, client: Mapping[str, Any], url: str) -> aiohttp.ClientSession:
-        """The session that finds the host of the URL.
+        """The session for the host of the URL.
 
         Raises:
-            HookFailed: the service of the webhook leads nowhere.
+            HookFailed: the service of the webhook has no address.
         """
         service = client.get("service")
         if not service or client.get("url"):
@@ -128,7 +128,7 @@ class HookClient:
 
 
 def _reason(error: Exception) -> str:
-    """Why a call has failed, in the words of clients in Go; users match on some of them."""
+    """Why a call has failed, in the words of Go clients, some of which users match."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"dial tcp: lookup {error.host}: no such host"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -150,7 +150,7 @@ def _reason(error: Exception) -> str:
 
 
 def _inner_number(error: OSError) -> int:
-    """Why the last of several addresses of a connection failed."""
+    """The error number of the last of several addresses."""
     inner = getattr(error, "exceptions", ())
     return next((one.errno for one in reversed(inner) if getattr(one, "errno", None)), 0)
 

@@ -1,4 +1,4 @@
-"""Webhook configurations: their strategy on the server."""
+"""The server's strategy for webhook configurations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kueuelib.errors import FieldError
 
 
 def check_hooks(obj: Obj) -> list[FieldError]:
-    """The broken rules of both kinds of configuration."""
+    """The broken rules of a webhook configuration of either kind."""
     return check("Webhook", listed(obj, "webhooks"), "webhooks", **_OWN)
 
 
@@ -48,7 +48,7 @@ def _alone(at: ValuePlace, what: str) -> BrokenRules:
 
 
 def _resources(at: ValuePlace, _: str) -> BrokenRules:
-    """A pattern says nothing that another one says already."""
+    """Check that no pattern includes another one."""
     resources, path = at.value, at.path
     errors: list[FieldError] = []
     whole: set[str] = set()

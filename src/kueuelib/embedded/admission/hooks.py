@@ -1,4 +1,4 @@
-"""Webhook configurations, compiled: which hook wants which request."""
+"""Compiled webhook configurations: which hook wants which request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HookRule:
     def matches(
         self, operation: str, kind: Kind, version: str, subresource: str, *, scoped: bool
     ) -> bool:
-        """Whether a request at a version is meant."""
+        """Whether it matches a request at a version."""
         return (
             ("*" in self.operations or operation in self.operations)
             and ("*" in self.groups or kind.group in self.groups)
@@ -59,9 +59,9 @@ class Hook:
         objects: which objects.
         ignore: whether a failing hook lets the request pass.
         timeout: seconds.
-        equivalent: whether other versions of the same kind are meant too.
+        equivalent: whether other versions of the same kind match as well.
         dry: whether it may be called on a dry run.
-        again: whether it wants to see what later hooks changed.
+        again: whether it is called again after later hooks have changed the object.
         review: the AdmissionReview version it speaks.
         mutating: whether it may change objects.
         conditions: expressions that must all be true (`cel.conditions.Condition`).
@@ -84,7 +84,7 @@ class Hook:
     def version_for(
         self, operation: Operation, kind: Kind, version: str, subresource: str
     ) -> str | None:
-        """The version at which the hook wants to see a request; None when it does not."""
+        """The version at which the hook wants a request; None if it does not want it."""
         scoped = kind.namespaced
         versions: Sequence[str] = (version,)
         if self.equivalent:
@@ -97,12 +97,12 @@ class Hook:
         return None
 
     def wants(self, kind: Kind, request: AdmissionRequest, namespace: Obj | None) -> bool:
-        """Whether the selectors let the request through to the hook.
+        """Whether the selectors of the hook match the request.
 
         Args:
             kind: of the object.
             request: the request.
-            namespace: the namespace of the object, None when it lives in none or is unknown.
+            namespace: the namespace of the object, None if it has none or it is unknown.
         """
         if not self.objects.everything and not any(
             obj is not None and self.objects.matches(labels_of(obj))

@@ -1,4 +1,4 @@
-"""Objects live in namespaces that exist, and none is born in one that is going away."""
+"""Objects are only created in existing namespaces that are not being deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
 
 
 class NamespaceLifecycle(AdmissionPlugin):
-    """Refuses creations in absent or terminating namespaces, and the end of the system's own."""
+    """Refuses creations in absent or terminating namespaces, and the deletion of system
+    namespaces.
+    """
 
     name = "NamespaceLifecycle"
 
@@ -31,7 +33,7 @@ class NamespaceLifecycle(AdmissionPlugin):
         )
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:
-        """Checks before anybody else sees the object."""
+        """Checks the namespace before any other plug-in."""
         if request.operation is Operation.DELETE:
             name = request.key.name
             if name in IMMORTAL:

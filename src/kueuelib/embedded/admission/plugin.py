@@ -1,13 +1,13 @@
-"""The two seams at which built-in kinds get their behaviour.
+"""The two interfaces that give built-in kinds their behaviour.
 
-`KindRules` belongs to one kind and says what its strategy is: defaults, what a client may not set,
-what counts as valid. `AdmissionPlugin` cuts across kinds and may look at other objects (LimitRange,
-PriorityClass, namespace life cycle). Both are synchronous: they decide, they never wait.
+`KindRules` is the strategy of one kind: defaults, fields that a client may not set, validation.
+`AdmissionPlugin` applies to several kinds and may read other objects (LimitRange, PriorityClass,
+namespace life cycle). Both are synchronous: they decide and never wait.
 
 The order of one write is that of kube-apiserver: `default` (on decoding), `AdmissionPlugin.admit`,
 mutating webhooks (then `default` again), `prepare_*`, `validate_*`, `AdmissionPlugin.validate`,
 validating webhooks. Objects handed to these methods are private copies and are changed in place;
-`old` and whatever a `Reader` returns must not be changed.
+`old` and the objects of a `Reader` must not be changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kueuelib.errors import FieldError, Forbidden
 
 
 class Operation(StrEnum):
-    """What is being done to an object."""
+    """The operation on an object."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -33,11 +33,11 @@ class Operation(StrEnum):
 
 @attrs.frozen
 class Caller:
-    """Who asks.
+    """The caller of a request.
 
     Attributes:
         user: the name, for example `kubernetes-admin`.
-        uid: empty when the way of authentication knows none.
+        uid: empty if the authentication method has none.
         groups: for example `system:masters`.
         extra: further attributes, each with a list of values.
         agent: the `User-Agent`, up to the first slash the default field manager.
@@ -55,7 +55,7 @@ SYSTEM = Caller("system:apiserver", groups=("system:masters",), agent="kueuelib-
 
 
 class Reader(Protocol):
-    """Stored objects, as they are stored."""
+    """Reads objects as they are stored."""
 
     def get(self, resource: Resource, key: ObjectKey) -> Obj | None:
         """The object, or None."""
@@ -69,13 +69,13 @@ class AdmissionRequest:
     """One write on its way to the store.
 
     Attributes:
-        operation: what is done.
+        operation: the operation.
         resource: the kind at the version of the request.
         subresource: for example `status`; empty for the object itself.
         key: namespace and name; the name is empty while `generateName` was not resolved.
-        obj: the new object, to be changed in place; None for deletions.
+        obj: the new object, which may be changed in place; None for deletions.
         old: the stored object; None for creations.
-        caller: who asks.
+        caller: the caller.
         dry_run: whether nothing will be stored.
         now: seconds since the epoch.
         options: the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions.
@@ -95,7 +95,7 @@ class AdmissionRequest:
     warnings: list[str] = attrs.field(factory=list)
 
     def refuse(self, why: str) -> Forbidden:
-        """The exception that says a plug-in does not want the request."""
+        """The exception with which a plug-in refuses the request."""
         resource = self.resource
         plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
         meta = (self.obj or self.old or {}).get("metadata") or {}
@@ -107,13 +107,13 @@ class AdmissionRequest:
 
     @property
     def new(self) -> Obj:
-        """The new object of what is not a deletion."""
+        """The new object; not for deletions."""
         assert self.obj is not None
         return self.obj
 
 
 class KindRules:
-    """The strategy of one built-in kind; every method may be left as it is.
+    """The strategy of one built-in kind; every method is optional.
 
     `subresource` is empty, `status`, or the name of another subresource that stores the object.
     """
@@ -122,16 +122,16 @@ class KindRules:
     """Whether objects have a grace period, which their deletion writes down."""
 
     def default(self, obj: Obj) -> None:
-        """Fills in what a client may leave out; called for every decoded object of the kind."""
+        """Fills in optional fields; called for every decoded object of the kind."""
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """Resets what a client may not set at creation, for example the status."""
+        """Resets fields that a client may not set at creation, for example the status."""
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """Resets what a client may not change with this (sub)resource, beyond the usual.
+        """Resets further fields that a client may not change with this (sub)resource.
 
-        The usual, done by the server: without a subresource the status is kept from `old`; with
-        `status` everything but the status, labels and annotations is. System metadata is kept.
+        The server itself keeps the status of `old` without a subresource. With `status` it keeps
+        everything except status, labels and annotations. It always keeps system metadata.
         """
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
@@ -140,7 +140,9 @@ class KindRules:
         return ()
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The broken rules of a changed object, immutable fields included; as of a new one."""
+        """The broken rules of a changed object, including those for new objects and immutable
+        fields.
+        """
         del old
         return () if subresource == "status" else self.validate_create(obj)
 
@@ -149,7 +151,7 @@ class KindRules:
 
         Args:
             obj: the stored object.
-            asked: `gracePeriodSeconds` of the request, None when it does not say.
+            asked: `gracePeriodSeconds` of the request, None if it has none.
         """
         del obj, asked
         return 0
@@ -158,18 +160,18 @@ class KindRules:
         """Changes an object whose deletionTimestamp is being set; it stays for its finalizers."""
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
-        """What the client should be warned of; `old` is None at creation."""
+        """Warnings for the client; `old` is None at creation."""
         del obj, old
         return ()
 
 
 class AdmissionPlugin:
-    """A rule across kinds; methods may be left as they are.
+    """A rule across kinds; all methods are optional.
 
     Attributes:
         name: shown in messages and logs.
-        resources: the kinds that it is about.
-        operations: what is done to them.
+        resources: the kinds that it applies to.
+        operations: the operations that it applies to.
     """
 
     name: str = ""
@@ -177,7 +179,7 @@ class AdmissionPlugin:
     operations: tuple[Operation, ...] = (Operation.CREATE,)
 
     def handles(self, request: AdmissionRequest) -> bool:
-        """Whether the other methods are to be called for the request."""
+        """Whether to call the other methods for the request."""
         return (
             request.operation in self.operations
             and not request.subresource

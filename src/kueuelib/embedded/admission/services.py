@@ -1,4 +1,4 @@
-"""Where webhooks are that are named by a Service: there is no cluster network to ask."""
+"""Finds the addresses of webhooks that are named by a Service, without a cluster network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAST_PORT = 65535
 
 
 def read_addresses(given: Mapping[str, str]) -> Mapping[str, Address]:
-    """Addresses of services as a user gives them.
+    """Parse addresses of services that a user configures.
 
     Args:
         given: `host:port` by `namespace/name`.
@@ -52,17 +52,17 @@ class Services:
 
     Args:
         reader: reads Services.
-        mapped: addresses that the user gave; they come before what a Service says.
+        mapped: addresses from the user, which override those of a Service.
     """
 
     _reader: Reader
     _mapped: Mapping[str, Address]
 
     def address(self, namespace: str, name: str, port: int) -> Address:
-        """Where to dial for a port of a service.
+        """The address of a port of a service.
 
         Raises:
-            HookFailed: it leads nowhere.
+            HookFailed: it has no address.
         """
         mapped = self._mapped.get(f"{namespace}/{name}")
         if mapped is not None:

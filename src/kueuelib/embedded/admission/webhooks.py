@@ -28,7 +28,7 @@ from kueuelib.errors import ApiError, BadRequest, ServerError
 
 EXEMPT = frozenset((MUTATING_WEBHOOKS.group_kind, VALIDATING_WEBHOOKS.group_kind))
 Call = tuple[Hook, str]
-"""A hook and the version at which it wants to see the object."""
+"""A hook and the version at which it wants the object."""
 
 
 class WebhookChain:
@@ -38,7 +38,7 @@ class WebhookChain:
         self, hooks: HookCaller, reader: StoredObjects, converter: Converter, commits: Commits
     ) -> None:
         self.authorizer: Authorizer = AlwaysAllow()
-        """What match conditions ask; a server with RBAC has another one."""
+        """The authorizer of match conditions; a server with RBAC replaces it."""
         self._hooks = hooks
         self._reader = reader
         self._converter = converter
@@ -56,7 +56,7 @@ class WebhookChain:
     # ---- the two passes
 
     async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
-        """Lets webhooks change `request.obj`; whether one did."""
+        """Lets webhooks change `request.obj`; returns whether one did."""
         calls = self._calls(MUTATING_WEBHOOKS, self._mutating, kind, request)
         if not calls:
             return False
@@ -75,7 +75,7 @@ class WebhookChain:
         return changed
 
     async def validate(self, kind: Kind, request: AdmissionRequest) -> None:
-        """Lets webhooks refuse; they are asked all at once."""
+        """Lets webhooks refuse the request; all are called in parallel."""
         calls = self._calls(VALIDATING_WEBHOOKS, self._validating, kind, request)
         if not calls:
             return
@@ -119,7 +119,7 @@ class WebhookChain:
     async def _meant(
         self, kind: Kind, request: AdmissionRequest, namespace: Obj | None, call: Call
     ) -> bool:
-        """Whether the selectors and the conditions of a hook let the request through to it."""
+        """Whether the selectors and conditions of a hook match the request."""
         hook, version = call
         if not hook.wants(kind, request, namespace):
             return False
@@ -174,7 +174,7 @@ class WebhookChain:
         return True
 
     async def _ask(self, kind: Kind, request: AdmissionRequest, call: Call) -> Mapping[str, Any]:
-        """The response of a hook that allows the request; empty when its failure is ignored."""
+        """The response of a hook that allows the request; empty if its failure is ignored."""
         hook, version = call
         if request.dry_run and not hook.dry:
             raise BadRequest(f'admission webhook "{hook.name}" does not support dry run')
@@ -249,7 +249,7 @@ def _response(answer: Obj, hook: Hook, uid: str) -> tuple[Obj, str]:
 
 
 def _problem(answer: Obj, response: Obj, hook: Hook, uid: str) -> str:
-    """What is wrong with a response of v1; that of older hooks was never looked at."""
+    """What is wrong with a response of v1; those of older hooks are not checked."""
     given = response.get("uid") or ""
     if given != uid:
         return f'expected response.uid="{uid}", got "{given}"'
@@ -273,7 +273,7 @@ def _bytes(request: AdmissionRequest) -> bytes:
 
 
 def _denied(hook: Hook, given: Any) -> ApiError:
-    """What a refusal becomes for the client."""
+    """The error for the client after a refusal."""
     status: Mapping[str, Any] = given if isinstance(given, dict) else {}
     why = status.get("message") or status.get("reason")
     text = f'admission webhook "{hook.name}" denied the request'

@@ -1,1 +1,1 @@
-"""What the built-in kinds default, refuse and keep: pure rules on raw objects."""
+"""Defaults and validation of the built-in kinds: pure rules on raw objects."""

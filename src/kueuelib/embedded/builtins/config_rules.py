@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets: their strategies on the server."""
+"""The server's strategies for ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _keys(data: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def _frozen(new: Obj, old: Obj, parts: Sequence[str]) -> list[FieldError]:
-    """What an immutable object may not change."""
+    """The errors for changes of an immutable object."""
     if not old.get("immutable"):
         return []
     errors = []
@@ -65,7 +65,7 @@ def _frozen(new: Obj, old: Obj, parts: Sequence[str]) -> list[FieldError]:
 
 
 def check_config_map(obj: Obj) -> list[FieldError]:
-    """Keys and size."""
+    """Check keys and size."""
     data, binary = section(obj, "data"), section(obj, "binaryData")
     errors = _keys(data, "data") + _keys(binary, "binaryData")
     errors += [
@@ -80,12 +80,12 @@ def check_config_map(obj: Obj) -> list[FieldError]:
 
 
 def check_changed_config_map(obj: Obj, old: Obj) -> list[FieldError]:
-    """Nothing of an immutable one changes."""
+    """Check that an immutable ConfigMap does not change."""
     return _frozen(obj, old, ("data", "binaryData"))
 
 
 def check_secret(obj: Obj) -> list[FieldError]:
-    """Keys, size, and what the type asks for."""
+    """Check keys, size, and the requirements of the type."""
     data = section(obj, "data")
     errors = _keys(data, "data")
     if sum(len(value) * 3 // 4 for value in data.values()) > SIZE_LIMIT:
@@ -103,12 +103,12 @@ def check_secret(obj: Obj) -> list[FieldError]:
 
 
 def keep_type(obj: Obj, old: Obj) -> None:
-    """A replacement without a type keeps the old one."""
+    """Keep the old type in a replacement without a type."""
     if obj.get("type") == "Opaque" and not obj.get("data"):
         obj["type"] = old.get("type", "Opaque")
 
 
 def check_changed_secret(obj: Obj, old: Obj) -> list[FieldError]:
-    """The type stays, and nothing of an immutable one changes."""
+    """Check that the type does not change, and an immutable Secret not at all."""
     errors = immutable("type", obj.get("type"), old.get("type"))
     return errors + _frozen(obj, old, ("data",))

@@ -1,4 +1,4 @@
-"""Namespaces, nodes and events: their strategies on the server."""
+"""The server's strategies for namespaces, nodes and events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NamespaceRules(KindRules):
     """The strategy of namespaces."""
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """A new namespace is active, and is deleted only after its content."""
+        """Make a new namespace active, with a finalizer until its content is deleted."""
         del request
         obj["status"] = {"phase": "Active"}
         meta = obj["metadata"]
@@ -42,7 +42,7 @@ class NamespaceRules(KindRules):
             spec["finalizers"] = [*listed(spec, "finalizers"), NAMESPACE_FINALIZER]
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """The finalizers of the spec change through `finalize` only."""
+        """Keep the finalizers of the spec, which only `finalize` changes."""
         if request.subresource != "finalize":
             if "spec" in old:
                 obj["spec"] = old["spec"]
@@ -50,7 +50,7 @@ class NamespaceRules(KindRules):
                 obj.pop("spec", None)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The phase follows the deletion."""
+        """Check that the phase follows the deletion."""
         if subresource == "finalize":
             return [
                 invalid(f"spec.finalizers[{i}]", name, text)
@@ -66,7 +66,7 @@ class NamespaceRules(KindRules):
         return ()
 
     def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
-        """A namespace that waits for its content is Terminating."""
+        """Make a namespace Terminating while it waits for its content."""
         del request
         obj["status"] = {**section(obj, "status"), "phase": "Terminating"}
         obj["metadata"].pop("deletionGracePeriodSeconds", None)
@@ -76,7 +76,7 @@ class NodeRules(KindRules):
     """The strategy of nodes."""
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """Nodes of users get no pods before they are ready."""
+        """Taint a new node of a user until it is ready."""
         if request.caller is SYSTEM:
             return
         taints = subobject(obj, "spec").get("taints") or []
@@ -84,7 +84,7 @@ class NodeRules(KindRules):
             obj["spec"]["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """The taints and networks."""
+        """Check taints and networks."""
         spec = section(obj, "spec")
         errors = _validate_taints(listed(spec, "taints"))
         networks, versions = listed(spec, "podCIDRs"), list[int]()
@@ -99,7 +99,7 @@ class NodeRules(KindRules):
         return errors
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The same, twice, and what a node keeps once it has got it."""
+        """Check the same rules twice, and fields that a node cannot change once they are set."""
         if subresource == "status":
             return ()
         now, before = section(obj, "spec"), section(old, "spec")
@@ -141,7 +141,7 @@ def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
 
 
 def check_event(obj: Obj) -> list[FieldError]:
-    """An event, as clients of `v1` know it, lives where the object lives that it is about."""
+    """Check an event of `v1`, which lives in the namespace of its object."""
     namespace = section(obj, "metadata").get("namespace") or ""
     about = section(obj, "involvedObject").get("namespace") or ""
     if namespace == (about or "default"):

@@ -1,6 +1,6 @@
-"""Defaults that depend on other fields, by the type of the object that has them.
+"""Defaults that depend on other fields, by the type of their object.
 
-The others stand beside their fields in `schema/wire.txt`, and are filled in before.
+Other defaults are in `schema/wire.txt` beside their fields, and are filled in before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IMAGE: Final = re.compile(
 
 
 def _pod(pod: Obj) -> None:
-    """A pod requests what it is limited to."""
+    """Missing requests of a pod equal its limits."""
     setdefault(pod["spec"], "enableServiceLinks", value=True)
     for container in containers_of(pod["spec"]):
         limits = section(container, "resources").get("limits")
@@ -40,7 +40,9 @@ def _pod(pod: Obj) -> None:
 
 
 def _pod_spec(spec: Obj) -> None:
-    """The service account is in two fields; in the network of its host a pod has its ports."""
+    """Copy the service account to its second field, and with the host network, container ports
+    to host ports.
+    """
     if spec.get("serviceAccountName"):
         setdefault(spec, "serviceAccount", spec["serviceAccountName"])
     elif spec.get("serviceAccount"):
@@ -53,7 +55,7 @@ def _pod_spec(spec: Obj) -> None:
 
 
 def _container(container: Obj) -> None:
-    """Latest images are pulled always, others when they are missing."""
+    """Latest images are always pulled, others only if they are missing."""
     image = _IMAGE(container.get("image") or "")
     latest = image and image["tag"] in (None, "latest") and not image["digest"]
     setdefault(container, "imagePullPolicy", "Always" if latest else "IfNotPresent")
@@ -66,7 +68,7 @@ def _volume(volume: Obj) -> None:
 
 
 def _job(job: Obj) -> None:
-    """A Job runs one pod, and is labelled like its pods."""
+    """A Job runs one pod, and gets the labels of its pods."""
     spec = job["spec"]
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
@@ -85,7 +87,7 @@ def _job(job: Obj) -> None:
 
 
 def _controller(controller: Obj) -> None:
-    """A ReplicationController selects the labels of its pods, and has them, too."""
+    """A ReplicationController selects and gets the labels of its pods."""
     labels = section(controller, "spec", "template", "metadata", "labels")
     for place, name in ((controller["spec"], "selector"), (controller["metadata"], "labels")):
         if labels and not place.get(name):
@@ -93,12 +95,12 @@ def _controller(controller: Obj) -> None:
 
 
 def _daemon_set(daemons: Obj) -> None:
-    """An annotation counts the changes of the template."""
+    """Add the annotation that counts changes of the template."""
     subobject(daemons["metadata"], "annotations").setdefault(TEMPLATE_GENERATION, "0")
 
 
 def _rolling(**defaults: str | int) -> Callable[[Obj], None]:
-    """How a rolling update goes, where the update is one."""
+    """Fill in the parameters of a rolling update, if it is one."""
 
     def default(strategy: Obj) -> None:
         if strategy["type"] == "RollingUpdate":
@@ -110,7 +112,7 @@ def _rolling(**defaults: str | int) -> Callable[[Obj], None]:
 
 
 def _service(spec: Obj) -> None:
-    """Affinity has an end, traffic a policy."""
+    """Fill in the timeout of affinity, and the policies of traffic."""
     if spec["sessionAffinity"] == "ClientIP":
         client = subobject(subobject(spec, "sessionAffinityConfig"), "clientIP")
         setdefault(client, "timeoutSeconds", 10800)
@@ -123,26 +125,26 @@ def _service(spec: Obj) -> None:
 
 
 def _service_port(port: Obj) -> None:
-    """The pods listen on the port of their Service."""
+    """The default target port is the port of the Service."""
     if port.get("targetPort") in (None, 0, ""):
         port["targetPort"] = port.get("port", 0)
 
 
 def _namespace(namespace: Obj) -> None:
-    """A label carries the name."""
+    """Add the label with the name."""
     meta = namespace["metadata"]
     if meta.get("name"):
         subobject(meta, "labels")[NAMESPACE_NAME] = meta["name"]
 
 
 def _node_status(status: Obj) -> None:
-    """Allocatable is all of the capacity, unless it says otherwise."""
+    """The default of allocatable is the capacity."""
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
 
 
 def _node_spec(spec: Obj) -> None:
-    """The first network is in two fields; where they differ, the older one counts."""
+    """Copy the first network to its second field; if they differ, the older field counts."""
     first, networks = spec.get("podCIDR"), listed(spec, "podCIDRs")
     if first and networks[:1] != [first]:
         spec["podCIDRs"] = [first]
@@ -151,7 +153,7 @@ def _node_spec(spec: Obj) -> None:
 
 
 def _secret(secret: Obj) -> None:
-    """Texts become data."""
+    """Move `stringData` into `data`."""
     texts = secret.pop("stringData", None)
     if texts:
         data = secret["data"] = dict(section(secret, "data"))
@@ -160,7 +162,7 @@ def _secret(secret: Obj) -> None:
 
 
 def _limits(item: Obj) -> None:
-    """For containers: the default limit is the maximum, the default request that limit."""
+    """For containers, the default limit is the maximum, and the default request is that limit."""
     if item.get("type") != "Container":
         return
     limits = {**section(item, "max"), **section(item, "default")}
@@ -171,7 +173,7 @@ def _limits(item: Obj) -> None:
 
 
 def _subject(subject: Obj) -> None:
-    """The group of users and groups."""
+    """Fill in the API group of users and groups."""
     if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
         subject["apiGroup"] = RBAC
 
@@ -197,4 +199,4 @@ BY_TYPE: Final[Mapping[str, Callable[[Obj], None]]] = {
     "core.Volume": _volume,
     "rbac.Subject": _subject,
 }
-"""By the names of the types in `schema/wire.txt`; each works in place."""
+"""The functions by the names of types in `schema/wire.txt`; each works in place."""

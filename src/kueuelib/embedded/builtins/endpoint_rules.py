@@ -1,4 +1,4 @@
-"""Endpoints, EndpointSlices and the back ends of an Ingress: addresses and ports."""
+"""The rules for Endpoints, EndpointSlices and the back ends of an Ingress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
 
 
 def _usable(text: str, kind: str, *, again: bool) -> list[str]:
-    """What is wrong with an address, of that kind, of something that gets traffic."""
+    """What is wrong with an address that receives traffic."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -39,12 +39,12 @@ def _usable(text: str, kind: str, *, again: bool) -> list[str]:
 
 
 def check_endpoints(obj: Obj) -> list[FieldError]:
-    """The addresses and ports of every subset."""
+    """Check the addresses and ports of every subset."""
     return check("Endpoints", obj, "", **_OWN)
 
 
 def check_slice(obj: Obj) -> list[FieldError]:
-    """The type, and addresses of that type."""
+    """Check the type, and the addresses of that type."""
     kind = obj.get("addressType")
     if not kind:
         return [required("addressType")]
@@ -60,7 +60,7 @@ def check_slice(obj: Obj) -> list[FieldError]:
 
 
 def check_ingress(obj: Obj) -> list[FieldError]:
-    """Rules or a default, with types of paths and back ends."""
+    """Check the rules or the default, with their path types and back ends."""
     spec = section(obj, "spec")
     errors = check("IngressSpec", spec, "spec", **_OWN)
     if not listed(spec, "rules") and not spec.get("defaultBackend"):

@@ -1,6 +1,6 @@
-"""Field errors in the words of Kubernetes, and quick ways into raw objects.
+"""Field errors in the words of Kubernetes, and helpers for raw objects.
 
-The text of an error is what clients show and match on, so the wording is that of the real server.
+Clients show and match these texts, so the wording is that of the real server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NON_NEGATIVE = "must be greater than or equal to 0"
 
 
 def shown(value: Any) -> str:
-    """A value as error texts show it: texts quoted, everything else as JSON."""
+    """A value in the form of error texts: texts quoted, everything else as JSON."""
     if value is None:
         return "null"
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -37,12 +37,12 @@ def required(path: str, detail: str = "") -> FieldError:
 
 
 def forbidden(path: str, detail: str) -> FieldError:
-    """A value that must not be there."""
+    """A value that must not be set."""
     return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
 def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
-    """A value that is there twice."""
+    """A duplicate value."""
     tail = f": {detail}" if detail else ""
     return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}{tail}")
 
@@ -50,7 +50,7 @@ def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
 def not_supported(
     path: str, value: Any, supported: Iterable[str], *, ordered: bool = False
 ) -> FieldError:
-    """A value that is none of the known ones, which are listed in their own order if `ordered`."""
+    """An unknown value; the known ones are listed, in their own order if `ordered`."""
     known = ", ".join(shown(choice) for choice in (supported if ordered else sorted(supported)))
     text = f"Unsupported value: {shown(value)}: supported values: {known}"
     return FieldError(path, "FieldValueNotSupported", text)
@@ -63,12 +63,12 @@ def too_long(path: str, limit: int) -> FieldError:
 
 
 def immutable(path: str, new: Any, old: Any) -> list[FieldError]:
-    """An error when the value changed; absent and empty are different."""
+    """An error if the value changed; absent and empty are different."""
     return [] if new == old else [invalid(path, new, IMMUTABLE)]
 
 
 def non_negative(path: str, value: Any) -> list[FieldError]:
-    """An error when the number is below zero; None passes."""
+    """An error if the number is negative; None passes."""
     return [invalid(path, value, NON_NEGATIVE)] if value is not None and value < 0 else []
 
 
@@ -78,9 +78,10 @@ _MAPS = frozenset(
 
 
 def meaning(value: Any) -> Any:
-    """A value without what is the same as absent: nulls, empty lists, empty maps of texts.
+    """A value without parts that mean the same as absent ones: nulls, empty lists, empty maps of
+    texts.
 
-    Two objects with the same meaning are equal for Kubernetes, from any writer.
+    Objects with the same meaning are equal for Kubernetes, from any writer.
     """
     if isinstance(value, dict):
         meanings = {key: meaning(each) for key, each in value.items()}
@@ -95,7 +96,7 @@ def meaning(value: Any) -> Any:
 
 
 def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """The mapping found by following the keys; empty when there is none."""
+    """The mapping at a path of keys; empty if there is none."""
     value: Any = obj
     for key in keys:
         value = value.get(key) if isinstance(value, dict | Mapping) else None
@@ -103,7 +104,7 @@ def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
 
 
 def listed(obj: Mapping[str, Any], key: str) -> Sequence[Any]:
-    """The list of that key, empty when it is absent or null."""
+    """The list of that key; empty if it is absent or null."""
     return obj.get(key) or ()
 
 
@@ -114,7 +115,7 @@ def setdefault(obj: Obj, key: str, value: Any) -> None:
 
 
 def subobject(obj: Obj, key: str) -> Obj:
-    """The mapping of that key, put there when it is absent or null."""
+    """The mapping of that key, which is created if it is absent or null."""
     child = obj.get(key)
     if child is None:
         child = obj[key] = {}

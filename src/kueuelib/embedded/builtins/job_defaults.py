@@ -1,4 +1,4 @@
-"""What the server makes up for a new Job: its selector, and the labels of its pods."""
+"""Generates the selector of a new Job, and the labels of its pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def generated_labels(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def generate_selector(job: Obj) -> None:
-    """Gives a new Job its selector and its template the labels; validation sees contradictions."""
+    """Adds the selector to a new Job and the labels to its template; validation finds
+    contradictions.
+    """
     spec = subobject(job, "spec")
     if spec.get("manualSelector"):
         return

@@ -1,4 +1,4 @@
-"""Jobs: their strategy on the server."""
+"""The server's strategy for Jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JobRules(KindRules):
     """The strategy of Jobs."""
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """A new Job has no status, and a selector of its own."""
+        """Remove the status of a new Job, and generate its selector."""
         del request
         obj["status"] = {}
         generate_selector(obj)
@@ -31,7 +31,7 @@ class JobRules(KindRules):
         return validate_job(obj)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """What of a Job may change."""
+        """The broken rules of a changed Job."""
         if subresource == "status":
             return validate_job_status(obj, old)
         return validate_job_update(obj, old)

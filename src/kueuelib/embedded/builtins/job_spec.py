@@ -1,4 +1,4 @@
-"""The rules of a Job's spec: of a new one, and of a changed one."""
+"""The rules for the spec of a new or changed Job."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _validate_spec(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
 
 
 def validate_job_template(spec: Mapping[str, Any], path: str) -> list[FieldError]:
-    """The broken rules of the spec of a Job, or of the template of one: all but the selector."""
+    """The broken rules of the spec of a Job or a Job template, without the selector."""
     errors = check("JobNumbers", spec, path)
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         errors.append(
@@ -187,7 +187,7 @@ def _validate_indexed(spec: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
-    """The broken rules of a changed Job: those of a new one, and what may not change."""
+    """The broken rules of a changed Job: those for new ones, and immutable fields."""
     spec, before = section(new, "spec"), section(old, "spec")
     if spec == before:
         return []
@@ -204,7 +204,7 @@ def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def _validate_completions(spec: Mapping[str, Any], before: Mapping[str, Any]) -> list[FieldError]:
-    """Completions are fixed, but for Indexed Jobs whose parallelism changes along."""
+    """Check that completions do not change, except with the parallelism of an Indexed Job."""
     new, old = spec.get("completions"), before.get("completions")
     path = "spec.completions"
     if spec.get("completionMode") != "Indexed":
@@ -217,7 +217,7 @@ def _validate_completions(spec: Mapping[str, Any], before: Mapping[str, Any]) ->
 def accepts_directives(job: Mapping[str, Any]) -> bool:
     """Whether the placement of the pods of a stored Job may change.
 
-    It is suspended, no pods are active, and it never started or is known to be suspended (1.36).
+    It must be suspended without active pods, and never started or reported as suspended (1.36).
     """
     status = section(job, "status")
     if not section(job, "spec").get("suspend") or status.get("active"):
@@ -248,7 +248,9 @@ def _validate_template_update(
 
 
 def _take_directives(into: Obj, template: Mapping[str, Any]) -> None:
-    """What may change while a Job waits: labels, annotations, placement, container resources."""
+    """Accepts changes that are allowed while a Job waits: labels, annotations, placement,
+    resources.
+    """
     pod, new = into["spec"], section(template, "spec")
     _take(into.setdefault("metadata", {}), section(template, "metadata"), ("labels", "annotations"))
     if not into["metadata"] and "metadata" not in template:

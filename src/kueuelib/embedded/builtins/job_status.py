@@ -1,4 +1,4 @@
-"""The rules of a Job's status: what no controller may claim."""
+"""The rules for a Job's status."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def validate_job_status(new: Obj, old: Obj) -> list[FieldError]:
 def _validate_start(
     status: Mapping[str, Any], before: Mapping[str, Any], *, suspended: bool
 ) -> list[FieldError]:
-    """The start time is removed only while a Job is suspended, and set again only when it
-    resumes.
+    """Check that the start time is removed only while a Job is suspended, and set again only when
+    it resumes.
     """
     path = "status.startTime"
     new, old = status.get("startTime"), before.get("startTime")
@@ -80,7 +80,7 @@ def _validate_completion(status: Mapping[str, Any], before: Mapping[str, Any]) -
 def _validate_end(
     status: Mapping[str, Any], before: Mapping[str, Any], *, never_started: bool
 ) -> list[FieldError]:
-    """What must be true of a Job that is done; only looked at when it becomes so."""
+    """Check a Job that becomes finished."""
     held = {name for name in _LASTING if _holds(status, name)}
     path, conditions = "status.conditions", status.get("conditions")
     errors = [

@@ -1,4 +1,4 @@
-"""LimitRanges: their own rules, the defaults they give to new pods, and the limits they set."""
+"""LimitRanges: their validation, their defaults for new pods, and their limits."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _ORDER = (
     ("min", "default", "default", "min"),
     ("default", "max", "default", "max"),
 )
-"""Which is at most which, where it is said, and which of them is shown there."""
+"""Pairs of fields in ascending order, with the field of the error and the value that it shows."""
 _CALLED = {"default": "default limit", "defaultRequest": "default request"}
-"""In messages about default requests."""
+"""The names in messages about default requests."""
 ANNOTATION = "kubernetes.io/limit-ranger"
 _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 
 
 def check_limit_range(obj: Obj) -> list[FieldError]:
-    """Every item is consistent in itself."""
+    """Check that every item is consistent."""
     errors = []
     seen = set()
     for i, item in enumerate(listed(section(obj, "spec"), "limits")):
@@ -72,7 +72,7 @@ def check_limit_range(obj: Obj) -> list[FieldError]:
 
 
 def _validate_names(item: Mapping[str, Any], kind: str, path: str) -> list[FieldError]:
-    """Resources that the type can limit."""
+    """Check that the type can limit the resources."""
     errors: list[FieldError] = []
     for key in _PARTS:
         if kind == "Pod" and key in ("default", "defaultRequest"):
@@ -88,7 +88,7 @@ def _validate_names(item: Mapping[str, Any], kind: str, path: str) -> list[Field
 
 
 def _validate_order(item: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Minimum, default request, default limit, maximum: none below the one before."""
+    """Check that minimum, default request, default limit and maximum are in ascending order."""
     errors: list[FieldError] = []
     kind = item.get("type")
     if kind == "PersistentVolumeClaim" and not (
@@ -138,7 +138,7 @@ def apply_defaults(spec: Obj, limit_ranges: Sequence[Mapping[str, Any]]) -> list
     """Gives the containers of a pod the default limits and requests they lack.
 
     Returns:
-        What was set, one text for each container and part.
+        The defaults that were set, one text for each container and part.
     """
     told: list[str] = []
     limits: dict[str, Any] = {}
@@ -173,7 +173,7 @@ def _items(limit_ranges: Sequence[Mapping[str, Any]], kind: str) -> Iterator[Map
 
 
 def broken_limits(spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a pod asks for beyond the limits, one text each."""
+    """The violations of the limits by a pod, one text each."""
     problems = []
     for item in _items(limit_ranges, "Container"):
         for container in containers_of(spec):
@@ -242,10 +242,10 @@ class LimitRangePlugin(AdmissionPlugin):
             notes[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
 
     def validate(self, request: AdmissionRequest, reader: Reader) -> None:
-        """Looks at the limits.
+        """Checks the limits.
 
         Raises:
-            Forbidden: the pod asks for more, or less, than it may.
+            Forbidden: the pod violates a limit.
         """
         limit_ranges = list(reader.items(LIMIT_RANGES, request.key.namespace))
         problems = broken_limits(request.new["spec"], limit_ranges)

@@ -1,4 +1,4 @@
-"""The rules of `metadata`, the same for every kind but for the names."""
+"""The rules for `metadata`, which are the same for all kinds except for names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _label_value = lru_cache(4096)(naming.label_value)
 
 
 def validate_labels(labels: Mapping[str, Any] | None, path: str) -> list[FieldError]:
-    """Label keys and values."""
+    """Check label keys and values."""
     errors = []
     for key, value in (labels or {}).items():
         errors += [invalid(path, key, text) for text in _qualified_name(key)]
@@ -37,7 +37,7 @@ def validate_labels(labels: Mapping[str, Any] | None, path: str) -> list[FieldEr
 
 
 def validate_annotations(annotations: Mapping[str, Any] | None, path: str) -> list[FieldError]:
-    """Annotation keys, and the size of it all."""
+    """Check annotation keys, and the total size."""
     errors = []
     size = 0
     for key, value in (annotations or {}).items():
@@ -76,7 +76,7 @@ def _owner_references(meta: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def validate_finalizers(meta: Mapping[str, Any]) -> list[FieldError]:
-    """What most built-in kinds say of finalizers, after everything else about metadata."""
+    """Check finalizers, as most built-in kinds do after all other metadata."""
     text = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         invalid(f"metadata.finalizers[{i}]", name, text)
@@ -100,13 +100,13 @@ def _finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
 def validate_metadata(
     obj: Obj, rule: naming.NameRule, *, namespaced: bool, path: str = "metadata"
 ) -> list[FieldError]:
-    """The broken rules of the metadata of an object whose name is already generated.
+    """The broken rules of the metadata of an object whose name has been generated.
 
     Args:
         obj: the object.
-        rule: of its name.
+        rule: for its name.
         namespaced: whether the kind lives in namespaces.
-        path: where the metadata is.
+        path: of the metadata.
     """
     meta = section(obj, "metadata")
     errors = []
@@ -131,7 +131,7 @@ def validate_metadata(
 
 
 def _texts(meta: Mapping[str, Any], path: str) -> list[FieldError]:
-    """What every layer looks at, of new and of changed objects."""
+    """The rules that every layer checks, for new and changed objects."""
     return [
         *validate_labels(meta.get("labels"), f"{path}.labels"),
         *validate_annotations(meta.get("annotations"), f"{path}.annotations"),
@@ -145,7 +145,7 @@ def _texts(meta: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def validate_metadata_update(new: Obj, old: Obj, path: str = "metadata") -> list[FieldError]:
-    """What a change of an object may not do to its metadata."""
+    """The broken rules of a change of metadata."""
     now, before = section(new, "metadata"), section(old, "metadata")
     errors = []
     if before.get("deletionTimestamp"):

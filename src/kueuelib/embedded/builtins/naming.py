@@ -1,4 +1,4 @@
-"""Which texts may be names, label keys, label values: each rule returns what it objects to."""
+"""The rules for names, label keys and label values: each returns its objections."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def label_1035(name: str) -> list[str]:
 
 
 def path_segment(name: str) -> list[str]:
-    """The rule of roles: anything that survives in a URL."""
+    """The rule of roles: any text that is valid in a URL path."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{char}'" for char in "/%" if char in name]

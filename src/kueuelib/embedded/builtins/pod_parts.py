@@ -20,7 +20,7 @@ _NOT_EPHEMERAL = ("lifecycle", "livenessProbe", "ports", "readinessProbe", "star
 
 
 def keep_to_part(new: Obj, old: Obj, subresource: str) -> None:
-    """Takes everything but the part of the subresource from the old pod."""
+    """Keeps everything of the old pod except the part of the subresource."""
     rest: Obj = copy_json(old)
     if "managedFields" in new["metadata"]:
         rest["metadata"]["managedFields"] = new["metadata"]["managedFields"]

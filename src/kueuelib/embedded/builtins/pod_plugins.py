@@ -1,4 +1,4 @@
-"""What every new pod gets besides its own defaults: a service account and the usual tolerations."""
+"""Adds a service account and the usual tolerations to every new pod."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ServiceAccountPlugin(AdmissionPlugin):
 
 
 class TolerationPlugin(AdmissionPlugin):
-    """Lets pods stay for five minutes on nodes that are lost."""
+    """Lets pods stay for five minutes on lost nodes."""
 
     name = "DefaultTolerationSeconds"
     resources = (PODS,)
@@ -40,7 +40,7 @@ class TolerationPlugin(AdmissionPlugin):
 
 
 def tolerate_unready_nodes(spec: Obj, seconds: int = 300) -> None:
-    """The tolerations every pod gets at creation, unless it has its own for these taints."""
+    """Adds the tolerations that every new pod gets, unless it has its own for these taints."""
     present = listed(spec, "tolerations")
     added = [
         {"key": name, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}

@@ -1,4 +1,4 @@
-"""Pods: their strategy on the server."""
+"""The server's strategy for pods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PodRules(KindRules):
     """The strategy of pods."""
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """A new pod is Pending, whatever its author says."""
+        """Make a new pod Pending, whatever its author wrote."""
         status: Obj = {"phase": "Pending", "qosClass": qos_class(section(obj, "spec"))}
         if is_gated(obj):
             status["conditions"] = [gated_condition(request.now)]
@@ -51,12 +51,12 @@ class PodRules(KindRules):
         return errors
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """A subresource changes its part only."""
+        """Let a subresource change only its part."""
         if request.subresource in PARTS:
             keep_to_part(obj, old, request.subresource)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """What of a pod may change."""
+        """The broken rules of a changed pod."""
         if subresource == "status":
             return _validate_status(obj, old)
         if subresource in PARTS:
@@ -66,7 +66,7 @@ class PodRules(KindRules):
         return validate_pod_update(obj, old)
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
-        """At the creation only: people hardly ever change pods."""
+        """Warnings, only at creation, because people rarely change pods."""
         if old is not None:
             return ()
         name = section(obj, "metadata").get("name") or ""
@@ -77,7 +77,9 @@ class PodRules(KindRules):
     graceful: ClassVar[bool] = True
 
     def grace_period(self, obj: Obj, asked: int | None) -> int:
-        """What was asked for, else the pod's own; pods that never ran or are done go at once."""
+        """The requested grace period, or else the pod's own; 0 for pods that never ran or have
+        ended.
+        """
         spec = section(obj, "spec")
         if not spec.get("nodeName") or is_terminal(obj):
             return 0
@@ -143,7 +145,7 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def _restore(rest: Obj, before: Mapping[str, Any], key: str) -> None:
-    """What was allowed to change no longer counts as a change."""
+    """Restores fields that may change, so that they do not count as a change."""
     if key in before:
         rest[key] = before[key]
     else:
@@ -194,7 +196,7 @@ def _allow_ungating(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
 
 
 def _allow_narrower_placement(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
-    """While a pod is gated, its node selector and affinity may become stricter."""
+    """Accepts a stricter node selector and affinity while a pod is gated."""
     errors = []
     new, old = section(rest, "nodeSelector"), section(before, "nodeSelector")
     if any(key not in new or new[key] != value for key, value in old.items()):
@@ -236,7 +238,7 @@ def _narrower_affinity(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[F
 
 
 def _validate_status(new: Obj, old: Obj) -> list[FieldError]:
-    """A status may not move a pod to another node."""
+    """Check that a status does not move a pod to another node."""
     return immutable(
         "spec.nodeName", section(new, "spec").get("nodeName"), section(old, "spec").get("nodeName")
     )

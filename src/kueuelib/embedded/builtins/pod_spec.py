@@ -1,4 +1,4 @@
-"""The rules of a pod's spec, also inside templates: `PodSpec` in the table, and what it names."""
+"""The rules for a pod's spec, also inside templates: `PodSpec` in the table, and its functions."""
 
 from __future__ import annotations
 

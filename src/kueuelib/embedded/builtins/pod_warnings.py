@@ -1,4 +1,4 @@
-"""What authors of pods and templates are warned of: what is allowed, and hardly meant."""
+"""Warnings for authors of pods and templates, about valid but probably unintended fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def name_warnings(name: str, used_in: str) -> Iterator[str]:
 
     Args:
         name: of the object.
-        used_in: for what, for example `the Pod's hostname`.
+        used_in: its use, for example `the Pod's hostname`.
     """
     problems = []
     if "." in name:

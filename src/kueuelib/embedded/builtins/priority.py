@@ -1,4 +1,4 @@
-"""PriorityClasses, and the priority that a pod gets when it is created."""
+"""PriorityClasses, and the priority of new pods."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PriorityClassRules(KindRules):
     """The strategy of PriorityClasses."""
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Names and values of the system are not for users."""
+        """Check that users do not take names and values of the system."""
         name, value = section(obj, "metadata").get("name") or "", obj.get("value") or 0
         errors = []
         if name.startswith(SYSTEM_PREFIX):
@@ -85,13 +85,13 @@ class PriorityClassRules(KindRules):
 
 
 def default_class(classes: Iterable[Obj]) -> Obj | None:
-    """The class of pods that name none: of the global defaults the one of the lowest value."""
+    """The class of pods that name none: the global default with the lowest value."""
     defaults = [one for one in classes if one.get("globalDefault")]
     return min(defaults, key=lambda one: one.get("value", 0), default=None)
 
 
 def resolve_priority(spec: Mapping[str, Any], priority_class: Obj | None) -> dict[str, Any]:
-    """What a pod's spec gets from its class, or from there being none."""
+    """The fields that a pod's spec gets from its class, or from the absence of one."""
     if priority_class is None:
         value, policy = 0, "PreemptLowerPriority"
     else:
@@ -106,7 +106,7 @@ def resolve_priority(spec: Mapping[str, Any], priority_class: Obj | None) -> dic
 
 
 class PriorityPlugin(AdmissionPlugin):
-    """Gives new pods the number of their PriorityClass, and allows one global default."""
+    """Sets the priority of new pods from their PriorityClass, and allows one global default."""
 
     name = "Priority"
     resources = (PODS, PRIORITY_CLASSES)

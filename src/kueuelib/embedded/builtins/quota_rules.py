@@ -1,4 +1,4 @@
-"""ResourceQuotas and RuntimeClasses: what counts as valid."""
+"""ResourceQuotas and RuntimeClasses: validation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SCOPES: Mapping[str, frozenset[str]] = {
     "CrossNamespacePodAffinity": _OF_PODS,
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
-"""The resources that each scope may be asked for."""
+"""The resources that are allowed with each scope."""
 _PLAIN_SCOPES = _SCOPES.keys() - {"PriorityClass", "VolumeAttributesClass"}
 _PLAIN_TEXT = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
@@ -71,7 +71,7 @@ def _is_standard(name: str) -> bool:
 
 
 def check_quota(obj: Obj) -> list[FieldError]:
-    """Names, amounts and scopes."""
+    """Check names, amounts and scopes."""
     spec = section(obj, "spec")
     hard = section(spec, "hard")
     errors: list[FieldError] = []
@@ -99,7 +99,7 @@ def check_quota(obj: Obj) -> list[FieldError]:
 
 
 def check_changed_quota(obj: Obj, old: Obj) -> list[FieldError]:
-    """The scopes stay."""
+    """Check that the scopes do not change."""
     now, before = (set(listed(section(each, "spec"), "scopes")) for each in (obj, old))
     return [] if now == before else immutable("spec.scopes", sorted(now), sorted(before))
 
@@ -137,7 +137,7 @@ def _validate_selector(spec: Mapping[str, Any]) -> list[FieldError]:
 
 
 def check_runtime_class(obj: Obj) -> list[FieldError]:
-    """The handler of a RuntimeClass is a label."""
+    """Check that the handler of a RuntimeClass is a DNS label."""
     return check("RuntimeClass", obj, "", fixed=_fixed, tolerations=_tolerations)
 
 

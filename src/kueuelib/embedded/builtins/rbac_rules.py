@@ -1,4 +1,4 @@
-"""Roles and their bindings: their strategies on the server."""
+"""The server's strategies for roles and bindings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kueuelib.machinery.selectors import from_label_selector
 
 
 def check_role(obj: Obj) -> list[FieldError]:
-    """The rules of a Role or ClusterRole, and what is aggregated."""
+    """Check the rules of a Role or ClusterRole, and its aggregation."""
     namespaced = obj["kind"] == "Role"
     errors: list[FieldError] = []
     for i, rule in enumerate(listed(obj, "rules")):
@@ -65,14 +65,14 @@ def _validate_aggregation(aggregation: Mapping[str, Any], path: str) -> list[Fie
 
 
 def check_binding(obj: Obj) -> list[FieldError]:
-    """The role of a binding, and its subjects."""
+    """Check the role of a binding, and its subjects."""
     scope = "" if obj["kind"] == "RoleBinding" else "Cluster"
     errors = check(f"{scope}RoleRef", section(obj, "roleRef"), "roleRef")
     return errors + check(f"{scope}Subject", listed(obj, "subjects"), "subjects")
 
 
 def check_rebinding(obj: Obj, old: Obj) -> list[FieldError]:
-    """The role of a binding stays."""
+    """Check that the role of a binding does not change."""
     ref = section(obj, "roleRef")
     if ref == section(old, "roleRef"):
         return []

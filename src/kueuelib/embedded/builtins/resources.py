@@ -1,4 +1,4 @@
-"""Rules of `resources` of containers, and what follows from them: totals and the QoS class."""
+"""The rules for `resources` of containers, totals, and the QoS class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUFFIX_TEXT = (
 
 
 def amount(value: Any) -> Quantity | None:
-    """The quantity, or None when it is none."""
+    """The quantity, or None if it is not valid."""
     try:
         return Quantity.parse(value)
     except InvalidQuantity:
@@ -30,7 +30,7 @@ def amount(value: Any) -> Quantity | None:
 
 @lru_cache(4096)
 def canonical(value: str | float) -> str:
-    """A quantity in the one way in which the server writes it: `1`, not `1000m`."""
+    """A quantity in the canonical form of the server: `1`, not `1000m`."""
     return str(Quantity.parse(value))
 
 
@@ -45,12 +45,12 @@ def overcommits(name: str) -> bool:
 
 
 def container_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The requests as they are written."""
+    """The raw requests."""
     return section(container, "resources", "requests")
 
 
 def container_limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The limits as they are written."""
+    """The raw limits."""
     return section(container, "resources", "limits")
 
 
@@ -74,7 +74,7 @@ def _amount_errors(name: str, value: Any, path: str) -> list[FieldError]:
 
 
 def validate_resources(resources: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Names, amounts, and requests that exceed their limits."""
+    """Check names, amounts, and requests that exceed their limits."""
     requests, limits = section(resources, "requests"), section(resources, "limits")
     errors = []
     bad = set()
@@ -116,7 +116,7 @@ def is_sidecar(init_container: Mapping[str, Any]) -> bool:
 
 
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, Quantity]:
-    """What a node must have free for a pod: containers, init containers, sidecars, overhead."""
+    """The total requests of a pod: containers, init containers, sidecars, overhead."""
     total: dict[str, Quantity] = {}
     _add_all(total, listed(spec, "containers"))
     sidecars: dict[str, Quantity] = {}
@@ -166,7 +166,7 @@ def qos_class(spec: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=1024)
 def _claim(request: Any, limit: Any) -> tuple[bool, bool]:
-    """Whether there is a request or a limit, and whether it is limited to just what it requests."""
+    """Whether there is a request or a limit, and whether both are equal."""
     zero, requested, limited = map(Quantity.parse, (0, request, limit))
     claimed = requested > zero or limited > zero
     return claimed, limited > zero and requested in (zero, limited)

@@ -1,4 +1,4 @@
-"""All rules and plug-ins of the built-in kinds, as the server wants them."""
+"""All rules and plug-ins of the built-in kinds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
 
 
 def builtin_plugins() -> tuple[AdmissionPlugin, ...]:
-    """The plug-ins in the order in which they are asked."""
+    """The plug-ins in the order in which they are called."""
     return (
         LimitRangePlugin(),
         ServiceAccountPlugin(),
@@ -54,7 +54,7 @@ def builtin_plugins() -> tuple[AdmissionPlugin, ...]:
 
 
 def system_objects() -> list[Obj]:
-    """What exists in every cluster from the first moment: namespaces and PriorityClasses."""
+    """The initial objects of every cluster: namespaces and PriorityClasses."""
     namespaces: list[Obj] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         for name in SYSTEM_NAMESPACES

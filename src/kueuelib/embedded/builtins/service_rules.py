@@ -1,4 +1,4 @@
-"""Services: their strategy on the server."""
+"""The server's strategy for Services."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _OWN = {
     ("LoadBalancer",): (_ALLOCATED, "loadBalancerClass"),
     ("ExternalName",): ("externalName",),
 }
-"""Fields that a service loses with its type, if they are as before."""
+"""Fields that are removed when the type of a service changes, unless they change as well."""
 
 
 def _address(obj: Obj) -> str:
-    """An address of the service network that depends on the name only."""
+    """An address in the service network, which depends only on the name."""
     meta = obj["metadata"]
     name = f"{meta.get('namespace')}/{meta.get('name')}".encode()
     first, second = blake2b(name, digest_size=2).digest()
@@ -48,7 +48,7 @@ def _address(obj: Obj) -> str:
 
 
 def _port(obj: Obj, what: str) -> int:
-    """A port of the nodes that depends on the service and the use only; two may have the same."""
+    """A node port, which depends only on the service and the use, so it may not be unique."""
     data = f"{obj['metadata'].get('uid')}/{what}".encode()
     digest = int.from_bytes(blake2b(data, digest_size=4).digest(), "big")
     return _NODE_PORTS.start + digest % len(_NODE_PORTS)
@@ -59,7 +59,7 @@ def _is_checked(spec: Obj) -> bool:
 
 
 def _give_ports(obj: Obj) -> None:
-    """Ports of the nodes, where the type of the service wants some."""
+    """Add node ports, if the type of the service has them."""
     spec = obj["spec"]
     if _is_checked(spec):
         setdefault(spec, _CHECK, _port(obj, _CHECK))
@@ -70,7 +70,7 @@ def _give_ports(obj: Obj) -> None:
 
 
 def _balanced(spec: Obj) -> list[FieldError]:
-    """The rules of traffic from outside."""
+    """Check the fields about traffic from outside."""
     errors = []
     ranges, path = listed(spec, "loadBalancerSourceRanges"), "spec.LoadBalancerSourceRanges"
     if ranges and spec["type"] != "LoadBalancer":
@@ -93,10 +93,10 @@ def _balanced(spec: Obj) -> list[FieldError]:
 
 
 class ServiceRules(KindRules):
-    """The strategy of Services; addresses are given, traffic does not flow."""
+    """The strategy of Services; they get addresses, but there is no traffic."""
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """A new service has no status, and gets its address."""
+        """Remove the status of a new service, and assign its address."""
         del request
         obj["status"] = {"loadBalancer": {}}
         if obj["spec"]["type"] != "ExternalName":
@@ -105,7 +105,7 @@ class ServiceRules(KindRules):
 
     @staticmethod
     def prepare_addresses(obj: Obj) -> None:
-        """Gives a service its address."""
+        """Assign the address of a service."""
         spec = obj["spec"]
         if not spec.get("clusterIP") and obj["metadata"].get("name"):
             spec["clusterIP"] = _address(obj)
@@ -114,7 +114,7 @@ class ServiceRules(KindRules):
         setdefault(spec, "ipFamilyPolicy", "SingleStack")
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """The address stays when it is not mentioned; what is of another type goes."""
+        """Keep an address that is not mentioned, and remove fields of another type."""
         before, spec = section(old, "spec"), obj["spec"]
         if request.subresource == "status":
             return
@@ -139,7 +139,7 @@ class ServiceRules(KindRules):
             _give_ports(obj)
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Type and ports."""
+        """Check type and ports."""
         spec = obj["spec"]
         errors = []
         if spec["type"] not in TYPES:
@@ -163,7 +163,7 @@ class ServiceRules(KindRules):
         return [*errors, *validate_labels(spec.get("selector"), "spec.selector"), *_balanced(spec)]
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The address does not change."""
+        """Check that the address does not change."""
         if subresource == "status":
             return ()
         now, before = obj["spec"], section(old, "spec")
@@ -180,7 +180,7 @@ def own_service(port: int) -> Obj:
     """The Service `kubernetes`, by which pods would find the server.
 
     Args:
-        port: on which the server listens.
+        port: of the server.
     """
     ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]
     labels = {"component": "apiserver", "provider": "kubernetes"}

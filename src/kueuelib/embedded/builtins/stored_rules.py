@@ -1,4 +1,4 @@
-"""Kinds that are only stored, because nothing here acts on them: defaults and basic rules."""
+"""Defaults and basic rules of kinds that are only stored, because nothing here acts on them."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ class StoredRules(KindRules):
     """The strategy of a kind without a controller.
 
     Args:
-        check: the rules of an object.
-        template: the way to a pod template, for warnings.
-        fixed: paths of fields that stay.
-        status: the status of a new object; None: the kind has none.
-        free: the only fields of `spec` that may change; empty: there is no such rule.
-        finalizer: that every new object gets; the cluster takes it off when nobody uses it.
-        changed: the rules of a change, which are looked at before those of an object if `first`.
-        keep: what else stays, before the rules are looked at.
-        first: whether what stays is looked at first.
+        check: returns the broken rules of an object.
+        template: the path to a pod template, for warnings.
+        fixed: paths of immutable fields.
+        status: the status of a new object; None if the kind has none.
+        free: the only mutable fields of `spec`; empty: no such rule.
+        finalizer: added to every new object; the cluster removes it when the object is not in use.
+        changed: returns the broken rules of a change; called before `check` if `first`.
+        keep: restores further fields, before the rules are checked.
+        first: whether immutable fields are checked first.
     """
 
     _check: Check
@@ -81,7 +81,7 @@ class StoredRules(KindRules):
     _first: bool = False
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """A new object has no status of its own."""
+        """Reset the status of a new object."""
         if self._status is not None:
             obj["status"] = dict(self._status)
         if obj["kind"] == "PersistentVolume":
@@ -94,7 +94,9 @@ class StoredRules(KindRules):
                 held.append(self._finalizer)
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """A DaemonSet counts the changes of its template; a volume knows when its phase changed."""
+        """Count the template changes of a DaemonSet, and note when the phase of a volume
+        changed.
+        """
         del request
         self._keep(obj, old)
         moved = section(old, "status").get(_MOVED)
@@ -109,11 +111,11 @@ class StoredRules(KindRules):
             notes[TEMPLATE_GENERATION] = str(int(known) + changed)
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """The basic rules."""
+        """Check the basic rules."""
         return self._check(obj)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The same, and what stays."""
+        """Check the same rules, and immutable fields."""
         if subresource == "status":
             return ()
         errors = list[FieldError]()
@@ -200,7 +202,7 @@ def _check_storage(spec: Obj) -> list[FieldError]:
 
 
 def _changed_volume(obj: Obj, old: Obj) -> list[FieldError]:
-    """What stays of a volume, and of a claim for one."""
+    """Check the immutable fields of a volume or of a claim for one."""
     spec, before = obj["spec"], section(old, "spec")
     if obj["kind"] == "PersistentVolume":
         change = difference("PersistentVolumeSource", before, spec)

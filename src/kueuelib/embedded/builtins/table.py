@@ -1,6 +1,6 @@
-"""What objects must be like, as data: `rules.txt` beside this module, whose head explains it.
+"""Validation rules as data: `rules.txt` beside this module, whose head explains it.
 
-Whatever the table has no word for is a function of the caller.
+Checks that the table cannot express are functions of the caller.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 @attrs.frozen
 class ValuePlace:
-    """A value that is looked at.
+    """A value with its place.
 
     Attributes:
         value: the value.
-        path: where it is.
-        outer: the object that has it.
-        known: what the caller knows: functions, and names that may be used, by kind.
-        seen: texts that must not come again, by kind.
+        path: of the value.
+        outer: the object that contains it.
+        known: functions and known names of the caller, by kind.
+        seen: texts that must be unique, by kind.
     """
 
     value: Any
@@ -54,13 +54,13 @@ class ValuePlace:
 
 
 BrokenRules = list[FieldError] | None
-"""Broken rules; None: the rest of the line does not matter here."""
+"""Broken rules; None: skip the rest of the line."""
 Check = Callable[[ValuePlace, str], BrokenRules]
 
 
 @cache
 def _rules() -> Mapping[str, list[tuple[str, list[tuple[str, str]]]]]:
-    """By type: the fields with their checks, each a name and what it is asked for."""
+    """By type, the fields with their checks, each a name and its arguments."""
     rules: dict[str, list[tuple[str, list[tuple[str, str]]]]] = {}
     text = files("kueuelib.embedded.builtins").joinpath("rules.txt").read_text("ascii")
     lines: list[tuple[str, list[tuple[str, str]]]] = []
@@ -96,10 +96,10 @@ def check(type_: str, value: Any, path: str, **known: Any) -> list[FieldError]:
     """The broken rules of a value.
 
     Args:
-        type_: in `rules.txt`; of a list, that of its items.
+        type_: in `rules.txt`; for a list, the type of its items.
         value: the value; None has no rules.
-        path: where it is.
-        known: functions that the rules name, and names that may be used, by kind.
+        path: of the value.
+        known: functions that the rules name, and known names, by kind.
     """
     return _check(type_, ValuePlace(value, path, {}, known, {}))
 
@@ -137,7 +137,7 @@ def _check(type_: str, place: ValuePlace) -> list[FieldError]:
 
 
 def _is(rule: Callable[[str], Iterable[str]]) -> Check:
-    """A text, or each of a list, obeys a rule of names."""
+    """Check that a text, or each text of a list, follows a rule for names."""
 
     def ask(at: ValuePlace, _: str) -> BrokenRules:
         texts = [(at.path, at.value or "")]
@@ -213,7 +213,7 @@ def _distinct(at: ValuePlace, struct: str) -> BrokenRules:
 
 
 def ip_rule(text: str) -> list[str]:
-    """The rule of addresses."""
+    """The rule for IP addresses."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

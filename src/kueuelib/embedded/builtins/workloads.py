@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets and their like: a selector, a template of pods, and numbers."""
+"""The rules for Deployments, ReplicaSets and similar kinds: selector, pod template, and numbers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _IS_PERCENT: Final = re.compile("[0-9]+%").fullmatch
 
 @attrs.frozen
 class Workload:
-    """The words of the rules of a kind.
+    """The wording of the rules for a kind.
 
     Attributes:
         empty: the kind in the message about an empty selector; empty: it is allowed.
-        bad: what is said of a selector that cannot be read; None: nothing.
+        bad: the message about an unreadable selector; None: no message.
         named: the kind in the text about deadlines.
     """
 
@@ -77,7 +77,7 @@ def validate_workload(obj: Obj) -> list[FieldError]:
 
 
 def _selector(kind: str, rules: Workload, spec: Mapping[str, Any]) -> list[FieldError]:
-    """The selector, and the template unless the selector cannot be read."""
+    """Check the selector, and the template unless the selector is unreadable."""
     selector, path = spec.get("selector"), "spec.selector"
     template = section(spec, "template")
     labels = section(template, "metadata").get("labels")
@@ -138,7 +138,7 @@ def validate_template(template: Mapping[str, Any], path: str) -> list[FieldError
 
 
 def in_order(selector: Mapping[str, Any]) -> Obj:
-    """A label selector with its fields in the order in which Go prints them."""
+    """A label selector with its fields in Go's order."""
     ordered: Obj = {name: selector[name] for name in ("matchLabels",) if selector.get(name)}
     expressions = [
         {name: each[name] for name in ("key", "operator", "values") if name in each}

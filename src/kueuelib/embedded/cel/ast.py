@@ -9,7 +9,7 @@ import attrs
 
 @attrs.frozen(eq=False)
 class Node:
-    """Something with a position in the text."""
+    """A node with its position in the text."""
 
     position: int
 
@@ -78,7 +78,7 @@ class Loop(Node):
     Attributes:
         macro: `all`, `exists`, `exists_one`, `map`, `filter`, `transformList`, `transformMap`,
             `transformMapEntry`.
-        source: what is looped over.
+        source: the list or map.
         names: one or two variables.
         condition: of `map` and the transformations, None for always.
         body: the test or the result.

@@ -1,4 +1,4 @@
-"""`authorizer`: expressions ask what the user of a request may do."""
+"""`authorizer`: expressions check what the user of a request may do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AUTHORIZER: Final = Type(f"{_PACKAGE}.Authorizer", fields={"requestResource": Ty
 
 @attrs.frozen(eq=False)
 class Check:
-    """A wish that is being put together, for example `authorizer.group('').resource('pods')`."""
+    """A check under construction, for example `authorizer.group('').resource('pods')`."""
 
     cel_type: str
     authorizer: Authorizer
@@ -34,7 +34,7 @@ class Check:
 
 @attrs.frozen
 class Decided:
-    """The answer to a wish."""
+    """The result of a check."""
 
     decision: Decision
     cel_type = _DECISION
@@ -46,7 +46,7 @@ class AuthorizerValue(dict[str, Any]):
     Args:
         authorizer: decides.
         caller: the user in question.
-        wish: the request, without a verb; None: it is not about one.
+        wish: the request, without a verb; None if there is no resource.
     """
 
     cel_type = AUTHORIZER.name

@@ -1,4 +1,4 @@
-"""How much an evaluation may cost, in the units of Kubernetes and in time."""
+"""Limits the cost of an evaluation, in the units of Kubernetes and in time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ OBJECT_LIMIT = 20_000_000
 """Cost units of all rules of one object."""
 
 OBJECT_SECONDS = 0.5
-"""The same in time: a single-threaded server serves nobody else meanwhile."""
+"""The same in time, because a single-threaded server blocks meanwhile."""
 
 STRIDE = 4_000
 
 
 class Budget:
-    """Counts down; looks at the clock every few thousand units.
+    """Counts down, and reads the clock every few thousand units.
 
     Args:
         units: of cost.
@@ -34,7 +34,7 @@ class Budget:
         self._mark = units - STRIDE if deadline is not None else 0
 
     def spend(self, units: int) -> None:
-        """Takes units away.
+        """Spends units.
 
         Raises:
             BudgetExceeded: nothing is left.
@@ -54,7 +54,7 @@ class Budget:
 
 
 def deadline_in(seconds: float) -> float:
-    """The deadline of a budget that lasts so long from now on."""
+    """The deadline of a budget that begins now."""
     return time.monotonic() + seconds
 
 

@@ -1,4 +1,4 @@
-"""Holding objects against the compiled rules of their schema."""
+"""Validates objects against the compiled rules of their schema."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class RuleBook:
     """The rules of one version of a kind.
 
     Args:
-        node: the root of the schema; what cannot be compiled is left out, it was refused when the
-            definition was written.
+        node: the root of the schema. Rules that cannot be compiled are left out: they were refused
+            when the definition was written.
     """
 
     def __init__(self, node: SchemaNode) -> None:
@@ -61,7 +61,7 @@ class RuleBook:
         Args:
             obj: the object.
             old: its state before the change, None at its creation.
-            known: what is wrong with it already; some mistakes make rules meaningless.
+            known: errors that were found already; some make rules meaningless.
         """
         if self._checks is None:
             return []
@@ -75,7 +75,7 @@ class _Exhausted(Exception):
 
 
 class _Pass:
-    """One look at one object."""
+    """The validation of one object."""
 
     def __init__(self) -> None:
         self._left = OBJECT_LIMIT
@@ -166,7 +166,7 @@ class _Pass:
         self._fail(checks, path, message, rule)
 
     def _message(self, program: Program, values: tuple[Any, ...]) -> str:
-        """The computed message; empty when there is none, then the fixed one is used."""
+        """The computed message; if it is empty, the fixed one is used."""
         budget = Budget(min(CALL_LIMIT, self._left), self._deadline)
         start = budget.left
         try:

@@ -1,4 +1,4 @@
-"""Compiled parts of an expression, and what constants and names of types compile to."""
+"""Compiled parts of an expression, and the code of constants and type names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TYPE_NAMES = frozenset(
 
 @attrs.frozen(eq=False)
 class Code:
-    """A compiled part: its type, what computes it, and what one computation costs."""
+    """A compiled part: its type, its function, and its cost."""
 
     type: Type
     run: Run

@@ -1,4 +1,4 @@
-"""From a tree to a typed closure: checking and compiling are one walk."""
+"""Compiles a tree to a typed closure; checking and compiling are one pass."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ from kueuelib.embedded.cel.types import (
 from kueuelib.embedded.cel.values import Optional
 
 DEEPEST = 150
-"""Levels of a tree; long sums count each term."""
+"""The most levels of a tree; in long sums, each term counts."""
 
 
 class Compiler:
-    """Compiles one expression; collects mistakes.
+    """Compiles one expression, and collects errors.
 
     Args:
         library: the functions.
@@ -83,7 +83,7 @@ class Compiler:
         self._globals = frozenset(variables)
 
     def compile(self, node: Node) -> Code:
-        """The code of a tree; after mistakes it must not be run."""
+        """The code of a tree; it must not be run after errors."""
         self._depth += 1
         try:
             if self._depth > DEEPEST:
@@ -326,7 +326,7 @@ class Compiler:
     def _declared(
         self, names: tuple[str, ...], types: tuple[Type, ...]
     ) -> Iterator[tuple[int, ...]]:
-        """Variables of a macro, in whose body they hide others; gives their places."""
+        """Declares variables of a macro, which hide others in its body; returns their places."""
         scope, known = self._scope, self._globals
         slots = tuple(range(self.slots, self.slots + len(names)))
         self.slots += len(names)

@@ -60,7 +60,7 @@ class Condition:
 
 
 def compile_conditions(given: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
-    """The conditions of a hook that was validated."""
+    """The conditions of a validated hook."""
     return tuple(
         Condition(each["name"], compile_expression(each["expression"], VARIABLES)) for each in given
     )
@@ -73,7 +73,7 @@ def fulfilled(
     request: Mapping[str, Any],
     authorizer: AuthorizerValue | None = None,
 ) -> bool:
-    """Whether all conditions hold; one that does not decides, whatever is wrong with others.
+    """Whether all conditions hold; one that is false decides, whatever the errors of others.
 
     Args:
         conditions: of one webhook.
@@ -83,7 +83,7 @@ def fulfilled(
         authorizer: the variable of that name.
 
     Raises:
-        ConditionFailed: one has no value, and none of the others says no.
+        ConditionFailed: one has no value, and no other is false.
     """
     budget = Budget(deadline=deadline_in(OBJECT_SECONDS))
     failures: list[str] = []

@@ -1,4 +1,4 @@
-"""`int(x)`, `string(x)` and their like."""
+"""Conversions such as `int(x)` and `string(x)`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def same(value: Any) -> Any:
 
 
 def format_double(value: float, plain_below: int = 6) -> str:
-    """The shortest text that means the number, as Go's `%g` writes it.
+    """The shortest text of the number, like Go's `%g`.
 
     Args:
         value: the number.
-        plain_below: from this power of ten on there is an exponent.
+        plain_below: the power of ten from which on an exponent is used.
     """
     if math.isnan(value):
         return "NaN"
@@ -127,7 +127,7 @@ def _seconds(value: Timestamp) -> int:
 
 
 def install(library: Library) -> None:
-    """Adds them."""
+    """Adds them to a library."""
     add = library.function
     add("int", "int", "int", same)
     add("int", "uint", "int", lambda v: integer(int(v)))

@@ -1,4 +1,4 @@
-"""What can go wrong with an expression."""
+"""The errors of expressions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Issue:
 
 
 class CelError(KueuelibError):
-    """The root of what expressions raise."""
+    """The base class of errors in expressions."""
 
 
 class CompileError(CelError):

@@ -21,7 +21,7 @@ def format_text(budget: Budget, template: str, values: list[Any]) -> str:
     """The template with its clauses replaced.
 
     Raises:
-        EvalError: clauses and values do not fit.
+        EvalError: clauses and values do not match.
     """
     budget.spend(len(template) // 10 + 1)
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""From text to tokens."""
+"""Splits text into tokens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kueuelib.embedded.cel.errors import CompileError, Issue
 from kueuelib.embedded.cel.values import INT_MAX, UINT_MAX, Uint
 
 LONGEST = 100_000
-"""Characters of an expression."""
+"""The most characters of an expression."""
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     CONST = "constant"
     IDENT = "identifier"
@@ -51,7 +51,7 @@ _ESCAPE = re.compile(
     re.VERBOSE,
 )
 PLAIN = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
-"""What letters mean after a backslash."""
+"""The meaning of letters after a backslash."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
@@ -59,7 +59,7 @@ def tokens_of(source: str) -> list[Token]:
     """The tokens of an expression; the last one is `END`.
 
     Raises:
-        CompileError: a character or a literal is none.
+        CompileError: a character or a literal is not valid.
     """
     if len(source) > LONGEST:
         text = f"expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"

@@ -21,8 +21,8 @@ class Overload:
         params: the receiver of a method comes first.
         result: its type.
         run: computes the result from the arguments; may raise EvalError.
-        cost: what a call costs beyond the usual, from the arguments; None: nothing.
-        budgeted: `run` wants the budget before the arguments.
+        cost: the additional cost of a call, from the arguments; None: none.
+        budgeted: whether `run` takes the budget before the arguments.
         checks: decide whether arguments fit at run time.
     """
 
@@ -63,5 +63,5 @@ class Library:
     method = partialmethod(function, method=True)
 
     def overloads(self, name: str, *, method: bool) -> list[Overload]:
-        """The overloads of a name; empty when there is no such function."""
+        """The overloads of a name; empty if there is no such function."""
         return self._overloads.get((name, method), [])

@@ -13,10 +13,10 @@ from kueuelib.embedded.cel.running import NO_OVERLOAD, Env, Run, decided, put
 
 @attrs.frozen(eq=False)
 class Comprehension:
-    """A loop before it runs.
+    """A compiled loop.
 
     Attributes:
-        source: gives the list or map.
+        source: computes the list or map.
         slots: the places of the one or two variables.
         condition: which items count, None for all.
         body: the test or the result.
@@ -30,7 +30,7 @@ class Comprehension:
     cost: int
 
     def turns(self, env: Env) -> Iterator[Any]:
-        """Sets the variables for each item in turn; gives its (first) value."""
+        """Sets the variables for each item in turn; yields its (first) value."""
         values = self.source(env)
         spend, cost = env[0].spend, self.cost
         if len(self.slots) == 1:
@@ -112,4 +112,4 @@ MACROS: Final[Mapping[str, Callable[[Comprehension], Run]]] = {
     "transformMap": _transform_map,
     "transformMapEntry": _transform_entry,
 }
-"""What runs a macro."""
+"""The functions that run macros."""

@@ -1,4 +1,4 @@
-"""The types of macros: of their variables, and of their results."""
+"""The types of macros, of their variables and results."""
 
 from __future__ import annotations
 

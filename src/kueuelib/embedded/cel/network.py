@@ -49,7 +49,7 @@ def parse_ip(text: str) -> Ip:
     """An address; no zones, no IPv4 inside IPv6.
 
     Raises:
-        EvalError: it is none.
+        EvalError: it is not valid.
     """
     try:
         address = ipaddress.ip_address(text)
@@ -69,7 +69,7 @@ def parse_cidr(text: str) -> Cidr:
     """A network.
 
     Raises:
-        EvalError: it is none.
+        EvalError: it is not valid.
     """
     address, slash, bits = text.partition("/")
     canonical = bits.isascii() and bits.isdigit() and (bits == "0" or bits[0] != "0")
@@ -84,10 +84,10 @@ def parse_cidr(text: str) -> Cidr:
 
 
 def parse_url(text: str) -> Url:
-    """An absolute URI or an absolute path, as Go's `url.ParseRequestURI` takes it.
+    """An absolute URI or an absolute path, as for Go's `url.ParseRequestURI`.
 
     Raises:
-        EvalError: it is none.
+        EvalError: it is not valid.
     """
     wrong = EvalError(f"URL parse error during conversion from string: {text[:60]!r}")
     if any(ord(letter) < 33 or ord(letter) == 127 for letter in text) or len(text) > 100_000:

@@ -79,7 +79,7 @@ def _add(left: int, right: int) -> int:
 
 
 def _divide(left: int, right: int) -> int:
-    """Towards zero."""
+    """Integer division, rounded towards zero."""
     if right == 0:
         raise EvalError("division by zero")
     quotient = abs(left) // abs(right)

@@ -1,4 +1,4 @@
-"""Which functions a call may mean, by the types of its arguments, and the code of the call."""
+"""Resolves the overloads of a call by the types of its arguments, and makes its code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kueuelib.embedded.cel.types import DYN, Type, fits, is_variable, resolved
 def call_code(
     name: str, overloads: Sequence[Overload], args: Sequence[Code], *, method: bool
 ) -> Code | str:
-    """The code of a call; what is wrong with it if no overload fits, or a pattern is malformed.
+    """The code of a call, or the error if no overload fits or a pattern is malformed.
 
     Args:
         name: of the function.
         overloads: all functions of that name.
         args: the arguments, the target of a method first.
-        method: whether it is one.
+        method: whether the call is a method.
     """
     types = [arg.type for arg in args]
     fitting: list[Overload] = []
@@ -52,7 +52,7 @@ def call_code(
 
 
 def no_overload(name: str, types: Sequence[Type], *, method: bool = False) -> str:
-    """The mistake of a call that no overload fits."""
+    """The error of a call without a fitting overload."""
     if method:
         shown = f"{types[0]}.({', '.join(map(str, types[1:]))})"
     else:
@@ -61,7 +61,7 @@ def no_overload(name: str, types: Sequence[Type], *, method: bool = False) -> st
 
 
 def _certain(overload: Overload, types: Sequence[Type]) -> bool:
-    """Whether the types leave no doubt that the overload is the right one."""
+    """Whether the types prove that the overload is the right one."""
     return all(
         is_variable(param) or param == DYN or (type_ != DYN and not type_.nullable)
         for param, type_ in zip(overload.params, types, strict=True)

@@ -1,4 +1,4 @@
-"""From tokens to a tree (the grammar of the CEL specification, with optional syntax)."""
+"""Parses tokens to a tree (the grammar of the CEL specification, with optional syntax)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kueuelib.embedded.cel.lexer import Token, TokenKind, tokens_of
 from kueuelib.embedded.cel.values import INT_MAX
 
 DEEPEST = 48
-"""Nesting of parentheses, calls and conditions."""
+"""The deepest nesting of parentheses, calls and conditions."""
 
 RESERVED = frozenset(
     (
@@ -102,7 +102,7 @@ class _Parser:
         return CompileError(self._source, [Issue(position, text)])
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Check that nothing follows."""
         if self._now.kind is not TokenKind.END:
             raise self._unexpected("expecting <EOF>")
 

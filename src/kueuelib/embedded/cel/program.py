@@ -1,4 +1,4 @@
-"""Expressions that are ready to run."""
+"""Compiled expressions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Program:
     Attributes:
         source: its text.
         type: of its result.
-        used: the variables that it mentions.
+        used: the variables that it uses.
     """
 
     source: str
@@ -56,7 +56,7 @@ class Program:
         """The result for these values of the variables, in the order of their declaration.
 
         Raises:
-            EvalError: there is none.
+            EvalError: there is no result.
             BudgetExceeded: it costs too much.
         """
         budget.spend(self._cost)
@@ -70,7 +70,7 @@ def compile_expression(source: str, variables: Mapping[str, Type]) -> Program:
 
     Args:
         source: the expression.
-        variables: what it may use, with types.
+        variables: the available variables, with types.
 
     Raises:
         CompileError: the text is not an expression, or its types do not fit.

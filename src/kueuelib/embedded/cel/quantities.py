@@ -91,12 +91,12 @@ def _prefixed(check: Callable[[str], list[str]], text: str) -> list[str]:
 
 
 def _as(kind: str, problem: str) -> Callable[[str], list[str]]:
-    """The problem of a text that has not an OpenAPI format."""
+    """The problem of a text that does not match an OpenAPI format."""
     return lambda text: [] if fits(kind, text) else [problem]
 
 
 def _parsed(parse: Callable[[str], object], problem: str = "") -> Callable[[str], list[str]]:
-    """The problem of a text that cannot be parsed; empty: what the parser says."""
+    """The problem of a text that the parser refuses; empty if there is none."""
 
     def check(text: str) -> list[str]:
         try:

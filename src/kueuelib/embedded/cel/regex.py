@@ -1,8 +1,8 @@
 """Regular expressions in the dialect of Go, matched by RE2: no backtracking, no look-around.
 
-A user who may create a CustomResourceDefinition may write patterns. RE2 takes time that is linear
-in the text, but the factor grows with the pattern, and nothing can stop a search. Therefore a
-search pays for its worst case before it starts.
+A user who may create a CustomResourceDefinition may write patterns. The time of RE2 is linear in
+the text, but the factor grows with the pattern, and a search cannot be stopped. Therefore a search
+pays for its worst case before it starts.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import re2
 from kueuelib.embedded.cel.errors import EvalError
 
 COMPILED: Final = 128
-"""So many patterns are kept compiled, as many as the library keeps anyway."""
+"""The number of compiled patterns that are kept, equal to the library's own limit."""
 MEMORY: Final = 2 * 2**20
-"""Bytes that each of them may take, with what it learns from texts."""
+"""The most bytes of each, including its cache."""
 UNITS_TO_COMPILE: Final = 3
-"""What a step of a program costs when it is compiled."""
+"""The cost of compiling one step of a program."""
 STEPS_PER_UNIT = 60
 """Steps of a search that one unit of cost pays for; RE2 takes 200 to 300 million in a second."""
 
@@ -52,7 +52,7 @@ class BadPattern(EvalError):
 
 
 class Pattern:
-    """A pattern that can be compiled; what it is compiled to takes much memory, and may be gone.
+    """A valid pattern; its compiled form takes much memory and may have been dropped.
 
     Attributes:
         size: steps of its program.

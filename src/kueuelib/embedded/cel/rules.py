@@ -1,4 +1,4 @@
-"""The rules of a schema (`x-kubernetes-validations`): compiling them and saying what is wrong."""
+"""Compiles the rules of a schema (`x-kubernetes-validations`), and reports errors."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ class Rule:
 
     Attributes:
         program: gives true for valid values.
-        message: what to say otherwise.
+        message: the message for other values.
         expression: computes the message, None: it is fixed.
         reason: of the field error.
         path: appended to the path of the value.
-        transition: it mentions `oldSelf`.
-        optional: `oldSelf` is an optional value, and the rule also runs without an old one.
-        label: what calls the rule in messages.
+        transition: whether it uses `oldSelf`.
+        optional: whether `oldSelf` is an optional value, so that the rule also runs without an old
+            object.
+        label: the name of the rule in messages.
     """
 
     program: Program
@@ -57,7 +58,7 @@ class Checks:
     Attributes:
         node: the schema.
         type: its OpenAPI type, which messages show instead of the value.
-        adapt: makes the value that rules see.
+        adapt: makes the value for rules.
         rules: its own.
         properties: by name.
         items: of lists.
@@ -87,13 +88,13 @@ class Builder:
     def build(
         self, node: SchemaNode, path: str = "", *, root: bool = True, loose: str = ""
     ) -> Checks | None:
-        """The checks of a node; None when there are none.
+        """The checks of a node; None if there are none.
 
         Args:
             node: the schema.
             path: of the schema in the definition.
-            root: the node is that of the whole object.
-            loose: the path of the part that has no old value to compare with; empty: none.
+            root: whether the node is that of the whole object.
+            loose: the path of the part without an old value to compare with; empty: none.
         """
         if not node.ruled:
             return None
@@ -242,7 +243,7 @@ def _text(raw: Mapping[str, Any], key: str) -> str:
 
 
 def _refused(path: str, raw: Mapping[str, Any], words: str) -> FieldError:
-    """The whole rule is shown, in the order of the fields of its Go type."""
+    """The error for a rule; it shows the whole rule, in the order of the fields of its Go type."""
     shown = {
         "Rule": _text(raw, "rule"),
         "Message": _text(raw, "message"),
@@ -256,10 +257,11 @@ def _refused(path: str, raw: Mapping[str, Any], words: str) -> FieldError:
 
 
 def normalized_path(text: str, node: SchemaNode) -> str:
-    """A `fieldPath` as it is shown: `.a['b'].c` becomes `a.b.c`, keys of maps become `a[b]`.
+    """A `fieldPath` in the form of messages: `.a['b'].c` becomes `a.b.c`, keys of maps become
+    `a[b]`.
 
     Raises:
-        ValueError: it leads nowhere.
+        ValueError: it does not lead to a field.
     """
     path = ""
     position = 0
@@ -303,7 +305,7 @@ def _step(text: str, position: int) -> tuple[str, int]:
 
 
 def problems_of(node: SchemaNode, path: str) -> list[FieldError]:
-    """Why the rules of a schema cannot be served; empty when they can."""
+    """Why the rules of a schema cannot be served; empty if they can."""
     builder = Builder()
     builder.build(node, path)
     return builder.problems

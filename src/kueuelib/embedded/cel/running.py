@@ -1,6 +1,6 @@
-"""The pieces that compiled expressions are put together from.
+"""The building blocks of compiled expressions.
 
-An environment is a list: the budget at place 0, then the variables. A piece is a function of it.
+An environment is a list: the budget at place 0, then the variables. A block is a function of it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_field(operand: Run, field: str) -> Run:
 
 
 def decided(runs: Iterable[Run], env: Env, *, decides: bool) -> bool:
-    """The common rule of `&&`, `||`, `all`, `exists`: errors count only when nothing decides."""
+    """The common rule of `&&`, `||`, `all`, `exists`: errors count only if no value decides."""
     failure: EvalError | None = None
     for each in runs:
         try:
@@ -176,10 +176,10 @@ def _present(value: Any, optional: bool) -> tuple[Any, ...]:
 
 
 def put(values: dict[Any, Any], key: Any, value: Any) -> None:
-    """Adds an entry to a map that is being made.
+    """Adds an entry to a map under construction.
 
     Raises:
-        EvalError: the key is there, or it cannot be one.
+        EvalError: the key exists already, or is not valid.
     """
     if not isinstance(key, str | int):
         raise EvalError(f"unsupported key type: {type(key).__name__}")

@@ -1,4 +1,4 @@
-"""From schemas to types, and from JSON to the values of those types."""
+"""Converts schemas to types, and JSON to values of those types."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REACHABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*", re.ASCII)
 
 
 def escaped(name: str) -> str | None:
-    """What expressions call a property; None when they cannot reach it.
+    """The name of a property in expressions; None if they cannot access it.
 
     `a.b` is `a__dot__b`, `a__b` is `a__underscores__b`, `namespace` is `__namespace__`.
     """
@@ -51,7 +51,7 @@ def escaped(name: str) -> str | None:
 
 @attrs.frozen(eq=False)
 class SchemaType:
-    """The type of a schema, and what makes a value of the type from JSON.
+    """The type of a schema, and the function that makes its values from JSON.
 
     `adapt` raises EvalError for JSON that does not fit the schema.
     """
@@ -78,11 +78,11 @@ class SchemaTypes:
         self._known: dict[int, SchemaType | None] = {}
 
     def of(self, node: SchemaNode, *, root: bool = False) -> SchemaType | None:
-        """The type of a node; None when expressions cannot know what it is.
+        """The type of a node; None if expressions cannot know it.
 
         Args:
             node: the schema.
-            root: it is that of a whole object, with apiVersion, kind and metadata.
+            root: whether it is that of a whole object, with apiVersion, kind and metadata.
         """
         if id(node) not in self._known:
             schema_type = self._make(node, root=root or node.embedded)

@@ -1,4 +1,4 @@
-"""Moments and spans of time."""
+"""Timestamps and durations."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """From RFC 3339.
+    """Parse RFC 3339.
 
     Raises:
-        EvalError: it is none.
+        EvalError: it is not valid.
     """
     match = _MOMENT.fullmatch(text)
     if match is None:
@@ -61,10 +61,10 @@ def _no_timestamp(text: str) -> EvalError:
 
 
 def parse_duration(text: str) -> Duration:
-    """As Go writes them: `1h30m`, `-1.5s`, `0`.
+    """Parse a Go duration: `1h30m`, `-1.5s`, `0`.
 
     Raises:
-        EvalError: it is none.
+        EvalError: it is not valid.
     """
     body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":

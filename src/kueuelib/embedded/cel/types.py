@@ -1,4 +1,4 @@
-"""Static types: what the compiler knows before an expression runs."""
+"""The static types of the compiler."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def parse_type(text: str) -> Type:
 
 
 def joined(left: Type, right: Type) -> Type | None:
-    """The type of what is of either type; None when there is none."""
+    """The common type of two types; None if there is none."""
     if left == right:
         return left
     if DYN in (left, right):
@@ -108,7 +108,7 @@ def joined(left: Type, right: Type) -> Type | None:
 
 
 def fits(pattern: Type, given: Type, bound: dict[str, Type]) -> bool:
-    """Whether an argument may be of a type of a signature; binds the variables."""
+    """Whether an argument may have the type of a signature; binds the variables."""
     if is_variable(pattern):
         known = bound.get(pattern.name)
         bound_type = given if known is None else joined(known, given)

@@ -1,4 +1,4 @@
-"""The values of expressions, where Python has none of its own that behave the same.
+"""The values of expressions for which Python has no equivalent.
 
 bool, int, double, string, bytes, null, list and map are bool, int, float, str, bytes, None, list
 and dict. The others are here. `True == 1` in Python but not in CEL: compare with `equal`.
@@ -31,7 +31,7 @@ class Uint(int):
 
 @attrs.frozen(order=True)
 class Timestamp:
-    """A moment; nanoseconds since the epoch."""
+    """A point in time, in nanoseconds since the epoch."""
 
     nanos: int
 
@@ -61,7 +61,7 @@ class Optional:
         """The value.
 
         Raises:
-            EvalError: there is none.
+            EvalError: it is absent.
         """
         if not self.present:
             raise EvalError("optional.none() dereference")
@@ -104,14 +104,14 @@ def unsigned(value: int) -> Uint:
 
 
 def moment(nanos: int) -> Timestamp:
-    """The same for moments: the years 1 to 9999."""
+    """The same for timestamps: the years 1 to 9999."""
     if FIRST_SECOND <= nanos // NANO <= LAST_SECOND:
         return Timestamp(nanos)
     raise EvalError("timestamp overflow")
 
 
 def span(nanos: int) -> Duration:
-    """The same for spans of time."""
+    """The same for durations."""
     if INT_MIN <= nanos <= INT_MAX:
         return Duration(nanos)
     raise EvalError("duration overflow")
@@ -152,7 +152,7 @@ _NUMBERS = (int, float)
 
 
 def equal(left: Any, right: Any, budget: Budget) -> bool:
-    """`left == right` as CEL has it: numbers across types, everything else within its type."""
+    """`left == right` in CEL: numbers across types, everything else within its type."""
     kind = type(left)
     if kind is str:  # most of what an object holds
         return isinstance(right, str) and bool(left == right)

@@ -1,1 +1,1 @@
-"""What a cluster does around its API server: Jobs, scheduling, kubelets, garbage, namespaces."""
+"""The controllers of a cluster: Jobs, scheduling, kubelets, garbage collection, namespaces."""

@@ -1,4 +1,4 @@
-"""Time of the simulated cluster; tests bring a clock that they move by hand."""
+"""The time of the simulated cluster; tests use a clock that they advance themselves."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where instants come from, and how one waits for a signal or an instant."""
+    """Gives the time, and waits for a signal or an instant."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
 
     async def wait(self, signal: asyncio.Event, until: float | None) -> None:
-        """Returns when the signal is set, or at the instant; None: only at the signal."""
+        """Returns when the signal is set, or at the instant; None: only on the signal."""
 
 
 class SystemClock:
@@ -25,7 +25,7 @@ class SystemClock:
         self._offset = time.time() - time.monotonic()
 
     def now(self) -> float:
-        """Seconds since the epoch, going on evenly from the start of the process."""
+        """Seconds since the epoch, advancing evenly from the start of the process."""
         return self._offset + time.monotonic()
 
     async def wait(self, signal: asyncio.Event, until: float | None) -> None:
@@ -59,7 +59,7 @@ class ManualClock:
         """Advances in one step; all waiters for an instant check again.
 
         Raises:
-            ValueError: time would go back, or nowhere.
+            ValueError: time would go back, or stand still.
         """
         self.move_to(self.after(seconds))
 
@@ -67,14 +67,14 @@ class ManualClock:
         """The instant that is so many seconds from now.
 
         Raises:
-            ValueError: time would go back, or nowhere.
+            ValueError: time would go back, or stand still.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"a clock cannot move by {seconds!r} s: give a number from 0 on")
         return self._now + seconds
 
     def move_to(self, instant: float) -> None:
-        """Moves on to an instant, seconds since the epoch; an earlier one changes nothing."""
+        """Advances to an instant in seconds since the epoch; an earlier one changes nothing."""
         self._now = max(self._now, instant)
         for signal in tuple(self._waiting):
             signal.set()

@@ -26,12 +26,12 @@ from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
 
 REMEMBERED = 2000
-"""How many deleted objects are remembered, also when their kind is gone with them."""
+"""The number of deleted objects that are remembered, even if their kind is gone."""
 _OURS = PROTECTIONS | {ORPHAN, FOREGROUND}
 
 
 class Collector(Controller[str]):
-    """Deletes what has lost all its owners, and does what a deletion with dependents asks for.
+    """Deletes objects without owners, and executes deletions with dependents.
 
     Its keys are UIDs.
 
@@ -105,7 +105,7 @@ class Collector(Controller[str]):
         return None
 
     async def _collect(self, node: OwnerNode) -> None:
-        """Deletes an object without living owners; takes dead owners off one that has others."""
+        """Deletes an object without living owners, or removes its dead owner references."""
         alive = await asyncio.gather(*(self._lives(node, ref) for ref in node.owners))
         gone = frozenset(
             ref["uid"] for ref, lives in zip(node.owners, alive, strict=True) if lives is False
@@ -118,7 +118,7 @@ class Collector(Controller[str]):
         await self.delete(node, Propagation.BACKGROUND)
 
     async def _lives(self, node: OwnerNode, ref: Mapping[str, Any]) -> bool:
-        """Whether an owner exists; one of an unknown kind counts as living."""
+        """Whether an owner exists; one of an unknown kind counts as existing."""
         if self.graph.get(ref["uid"]) is not None:
             return True
         if ref["uid"] in self._absent:
@@ -143,7 +143,7 @@ class Collector(Controller[str]):
         await self._patch(node, without_finalizer(node, ORPHAN))
 
     async def _delete_dependents(self, node: OwnerNode) -> None:
-        """Deletes what blocks the owner; everything else follows when the owner is gone."""
+        """Deletes dependents that block the owner; all others follow once the owner is gone."""
         blocking = [each for each in self.graph.dependents(node.uid) if each.blocks(node.uid)]
         for dependent in blocking:
             if not dependent.deleted:

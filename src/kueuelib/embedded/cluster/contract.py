@@ -28,13 +28,13 @@ LAST_EXIT_CODE = 255
 
 
 def run_seconds(annotations: Mapping[str, Any]) -> float | None:
-    """How long a pod runs; None until it is deleted, also if the value is not such a number."""
+    """How long a pod runs; None: until it is deleted, also for an invalid value."""
     seconds = _number(annotations.get(RUN_SECONDS))
     return seconds if seconds is not None and 0 <= seconds < math.inf else None
 
 
 def exit_code(annotations: Mapping[str, Any]) -> int:
-    """How a pod ends; what is not a whole number from 0 to 255 counts as 1."""
+    """The exit code of a pod; a value that is not a whole number from 0 to 255 counts as 1."""
     text = annotations.get(EXIT_CODE) or "0"
     try:
         code = int(text)
@@ -44,7 +44,7 @@ def exit_code(annotations: Mapping[str, Any]) -> int:
 
 
 def problems(annotations: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is wrong with the annotations of a pod, and what is done instead; for an event."""
+    """Errors in the annotations of a pod, and their consequences, for an event."""
     texts = []
     text = annotations.get(RUN_SECONDS)
     if text is not None and run_seconds(annotations) is None:

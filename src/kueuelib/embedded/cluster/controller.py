@@ -1,4 +1,4 @@
-"""What the controllers of the simulated cluster have in common."""
+"""The base of the simulated cluster's controllers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 @attrs.frozen(eq=False)
 class Parts:
-    """What controllers work with: the API, mirrors of its objects, the time, events."""
+    """The tools of controllers: the API, mirrors of its objects, the time, events."""
 
     service: ApiService
     kinds: Kinds
@@ -29,7 +29,7 @@ class Parts:
 
 
 class Controller(ABC, Generic[K]):
-    """Brings what exists closer to what is wanted, key by key.
+    """Reconciles keys.
 
     Attributes:
         name: of the work queue, shown in logs.
@@ -54,4 +54,4 @@ class Controller(ABC, Generic[K]):
 
     @abstractmethod
     async def _reconcile(self, key: K) -> float | None:
-        """Does what is due for a key; the instant at which there is more to do, None: no more."""
+        """Does what is due for a key; returns the instant of the next work, or None."""

@@ -1,4 +1,4 @@
-"""The pod collector: of the pods that have ended, so many are kept, as in Kubernetes."""
+"""The pod collector: keeps a limited number of ended pods, as Kubernetes does."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
 
 ENDED_LIMIT: Final = 12_500
-"""As `--terminated-pod-gc-threshold` of kube-controller-manager by default."""
+"""The default of `--terminated-pod-gc-threshold` of kube-controller-manager."""
 
 PERIOD: Final = 20.0
-"""Seconds between two looks, and between the end of a pod and its deletion: controllers must count
-it before."""
+"""Seconds between two looks, and between the end of a pod and its deletion: controllers must
+count it first.
+"""
 
 _BATCH: Final = 50
 _ALL: Final = ""
 
 
 class EndedPods(Controller[str]):
-    """Deletes the oldest pods that have ended when there are too many.
+    """Deletes the oldest ended pods if there are too many.
 
     Args:
         parts: of the cluster.

@@ -1,4 +1,6 @@
-"""The events of the simulated cluster: written aside, a few per second, dropped under load."""
+"""The events of the simulated cluster: written in the background, a few per second, dropped
+under load.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,14 @@ _IDENTITY = ("namespace", "name", "uid", "resourceVersion")
 
 
 def reference_to(obj: Mapping[str, Any]) -> Obj:
-    """What an event says of its object."""
+    """The reference of an event to its object."""
     meta = obj["metadata"]
     reference = {key: obj[key] for key in _REFERENCE if obj.get(key)}
     return reference | {key: meta[key] for key in _IDENTITY if meta.get(key)}
 
 
 class Events:
-    """Writes events one after the other; what comes faster than it can write is dropped."""
+    """Writes events one after the other; excess events are dropped."""
 
     def __init__(self, service: ApiService, clock: Clock) -> None:
         self._service = service
@@ -62,11 +64,11 @@ class Events:
         return not self._backlog and not self._writing
 
     def normal(self, obj: Mapping[str, Any], component: str, reason: str, message: str) -> None:
-        """Something went as it should."""
+        """Record a normal event."""
         self._add("Normal", obj, component, reason, message)
 
     def warning(self, obj: Mapping[str, Any], component: str, reason: str, message: str) -> None:
-        """Something did not."""
+        """Record a warning."""
         self._add("Warning", obj, component, reason, message)
 
     def _add(

@@ -1,4 +1,4 @@
-"""Deletes pods that do not tolerate the taints of their nodes, or no longer."""
+"""Deletes pods that do not, or no longer, tolerate the taints of their nodes."""
 
 from __future__ import annotations
 

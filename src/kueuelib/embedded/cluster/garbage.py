@@ -23,8 +23,8 @@ class OwnerNode:
         key: its name.
         uid: its UID.
         owners: the raw owner references.
-        finalizers: what its deletion waits for.
-        deleted: whether its deletion was asked for.
+        finalizers: its finalizers.
+        deleted: whether its deletion was requested.
     """
 
     resource: Resource
@@ -53,7 +53,7 @@ def node_of(resource: Resource, key: ObjectKey, obj: Obj) -> OwnerNode:
 
 
 class Graph:
-    """All objects by UID, with the way from owner to dependents, and by namespace."""
+    """All objects by UID, by owner, and by namespace."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, OwnerNode] = {}
@@ -77,7 +77,7 @@ class Graph:
             self._namespaces.setdefault(node.key.namespace, {})[node.uid] = None
 
     def remove(self, uid: str) -> OwnerNode | None:
-        """Drops an object; gives what it was."""
+        """Removes and returns an object."""
         node = self._nodes.pop(uid, None)
         if node is None:
             return None
@@ -110,17 +110,17 @@ class Graph:
             yield self._nodes[member]
 
     def is_empty(self, namespace: str) -> bool:
-        """Whether nothing is in a namespace."""
+        """Whether a namespace is empty."""
         return namespace not in self._namespaces
 
 
 def without_owners(node: OwnerNode, gone: frozenset[str]) -> Obj:
-    """The merge patch that takes owners off an object."""
+    """The merge patch that removes owners from an object."""
     kept = [dict(ref) for ref in node.owners if ref["uid"] not in gone]
     return {"metadata": {"uid": node.uid, "ownerReferences": kept or None}}
 
 
 def without_finalizer(node: OwnerNode, name: str) -> Obj:
-    """The merge patch that takes a finalizer off an object."""
+    """The merge patch that removes a finalizer from an object."""
     kept = [finalizer for finalizer in node.finalizers if finalizer != name]
     return {"metadata": {"uid": node.uid, "finalizers": kept or None}}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def parse_indexes(text: str | None, limit: int | None = None) -> set[int]:
-    """The indexes of a text; without those at or above the limit and text that is not a number."""
+    """The indexes in a text, ignoring those at or above the limit and invalid numbers."""
     indexes: set[int] = set()
     for part in (text or "").split(","):
         first, dash, last = part.partition("-")

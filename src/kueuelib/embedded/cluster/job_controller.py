@@ -1,4 +1,4 @@
-"""The Job controller: carries out what `job_decision` decides."""
+"""The Job controller: executes the decisions of `job_decision`."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ COMPONENT = "job-controller"
 CLUSTER = "simulated-cluster"
 NOT_SIMULATED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
 POD_LIMIT = 12_000
-"""Pods that have not ended, of all Jobs and others, beyond which Jobs get no further ones."""
+"""Jobs get no further pods while this many pods, of Jobs and others, have not ended."""
 _SETTLE = 0.02
-"""Seconds in which further events of the same pods are waited for: one status instead of three.
+"""Seconds to wait for further events of the same pods, to write one status instead of three.
 
-Seconds of the event loop, not of the cluster's clock: this is about load, also when time stands
-still.
+They are seconds of the event loop, not of the cluster's clock, because they limit the load even
+when time stands still.
 """
 _SETTLE_PER_POD = 1e-4
 _LONGEST_SETTLE = 1.0
 _LARGEST_BATCH = 16
-"""Pods that are written before others get a turn."""
+"""The number of pods that are written before other tasks run."""
 _FULL_PAUSE = 5.0
-"""Seconds after which a Job that the cluster has no room for looks again."""
+"""Seconds until the next look at a Job that the cluster has no room for."""
 
 
 class JobController(Controller[ObjectKey]):
@@ -47,7 +47,7 @@ class JobController(Controller[ObjectKey]):
     Args:
         parts: of the cluster.
         backoff: how long failures delay new pods.
-        pod_limit: pods that have not ended, beyond which Jobs get no further ones.
+        pod_limit: Jobs get no further pods while this many have not ended.
     """
 
     name = "job"
@@ -98,7 +98,7 @@ class JobController(Controller[ObjectKey]):
         return self.loop.idle and not self._settling
 
     def close(self) -> None:
-        """Ends the waiting for further events."""
+        """Stops waiting for further events."""
         for timer in self._settling.values():
             timer.cancel()
         self._settling.clear()
@@ -144,7 +144,7 @@ class JobController(Controller[ObjectKey]):
         return again if decision.due is None else min(again, decision.due)
 
     async def _change_pods(self, job: Mapping[str, Any], decision: JobDecision) -> ApiError | None:
-        """Deletes and creates; after the first refusal the status does not claim the rest."""
+        """Deletes and creates pods; after the first refusal, the status excludes the rest."""
         for number, pod in enumerate(decision.delete, 1):
             try:
                 await self._pods.delete(pod, propagation=Propagation.BACKGROUND)
@@ -157,7 +157,9 @@ class JobController(Controller[ObjectKey]):
         return await self._create_pods(job, decision)
 
     async def _create_pods(self, job: Mapping[str, Any], decision: JobDecision) -> ApiError | None:
-        """Begins with one pod and doubles the batches as long as nothing is refused."""
+        """Creates pods in batches, which begin with one and double as long as nothing is
+        refused.
+        """
         waiting = deque(decision.create)
         self._promised += len(waiting)
         size, problem = 1, None

@@ -1,7 +1,7 @@
-"""What the Job controller does next, and what it says of a Job: a pure function of Job and pods.
+"""Decides the next actions and the status of a Job: a pure function of Job and pods.
 
-Pods are counted without finalizers: the controller remembers which ended pods are in the numbers of
-the status already (`JobMemory`). A restarted controller trusts the numbers that it finds.
+Pods are counted without finalizers: the controller remembers which ended pods the status already
+counts (`JobMemory`). After a restart it trusts the numbers in the status.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kueuelib.embedded.cluster.pod_status import is_terminal, phase
 def first_memory(job: Mapping[str, Any], pods: Pods) -> JobMemory:
     """The memory of a controller that sees a Job for the first time.
 
-    When the Job has been worked on before, all pods that have ended are taken as counted.
+    If the Job was handled before, all ended pods are assumed to be counted.
     """
     status = job.get("status") or {}
     if not status:
@@ -60,7 +60,7 @@ def decide(
     backoff: Backoff,
     room: int = MOST_AT_ONCE,
 ) -> JobDecision:
-    """The next actions on a Job that is ours.
+    """The next actions for a Job of this controller.
 
     Args:
         job: the Job.
@@ -68,7 +68,7 @@ def decide(
         memory: from the last decision whose status was stored, or `first_memory`.
         now: seconds since the epoch.
         backoff: how long failures delay new pods.
-        room: how many more pods the cluster takes.
+        room: how many more pods the cluster accepts.
     """
     old: Mapping[str, Any] = job.get("status") or {}
     if job["metadata"].get("deletionTimestamp"):
@@ -90,7 +90,7 @@ def _after_the_end(job: Mapping[str, Any], memory: JobMemory, now: float) -> Job
 
 @attrs.define(eq=False, slots=False)
 class _Sync:
-    """One look at a Job that is not over."""
+    """One evaluation of an unfinished Job."""
 
     job: Mapping[str, Any]
     pods: Pods
@@ -163,7 +163,7 @@ class _Sync:
     # ---- numbers
 
     def _count(self) -> None:
-        """Adds what ended since the last time; forgets pods that are gone."""
+        """Counts pods that ended since the last time, and forgets deleted ones."""
         present = {uid_of(pod) for pod in self.pods}
         counted = set(self.memory.counted & present)
         disposed = self.memory.disposed & present
@@ -207,7 +207,7 @@ class _Sync:
     # ---- the end
 
     def _ending(self) -> tuple[str, str, str] | None:
-        """Why the Job ends: the condition that says so first, its reason and message."""
+        """Why the Job ends: the first condition that shows it, with reason and message."""
         for type_ in (TARGET, MET):
             condition = find_condition(self.status.get("conditions"), type_)
             if condition.get("status") == "True":
@@ -237,7 +237,7 @@ class _Sync:
         return self.succeeded >= self.completions
 
     def _condemn(self) -> None:
-        """Deletes pods that still work when a Job ends; they count as failed."""
+        """Deletes pods that are still active when a Job ends; they count as failed."""
         condemned = self._next(self.active)
         uids = {uid_of(pod) for pod in condemned}
         self.failed += len(uids)
@@ -245,7 +245,7 @@ class _Sync:
         self._delete(condemned)
 
     def _end(self, first: str, reason: str, message: str) -> None:
-        """Says that the Job will end, and that it has when no pod is left that works."""
+        """Announces the end of the Job, and reports it once no pod is active."""
         if not holds(self.status, first):
             self._condition(first, "True", reason, message)
         if self.active or self.terminating:
@@ -260,13 +260,15 @@ class _Sync:
     # ---- pods
 
     def _next(self, pods: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """As many of the pods as one look may delete; the others get another look at once."""
+        """As many pods as one evaluation may delete; another evaluation follows at once for the
+        rest.
+        """
         if len(pods) > MOST_AT_ONCE:
             self.due = self.now
         return pods[:MOST_AT_ONCE]
 
     def _delete(self, pods: Sequence[Mapping[str, Any]]) -> None:
-        """Pods that the controller deletes itself stop being active in the same status."""
+        """Deletes pods, which stop being active in the same status."""
         self.delete += pods
         gone = {uid_of(pod) for pod in pods}
         self.memory = attrs.evolve(self.memory, disposed=self.memory.disposed | gone)
@@ -304,13 +306,13 @@ class _Sync:
             self.withheld = missing - count
 
     def _wanted(self) -> int:
-        """How many pods are to be active."""
+        """The desired number of active pods."""
         if self.completions is None:
             return min(self.parallelism, len(self.active)) if self.succeeded else self.parallelism
         return min(self.parallelism, max(self.completions - self.succeeded, 0))
 
     def _delete_misplaced(self) -> None:
-        """For an Indexed Job: pods whose index is not needed, and all but one of the same index."""
+        """For an Indexed Job, deletes pods with unneeded or duplicate indexes."""
         seen: set[int] = set()
         misplaced = []
         for pod in sorted(self.active, key=first_to_go, reverse=True):

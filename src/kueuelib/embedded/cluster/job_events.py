@@ -1,4 +1,4 @@
-"""What a new status of a Job is worth saying in an event: a pure function."""
+"""The events about a new status of a Job. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Said(NamedTuple):
 
 
 def told_by(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Said]:
-    """The events of the way from one status to the next."""
+    """The events for the change from one status to the next."""
     events = []
 
     def became(type_: str, value: str = "True") -> Mapping[str, Any] | None:

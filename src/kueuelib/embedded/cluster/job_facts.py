@@ -1,4 +1,4 @@
-"""The values with which the Job controller decides, and what it reads from a Job."""
+"""The values of the Job controller's decisions, and its view of a Job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ MET, TARGET = "SuccessCriteriaMet", "FailureTarget"
 SUSPENDED = "Suspended"
 
 MOST_AT_ONCE = 500
-"""Pods that one look at a Job creates, or deletes, at most; the rest is for the next look."""
+"""The most pods that one evaluation of a Job creates or deletes; the rest follows in the next
+one.
+"""
 
 
 @attrs.frozen
@@ -33,19 +35,19 @@ class Backoff:
     cap: float = 10.0
 
     def delay(self, failures: int) -> float:
-        """Seconds after so many failures in a row."""
+        """The delay in seconds after that many consecutive failures."""
         return 0.0 if failures <= 0 else min(self.base * 2.0 ** min(failures - 1, 30), self.cap)
 
 
 @attrs.frozen
 class JobMemory:
-    """What the controller remembers between two looks at a Job.
+    """What the controller remembers between two evaluations of a Job.
 
     Attributes:
-        counted: UIDs of pods that are in the numbers of the status.
+        counted: UIDs of pods that the status counts.
         disposed: UIDs of pods that the controller deleted itself; these are not failures.
         failures: failed pods since the last success.
-        failed_at: when the latest of them was seen.
+        failed_at: when the latest of these was seen.
     """
 
     counted: frozenset[str] = frozenset()
@@ -56,16 +58,16 @@ class JobMemory:
 
 @attrs.frozen
 class JobDecision:
-    """What is to be done with a Job.
+    """The decision about a Job.
 
     Attributes:
-        status: the whole new status; equal to the old one when nothing changed.
+        status: the whole new status; equal to the old one if nothing changed.
         create: the completion indexes of new pods, None for each pod of a NonIndexed Job.
         delete: pods to delete.
-        withheld: how many more pods are due now that the cluster does not take.
-        memory: to be remembered once the status is stored.
-        due: when to look again without an event, None for never.
-        expire: whether the Job itself is to be deleted, its time after the end being over.
+        withheld: how many more pods are due now but exceed the cluster's limit.
+        memory: the new memory, valid once the status is stored.
+        due: when to evaluate it again without an event; None for never.
+        expire: whether to delete the Job itself, because its TTL after the end is over.
     """
 
     status: Obj
@@ -94,7 +96,7 @@ def is_finished(job: Mapping[str, Any]) -> bool:
 
 
 def is_ours(job: Mapping[str, Any]) -> bool:
-    """Whether the Job is this controller's business, and not that of one named in `managedBy`."""
+    """Whether this controller manages the Job, and not one named in `managedBy`."""
     manager = job["spec"].get("managedBy")
     return manager is None or manager == JOB_CONTROLLER
 

@@ -1,4 +1,4 @@
-"""The pods of a Job: which are which, and how new ones are made."""
+"""The pods of a Job: classifies them, and makes new ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 def is_active(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod works, or will, for its Job."""
+    """Whether a pod is active for its Job."""
     return not is_terminal(pod) and not pod["metadata"].get("deletionTimestamp")
 
 
@@ -26,7 +26,7 @@ def is_terminating(pod: Mapping[str, Any]) -> bool:
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod says so."""
+    """Whether the pod is ready."""
     return is_true(pod, "Ready")
 
 
@@ -103,7 +103,9 @@ def _set_index(pod: Obj, job: str, index: int) -> None:
 
 
 def first_to_go(pod: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Sorts the pods of which some are too many: unbound, then not ready, then the youngest."""
+    """The sort key of surplus pods: unbound ones are deleted first, then those not ready, then
+    the youngest.
+    """
     spec, meta = pod["spec"], pod["metadata"]
     created = meta.get("creationTimestamp") or ""
     return (

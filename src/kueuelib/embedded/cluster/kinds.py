@@ -1,4 +1,4 @@
-"""Which kinds there are: the mirrors of all of them, as CRDs come and go."""
+"""The mirrors of all kinds, including those of CRDs that come and go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GroupKind = tuple[str, str]
 
 
 def identity_only(obj: Obj) -> Obj:
-    """What garbage collection needs of an object."""
+    """The parts of an object that garbage collection needs."""
     meta = obj["metadata"]
     kept = (
         *("name", "namespace", "uid", "resourceVersion", "ownerReferences", "finalizers"),
@@ -51,7 +51,7 @@ _KEPT = {PODS.group_kind: without_ended_specs, JOBS.group_kind: without_ended_te
 
 
 class Kinds:
-    """One mirror per kind. Events are left out: they own nothing and are too many.
+    """One mirror per kind. Events are left out, because they own nothing and are numerous.
 
     Attributes:
         mirrors: by group and kind.
@@ -60,7 +60,7 @@ class Kinds:
     def __init__(self, service: ApiService, full: frozenset[GroupKind]) -> None:
         """Args:
         service: the API.
-        full: the kinds whose whole objects are wanted; of others there is only the identity.
+        full: the kinds with whole objects; of others, only the identity is mirrored.
         """
         self.mirrors: dict[GroupKind, Mirror] = {}
         self._service = service
@@ -72,11 +72,11 @@ class Kinds:
         self.of(CRDS).add_handler(self._on_crd)
 
     def of(self, resource: Resource) -> Mirror:
-        """The mirror of a kind that is always there."""
+        """The mirror of a kind that always exists."""
         return self.mirrors[resource.group_kind]
 
     def follow(self, follower: Callable[[Mirror], None]) -> None:
-        """Calls back for every mirror that there is, and that comes."""
+        """Calls back for every present and future mirror."""
         self._followers.append(follower)
         for mirror in tuple(self.mirrors.values()):
             follower(mirror)
@@ -100,7 +100,7 @@ class Kinds:
             await asyncio.get_running_loop().create_future()
 
     async def synced(self) -> None:
-        """Returns once all mirrors hold what existed at the start."""
+        """Returns once all mirrors contain the objects that existed at the start."""
         for mirror in tuple(self.mirrors.values()):
             await mirror.synced.wait()
 
@@ -108,7 +108,7 @@ class Kinds:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Begins to mirror new kinds, and ends with those that are gone."""
+        """Starts mirrors of new kinds, and stops those of deleted ones."""
         present: dict[GroupKind, Resource] = {}
         for resource in self.resources():
             if resource.group_kind != EVENTS.group_kind:

@@ -1,4 +1,4 @@
-"""Kubelets: pods on simulated nodes start at once, end as their annotations say, are killed."""
+"""Kubelets: pods on simulated nodes start at once, and end as annotated or when they are killed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Kubelet(Controller[ObjectKey]):
         return None
 
     def _complain(self, pod: Mapping[str, Any], uid: str) -> None:
-        """Reports once what is wrong with the annotations that say how a pod continues."""
+        """Reports once what is wrong with the annotations of a pod."""
         if is_terminal(pod):
             return
         texts = problems(annotations_of(pod))

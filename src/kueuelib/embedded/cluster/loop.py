@@ -1,4 +1,4 @@
-"""The heart of every controller of the simulated cluster: keys, deadlines, a few workers."""
+"""The work queue of every controller of the simulated cluster: keys, deadlines, a few workers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LOG = logging.getLogger(__name__)
 class ControlLoop(Generic[K]):
     """Calls a level-based `reconcile` for every key that was added, one call per key at a time.
 
-    What the API refuses is tried again with growing delays; an object that is gone is dropped.
+    Refused calls are repeated with growing delays; deleted objects are dropped.
 
     Args:
         name: shown in logs.
         reconcile: returns the instant (epoch seconds) at which it wants to be called again.
         clock: the time.
-        workers: how many keys at once; more than one, as webhooks may be slow.
+        workers: how many keys at once; several, because webhooks may be slow.
     """
 
     name: str
@@ -45,25 +45,25 @@ class ControlLoop(Generic[K]):
         self._wake = asyncio.Event()
 
     def hold(self, held: bool) -> None:
-        """Begins no call from now on, or continues with all that waits."""
+        """Stops beginning calls, or continues with all waiting keys."""
         self._held = held
         self._wake.set()
 
     def add(self, *keys: K, after: float = 0.0, priority: int = 0) -> None:
-        """Asks for a call for each key, now or in some seconds."""
+        """Requests a call for each key, now or in some seconds."""
         self._queue.add(*keys, now=self._clock.now(), after=after, priority=priority)
         self._wake.set()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being done and nothing is due."""
+        """Whether nothing is running and nothing is due."""
         now = self._clock.now()
         due = self._queue.next_deadline(now)
         return not self._queue.processing and (due is None or due > now)
 
     @property
     def due(self) -> float | None:
-        """When there is something to do again: epoch seconds, None: not before an event."""
+        """When there is work again, in seconds since the epoch; None: only after an event."""
         return self._queue.next_deadline(self._clock.now())
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Local copies of what the API server holds, fed by watches and by the cluster's own writes."""
+"""Local copies of the API server's objects, fed by watches and by the cluster's own writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _slim(obj: Obj) -> Obj:
 
 
 def is_leaving(obj: Obj) -> bool:
-    """Whether what `delete` returned says that the object is gone for good."""
+    """Whether the result of `delete` means that the object is gone for good."""
     meta = obj["metadata"]
     held = meta.get("finalizers") or (obj.get("spec") or {}).get("finalizers")
     return bool(meta.get("deletionTimestamp")) and not (
@@ -59,7 +59,7 @@ class Mirror:
     Attributes:
         resource: the kind.
         store: the objects, indexed by the UID of their controller and, for pods, by their node.
-        synced: set once the store holds what existed at the start.
+        synced: set once the store contains the objects that existed at the start.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Mirror:
         self._seen = 0
 
     def add_handler(self, handler: Handler) -> None:
-        """Calls the handler for what is held, and for every change from now on."""
+        """Calls the handler for present objects, and for every change from now on."""
         self._handlers.append(handler)
         for delta in self.store.as_initial():
             handler(delta)
 
     def get(self, key: ObjectKey) -> Obj | None:
-        """The object; it must not be changed."""
+        """The object; do not change it."""
         return self.store.get(key)
 
     def owned_by(self, uid: str) -> tuple[Obj, ...]:
@@ -120,13 +120,13 @@ class Mirror:
         grace_period: int | None = None,
         propagation: Propagation | None = None,
     ) -> None:
-        """Deletes an object, but no other one that has its name by now."""
+        """Deletes an object, but not a new one with the same name."""
         uid = obj["metadata"]["uid"]
         options = DeleteOptions(grace_period=grace_period, propagation=propagation, uid=uid)
         self.written(await self._service.delete(self.resource, key_of(obj), options))
 
     def written(self, obj: Obj) -> Obj:
-        """Takes over what a write of our own returned, unless the watch was faster; gives it."""
+        """Takes over and returns the result of an own write, unless the watch was faster."""
         if _revision(obj) > self._seen:
             if is_leaving(obj):
                 self._drop(key_of(obj), _revision(obj))

@@ -1,4 +1,4 @@
-"""The namespace controller: deletes the content of a doomed namespace, then lets it go."""
+"""The namespace controller: deletes the content of a terminating namespace, then finalizes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NamespaceController(Controller[str]):
 
     Args:
         parts: of the cluster.
-        collector: knows what is in a namespace.
+        collector: knows the content of namespaces.
     """
 
     name = "namespace"
@@ -43,7 +43,7 @@ class NamespaceController(Controller[str]):
             mirror.add_handler(self._on_content)
 
     def _on_content(self, delta: Delta[Obj]) -> None:
-        """New content is deleted as well; the last deletion lets the namespace go."""
+        """Deletes new content as well; the last deletion finalizes the namespace."""
         name = delta.key.namespace
         if name not in self._doomed:
             return

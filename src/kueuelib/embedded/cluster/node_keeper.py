@@ -15,9 +15,9 @@ from kueuelib.machinery.store import Delta
 
 
 class NodeKeeper(Controller[ObjectKey]):
-    """Reports simulated nodes as ready once, renews their Leases, and taints nodes that are ill.
+    """Reports simulated nodes as ready once, renews their Leases, and taints unhealthy nodes.
 
-    That a node is ready is said once: a user may say otherwise afterwards.
+    Readiness is reported only once, so that a user may change it afterwards.
     """
 
     name = "node"
@@ -52,7 +52,7 @@ class NodeKeeper(Controller[ObjectKey]):
         return self._renewed[key] + RENEW_SECONDS
 
     async def _taint(self, key: ObjectKey, node: Obj) -> None:
-        """Writes the taints that follow from the state of a node."""
+        """Writes the taints for the state of a node."""
         wanted = taints_of(node, self._clock.now())
         if wanted != listed(section(node, "spec"), "taints"):
             version = {"resourceVersion": node["metadata"]["resourceVersion"]}
@@ -60,7 +60,7 @@ class NodeKeeper(Controller[ObjectKey]):
             await self._nodes.patch(key, patch)
 
     async def _renew(self, node: Obj) -> None:
-        """Writes the Lease of a node when it is missing or old."""
+        """Writes the Lease of a node if it is missing or old."""
         key, now = key_of(node), self._clock.now()
         if now < self._renewed.get(key, -RENEW_SECONDS) + RENEW_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""The nodes of the simulated cluster: what they are and say of themselves."""
+"""The nodes of the simulated cluster and their statuses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CAPACITY: Mapping[str, str] = {
     "ephemeral-storage": "1Pi",
     "pods": "5k",
 }
-"""What a simulated node lists; whatever else is asked of it, it has without end.
+"""The listed capacity of a simulated node; other resources are unlimited.
 
-The number of pods is what keeps the memory of the server bounded.
+The number of pods bounds the memory of the server.
 """
 
 NODE_INFO: Mapping[str, str] = {
@@ -27,7 +27,7 @@ NODE_INFO: Mapping[str, str] = {
     "operatingSystem": "linux",
     "architecture": "amd64",
 }
-"""Every field that clients may take for granted."""
+"""Every field that clients may rely on."""
 
 PREFIX = "simulated-node-"
 LEASE_NAMESPACE = "kube-node-lease"
@@ -36,7 +36,7 @@ RENEW_SECONDS = 1200.0
 
 
 def simulated_node(index: int, now: float) -> Obj:
-    """One of the nodes that exist from the start; their pools alternate."""
+    """One of the initial nodes; their pools alternate."""
     name = f"{PREFIX}{index}"
     return {
         "apiVersion": "v1",
@@ -56,7 +56,7 @@ def simulated_node(index: int, now: float) -> Obj:
 
 
 def node_status(status: Mapping[str, Any], index: int, now: float) -> Obj:
-    """The status of a node that is well; what it says of its size is kept."""
+    """The status of a healthy node; its capacity is kept."""
     capacity = dict(status.get("capacity") or CAPACITY)
     at = format_time(now)
     ready = {
@@ -79,7 +79,7 @@ def node_status(status: Mapping[str, Any], index: int, now: float) -> Obj:
 
 
 def node_lease(node: Mapping[str, Any], now: float) -> Obj:
-    """The Lease by which a node says that it is alive; renewed rarely, as nobody watches it."""
+    """The Lease of a node as its sign of life; renewed rarely, because it is not watched."""
     name = node["metadata"]["name"]
     at = format_micro_time(now)
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
@@ -101,5 +101,5 @@ def is_simulated(node: Mapping[str, Any]) -> bool:
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    """Whether the node says that it is well."""
+    """Whether the node is ready."""
     return is_true(node, "Ready")

@@ -1,4 +1,4 @@
-"""Which node a pod is put on, and why there is none: pure functions."""
+"""Chooses the node of a pod, or says why there is none. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def untolerated_taint(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Mappin
 
 @attrs.define
 class Room:
-    """What of a node's allocatable is taken, by the pods on it."""
+    """The used part of a node's allocatable resources."""
 
     allocatable: Mapping[str, Quantity]
     endless: bool
@@ -70,7 +70,7 @@ class Room:
     pods: int = 0
 
     def lacking(self, requests: Mapping[str, Quantity]) -> str:
-        """The first resource of which there is not enough; empty when all fits."""
+        """The first insufficient resource; empty if everything fits."""
         most = self.allocatable.get("pods")
         if most is not None and self.pods >= most.value():
             return "pods"
@@ -88,14 +88,14 @@ class Room:
         return ""
 
     def take(self, requests: Mapping[str, Quantity]) -> None:
-        """A pod comes."""
+        """Adds a pod."""
         self.pods += 1
         for name, wanted in requests.items():
             used = self.used.get(name)
             self.used[name] = wanted if used is None else used + wanted
 
     def give_back(self, requests: Mapping[str, Quantity]) -> None:
-        """A pod has ended or gone."""
+        """Removes a pod."""
         self.pods -= 1
         for name, wanted in requests.items():
             self.used[name] = self.used[name] - wanted
@@ -111,9 +111,9 @@ class Placement:
     """The node for a pod, or why there is none.
 
     Attributes:
-        node: the name, empty when there is none.
+        node: its name; empty if there is none.
         message: in the words of the scheduler, for the condition and the event.
-        cramped: whether room on some node would help.
+        cramped: whether more room on some node would help.
     """
 
     node: str
@@ -124,7 +124,7 @@ class Placement:
 def place(
     pod: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]], rooms: Mapping[str, Room]
 ) -> Placement:
-    """Finds the node with the fewest pods on which a pod fits; of equals the first by name."""
+    """Finds the node with the fewest pods on which a pod fits; among equals, the first by name."""
     requests = pod_requests(pod["spec"])
     best: tuple[int, str] | None = None
     problems: dict[str, int] = {}
@@ -151,7 +151,7 @@ def place(
 
 
 def _unfit(pod: Mapping[str, Any], node: Mapping[str, Any]) -> str:
-    """What about a node keeps the pod off, however much room there is; empty when nothing does."""
+    """Why a node does not accept the pod, apart from room; empty if it does."""
     taint = untolerated_taint(pod, node)
     if taint is not None:
         if taint.get("key") == UNSCHEDULABLE:

@@ -1,4 +1,4 @@
-"""What a kubelet does next with a pod, and when: a pure function."""
+"""Decides the next step of a kubelet for a pod, and its time. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kueuelib.embedded.cluster.pod_status import is_terminal, phase
 
 
 class Action(Enum):
-    """What is done with a pod."""
+    """An action on a pod."""
 
     NOTHING = "nothing"
     START = "start"
@@ -26,7 +26,7 @@ class Action(Enum):
 
 @attrs.frozen
 class PodStep:
-    """What is done, and at which instant; None: nothing will happen without an event."""
+    """The action and its instant; None: nothing happens without an event."""
 
     action: Action
     due: float | None = None
@@ -38,10 +38,10 @@ class Memory:
     """What a kubelet remembers of a running pod, because the API has whole seconds only.
 
     Attributes:
-        started: when the pod was seen running first.
-        run: the `run-seconds` that hold now, None when there are none.
-        told: when these were seen first on the running pod.
-        doomed: when the deletion was seen first, None while there is none.
+        started: when the pod was first seen running.
+        run: the present `run-seconds`, or None.
+        told: when these were first seen on the running pod.
+        doomed: when the deletion was first seen, or None.
     """
 
     started: float
@@ -69,10 +69,9 @@ def remember(pod: Mapping[str, Any], memory: Memory | None, now: float) -> Memor
 
 
 def next_step(pod: Mapping[str, Any], memory: Memory) -> PodStep:
-    """What a kubelet does with a pod that is bound to its node.
+    """The next step of a kubelet for a pod on its node.
 
-    A pod that is deleted runs on until its grace period is over. One that has to end by itself
-    before that does so.
+    A deleted pod keeps running until its grace period is over, unless it ends by itself before.
     """
     if pod["metadata"].get("deletionTimestamp"):
         return _step_of_doomed(pod, memory)

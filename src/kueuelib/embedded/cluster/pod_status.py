@@ -1,4 +1,4 @@
-"""What a kubelet reports: the statuses of pods that run, end, and are killed."""
+"""The statuses that a kubelet reports for running, ended and killed pods."""
 
 from __future__ import annotations
 

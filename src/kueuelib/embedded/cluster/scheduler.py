@@ -1,4 +1,4 @@
-"""The scheduler: puts pods on nodes where they fit, and says why when there is none."""
+"""The scheduler: binds pods to nodes, and says why if none fits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Taken = tuple[str, dict[str, Quantity]]
 
 
 def wants_node(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod is for this scheduler to place."""
+    """Whether this scheduler has to place the pod."""
     spec = pod["spec"]
     return not (
         spec.get("nodeName")
@@ -34,7 +34,7 @@ def wants_node(pod: Mapping[str, Any]) -> bool:
 
 
 def unschedulable(pod: Mapping[str, Any], message: str, now: float) -> Obj | None:
-    """The status that says so, None when it is said already."""
+    """The status with the condition Unschedulable; None if it has it already."""
     status = pod.get("status") or {}
     conditions = status.get("conditions") or ()
     before = find_condition(conditions, "PodScheduled")

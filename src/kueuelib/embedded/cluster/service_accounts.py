@@ -1,4 +1,4 @@
-"""The controller that gives every namespace its ServiceAccount `default`."""
+"""Creates the ServiceAccount `default` in every namespace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT = "default"
 
 
 class AccountController(Controller[str]):
-    """Makes the account again when somebody deletes it; its keys are namespaces."""
+    """Creates the account, again if it is deleted; its keys are namespaces."""
 
     name = "serviceaccount"
     workers = 2

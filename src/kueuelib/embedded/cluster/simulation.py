@@ -1,4 +1,4 @@
-"""The simulated cluster as a whole: what `--simulate` starts beside the API server."""
+"""The whole simulated cluster, which `--simulate` starts beside the API server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _QUIET_ROUNDS = 20
 _ROUND = 0.002
 _EXACT_STEPS = 5_000
 _COARSE_STEPS = 500
-"""After so many instants time passes in steps, so that a year of something frequent has an end."""
+"""After this many instants, time passes in steps, so that a year of frequent events terminates."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -42,7 +42,8 @@ class SimulatedCluster:
     """The controllers of Jobs, StatefulSets, namespaces and garbage, scheduler and kubelets.
 
     An asynchronous context manager: on entry the nodes exist and all parts work; on exit they have
-    stopped. What exists then in the server stays as it is, and is taken up by the next one.
+    stopped. The objects in the server stay as they are, and the next simulated cluster continues
+    with them.
     """
 
     def __init__(
@@ -57,11 +58,11 @@ class SimulatedCluster:
     ) -> None:
         """Args:
         service: the API.
-        nodes: how many nodes there are from the start.
+        nodes: the initial number of nodes.
         clock: the time of the cluster.
         backoff: how long failures delay new pods of Jobs.
-        pod_limit: pods that have not ended, beyond which Jobs get no further ones.
-        ended_limit: pods that have ended, beyond which the oldest are deleted.
+        pod_limit: Jobs get no further pods while this many have not ended.
+        ended_limit: the number of ended pods beyond which the oldest are deleted.
         """
         self._service = service
         self._node_count = nodes
@@ -128,7 +129,7 @@ class SimulatedCluster:
             self._jobs.close()
 
     def hold_jobs(self, held: bool) -> None:
-        """Lets the Job controller stand still, or continue."""
+        """Pauses or resumes the Job controller."""
         self._jobs.loop.hold(held)
 
     @property
@@ -137,7 +138,7 @@ class SimulatedCluster:
         return self._jobs.idle and self._events.idle and all(loop.idle for loop in self._loops)
 
     async def pass_time(self, clock: ManualClock, seconds: float) -> None:
-        """Lets time pass: what falls due meanwhile is done at its own instant, one by one.
+        """Lets time pass: work that becomes due meanwhile is done at its own instant, one by one.
 
         Args:
             clock: that of the cluster.
@@ -164,9 +165,9 @@ class SimulatedCluster:
         await self.settle()
 
     async def settle(self) -> None:
-        """Returns when everything is done that is due at the present time of the clock.
+        """Returns when all work that is due at the present time of the clock is done.
 
-        For tests that bring a clock: advance it, then settle.
+        For tests with their own clock: advance it, then settle.
 
         Raises:
             BaseExceptionGroup: a part of the cluster has failed.
@@ -195,7 +196,7 @@ def _report(task: asyncio.Task[None]) -> None:
 
 
 async def _either(wanted: Awaitable[None], running: asyncio.Task[None]) -> None:
-    """Waits for what is wanted; raises when what runs meanwhile fails."""
+    """Waits for a result; raises if a task that runs meanwhile fails."""
     waiter = asyncio.ensure_future(wanted)
     await asyncio.wait((waiter, running), return_when=asyncio.FIRST_COMPLETED)
     if not waiter.done():

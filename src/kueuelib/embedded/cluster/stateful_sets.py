@@ -1,4 +1,4 @@
-"""The StatefulSet controller: makes pods in order, and replaces those that are over or outdated.
+"""The StatefulSet controller: creates pods in order, and replaces ended or outdated ones.
 
 Volumes, partitions, the strategy OnDelete and ControllerRevisions are not simulated.
 """
@@ -28,7 +28,7 @@ _DIGITS = 10
 
 @attrs.frozen
 class SetStep:
-    """What to do next.
+    """The next step.
 
     Attributes:
         create: ordinals of pods to make.
@@ -78,9 +78,10 @@ class StatefulSetController(Controller[ObjectKey]):
 
 
 def next_step(stateful_set: Mapping[str, Any], pods: Mapping[int, Obj]) -> SetStep:
-    """What to do about a raw StatefulSet with these raw pods, by number.
+    """The next step for a raw StatefulSet with these raw pods, by ordinal.
 
-    With the policy OrderedReady, one pod is made or deleted at a time, once all before are ready.
+    With the policy OrderedReady, one pod at a time is created or deleted, once all earlier ones are
+    ready.
     """
     spec = stateful_set["spec"]
     ordered = spec.get("podManagementPolicy") != "Parallel"
@@ -111,7 +112,7 @@ def next_step(stateful_set: Mapping[str, Any], pods: Mapping[int, Obj]) -> SetSt
 
 
 def status_of(stateful_set: Mapping[str, Any], pods: Mapping[int, Obj]) -> Obj:
-    """The status of a raw StatefulSet with these raw pods, by number."""
+    """The status of a raw StatefulSet with these raw pods, by ordinal."""
     revision = revision_of(stateful_set)
     ready = sum(map(_is_healthy, pods.values()))
     updated = sum(labels_of(pod).get(REVISION) == revision for pod in pods.values())
@@ -127,14 +128,14 @@ def status_of(stateful_set: Mapping[str, Any], pods: Mapping[int, Obj]) -> Obj:
 
 
 def revision_of(stateful_set: Mapping[str, Any]) -> str:
-    """The label value of pods that are made from the present template."""
+    """The label value of pods from the present template."""
     text = orjson.dumps(stateful_set["spec"]["template"], option=orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(text).hexdigest()[:_DIGITS]
     return f"{stateful_set['metadata']['name']}-{digest}"
 
 
 def ordinal_of(pod: Mapping[str, Any], name: str) -> int | None:
-    """The number of a pod; None when the StatefulSet of that name did not name it."""
+    """The ordinal of a pod; None if its name does not belong to the StatefulSet."""
     prefix, _, digits = pod["metadata"]["name"].rpartition("-")
     return int(digits) if prefix == name and digits.isdecimal() else None
 

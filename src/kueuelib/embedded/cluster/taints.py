@@ -1,4 +1,4 @@
-"""Taints that follow from what a node says of itself, and when they end a pod: pure functions."""
+"""The taints for the state of a node, and when they evict a pod. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _OWN: Final = frozenset((UNSCHEDULABLE, NOT_READY, UNREACHABLE, *_BY_CONDITION.v
 def taints_of(node: Mapping[str, Any], now: float) -> list[Obj]:
     """The taints that a node should have, as the node lifecycle controller keeps them.
 
-    A node that is not ready, or of which nobody knows, takes no pods and loses those that do not
-    tolerate it. One that never said anything only takes none.
+    A node that is not ready or unknown accepts no pods, and loses those that do not tolerate the
+    taint. One that never reported a status only accepts none.
 
     Args:
         node: raw.
-        now: epoch seconds; when a taint that ends pods is added.
+        now: seconds since the epoch, for the time of taints that evict pods.
     """
     present = listed(section(node, "spec"), "taints")
     wanted = [(key, "NoSchedule") for key in _conditions(node)]
@@ -61,19 +61,19 @@ def _taint(key: str, effect: str, now: float) -> Obj:
 
 
 def ending_taints(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The taints of a node that end pods."""
+    """The taints of a node that evict pods."""
     taints = listed(section(node, "spec"), "taints")
     return [each for each in taints if each.get("effect") == "NoExecute"]
 
 
 def eviction_due(pod: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) -> float | None:
-    """When the taints of its node end a pod, in epoch seconds; None: never.
+    """When the taints of its node evict a pod, in seconds since the epoch; None: never.
 
-    A toleration holds for its `tolerationSeconds`, of several the shortest.
+    A toleration holds for its `tolerationSeconds`; the shortest one counts.
 
     Args:
         pod: raw.
-        taints: those of its node that end pods.
+        taints: those of its node that evict pods.
     """
     dues = []
     for taint in taints:
@@ -90,7 +90,7 @@ def eviction_due(pod: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) ->
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a toleration is about a taint, for however long."""
+    """Whether a toleration matches a taint, for any time."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     key = toleration.get("key")

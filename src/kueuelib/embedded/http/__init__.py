@@ -1,1 +1,1 @@
-"""The HTTP face: paths, media types, discovery, tables; no rule about objects lives here."""
+"""The HTTP interface: paths, media types, discovery, tables; without rules about objects."""

@@ -1,7 +1,7 @@
-"""APIs that other servers serve, under this server's address: what an APIService says.
+"""Aggregated APIs of other servers under this server's address, as APIServices configure them.
 
-The caller is authenticated and authorized here. Then the request is handed on, with the caller's
-name in headers, and with a client certificate by which the other server knows this one.
+The caller is authenticated and authorized here. Then the request is forwarded, with the caller's
+name in headers, and with a client certificate that identifies this server.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from kueuelib.runtime.connections import body_of
 COMMON_NAME: Final = "front-proxy-client"
 TRUST: Final = ObjectKey("kube-system", "extension-apiserver-authentication")
 SECONDS: Final = 60.0
-"""After which a request that gets no answer is given up."""
+"""The time limit of a request, in seconds."""
 _USER, _GROUP, _UID, _EXTRA = "X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-"
 _IN_NAMES = "!#$&'*+-.^_`|~"
-"""What may stand in the name of a header besides letters and digits."""
+"""The characters that are allowed in names of headers besides letters and digits."""
 _HANDED_ON = ("Accept", "Content-Type", "User-Agent")
 _HANDED_BACK = ("Content-Type", "Cache-Control", "Warning", "Retry-After")
 
 
 class FrontProxy:
-    """The certificate by which other servers know this one; a new one at every start.
+    """The certificate that identifies this server to others; a new one at every start.
 
     Args:
         now: seconds since the epoch.
@@ -53,14 +53,14 @@ class FrontProxy:
         self._authority = authority.pem
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Makes a client's context show the certificate."""
+        """Loads the certificate into a client's context."""
         tls.show_certificate(context, self._key + self._certificate)
 
     def config_map(self, client_ca: bytes) -> Obj:
         """What other servers need to recognize this one.
 
         Args:
-            client_ca: who signs the certificates of clients.
+            client_ca: the signer of clients' certificates.
         """
         data = {
             "client-ca-file": client_ca.decode(),
@@ -76,12 +76,12 @@ class FrontProxy:
 
 
 class Aggregation:
-    """Hands requests on to the servers that APIServices name.
+    """Forwards requests to the servers that APIServices name.
 
     Args:
         reader: reads APIServices.
         services: finds the addresses of Services.
-        proxy: the certificate to show.
+        proxy: the certificate.
     """
 
     def __init__(self, reader: Reader, services: Services, proxy: FrontProxy) -> None:
@@ -97,7 +97,7 @@ class Aggregation:
             self._session = None
 
     def find(self, group: str, version: str) -> Mapping[str, Any] | None:
-        """The spec of the APIService of a group and version; None when nobody else serves it."""
+        """The spec of the APIService of a group and version; None if it is not aggregated."""
         if not group or not version:
             return None
         api_service = self._reader.get(API_SERVICES, ObjectKey("", f"{version}.{group}"))
@@ -105,7 +105,7 @@ class Aggregation:
         return spec if spec.get("service") else None
 
     def versions(self) -> dict[str, list[str]]:
-        """The versions that others serve by group, both in the order of their priorities."""
+        """The aggregated versions by group, both in the order of their priorities."""
         specs = sorted(self._specs(), key=lambda spec: version_rank(spec["version"]), reverse=True)
         specs.sort(key=_rank)
         versions: dict[str, list[str]] = {}
@@ -122,7 +122,7 @@ class Aggregation:
     async def forward(
         self, request: web.BaseRequest, caller: Caller, spec: Mapping[str, Any]
     ) -> web.StreamResponse:
-        """Hands a request on, and its answer back as it comes.
+        """Forwards a request, and streams its answer back.
 
         Raises:
             Unavailable: the other server does not answer.

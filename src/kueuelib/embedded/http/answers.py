@@ -14,11 +14,11 @@ from kueuelib.errors import ApiError
 
 WARNING_LIMIT = 256
 WARNINGS_LIMIT = 4096
-"""Letters of one warning, and of all together, as in kube-apiserver."""
+"""The most characters of one warning, and of all together, as in kube-apiserver."""
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
-    """One `Warning` header each, without repetitions, as many as there is room for."""
+    """One `Warning` header per warning, without duplicates, up to the limit."""
     headers: list[tuple[str, str]] = []
     room = WARNINGS_LIMIT
     for text in dict.fromkeys(warnings):
@@ -39,7 +39,7 @@ def answer(
     warnings: Iterable[str] = (),
     media_type: str = "",
 ) -> web.Response:
-    """An answer in the wanted form.
+    """An answer in the negotiated form.
 
     Args:
         body: JSON data, or bytes of JSON.
@@ -66,7 +66,7 @@ def failure(error: ApiError, wanted: Wanted = PLAIN) -> web.Response:
 
 
 def success(details: dict[str, Any] | None = None, code: int = 0) -> dict[str, Any]:
-    """A Status that says all is well."""
+    """A Status of success."""
     body: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",

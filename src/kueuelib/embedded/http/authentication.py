@@ -18,12 +18,12 @@ OPEN_PATHS = frozenset(("/readyz", "/livez", "/healthz", "/version"))
 
 
 def is_open(path: str) -> bool:
-    """Whether a path is answered to anybody."""
+    """Whether a path is open to everyone."""
     return path in OPEN_PATHS
 
 
 class Authenticator:
-    """Knows the tokens of one server; certificates were verified by TLS.
+    """Authenticates callers of one server by tokens; TLS has verified certificates.
 
     Args:
         tokens: fixed ones.
@@ -37,7 +37,7 @@ class Authenticator:
         self._signed = signed
 
     def add(self, token: str, caller: Caller) -> None:
-        """Knows one token more."""
+        """Adds a token."""
         self._tokens[token.encode()] = caller
 
     def verify(self, token: str) -> Verified | None:
@@ -49,7 +49,7 @@ class Authenticator:
         return self._signed(token)
 
     def caller(self, request: web.BaseRequest) -> Caller | None:
-        """Who asks, None for somebody without credentials.
+        """The caller; None without credentials.
 
         Raises:
             Unauthorized: the credentials are wrong.

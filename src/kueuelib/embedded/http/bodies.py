@@ -1,4 +1,4 @@
-"""From the bytes of a request to JSON data."""
+"""Parses the bytes of a request as JSON data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kueuelib.errors import BadRequest, TooLarge, UnsupportedMediaType
 
 LIMIT = 3 * 2**20
 VALUES = 100_000
-"""So many items and fields may be in a body: each is work for the server."""
+"""The most items and fields of a body, because each is work for the server."""
 JSON_TYPES = ("application/json", "text/json")
 _FIELD_ENDS = re.compile(rb'"\s*:')
 _HEAD = ("apiversion", "kind")
@@ -31,12 +31,12 @@ def media_type(content_type: str) -> str:
 
 
 def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[Any, list[str]]:
-    """The data, and texts about fields that were given twice.
+    """The data, and texts about duplicate fields.
 
     Args:
-        body: what was sent.
+        body: the bytes.
         content_type: of the request; empty means JSON.
-        notice_duplicates: whether duplicates are looked for, which costs time.
+        notice_duplicates: whether to search for duplicates, which takes time.
 
     Raises:
         BadRequest: the body is malformed.
@@ -81,23 +81,23 @@ def _unsupported() -> UnsupportedMediaType:
 
 
 def check_object_type(content_type: str) -> None:
-    """Patches are not objects.
+    """Check that a body is not a patch.
 
     Raises:
-        UnsupportedMediaType: the type of the body is one of a patch.
+        UnsupportedMediaType: the body has the type of a patch.
     """
     if media_type(content_type).endswith(("patch+json", "patch+yaml")):
         raise _unsupported()
 
 
 def check_head(body: bytes, data: Any, kind: Kind, *, validated: bool) -> None:
-    """Looks at what an object says of its kind, as the first thing after its form.
+    """Check the version and kind of an object, before anything else.
 
     Args:
-        body: what was sent.
+        body: the bytes.
         data: the same, decoded.
-        kind: that is expected.
-        validated: whether fields are validated, for the words about a custom kind.
+        kind: the expected kind.
+        validated: whether fields are validated, for the message about a custom kind.
 
     Raises:
         BadRequest: it is not an object, or has a version or kind that is not text.
@@ -120,7 +120,7 @@ def check_head(body: bytes, data: Any, kind: Kind, *, validated: bool) -> None:
 
 
 def _check_custom(body: bytes, data: Any, kind: str, *, validated: bool) -> None:
-    """Custom kinds have to say what they are."""
+    """Check that a custom object names its version and kind."""
     if not data.get("kind"):
         why = f"Object 'Kind' is missing in '{body.decode(errors='replace')}'"
         if validated:
@@ -136,13 +136,14 @@ def _is_odd(value: Any) -> bool:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object whose fields are kept in order, duplicates included."""
+    """An object whose fields are kept in order, including duplicates."""
 
 
 def _is_unique(body: bytes, data: Any) -> bool:
-    """Whether it is certain that no field was given twice.
+    """Whether there are certainly no duplicate fields.
 
-    Every field ends with a quotation mark and a colon, and of a doubled one the data have but one.
+    Every field ends with a quotation mark and a colon, and the decoded data have a duplicate only
+    once.
     """
     if b"\\" in body:
         return False  # a text may look like the end of a field

@@ -1,4 +1,4 @@
-"""The subresources of pods that a kubelet would answer: the containers here are played, not run."""
+"""The subresources of pods that a kubelet would answer; containers are only simulated here."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _LOG_NUMBERS = {
     "limitBytes": (1, _POSITIVE),
     "sinceSeconds": (1, _POSITIVE),
 }
-"""The least value of each, and the words about a smaller one."""
+"""The minimum of each, and the message about smaller values."""
 
 
 def check_log(query: Query, pod: str) -> None:
-    """Looks at the parameters of a request for a log, before the pod is looked for.
+    """Checks the parameters of a request for a log, before the pod is read.
 
     Raises:
         BadRequest: one is not a number or a time.
@@ -58,10 +58,10 @@ def check_log(query: Query, pod: str) -> None:
 
 
 def connect(request: web.BaseRequest, pod: Obj, subresource: str) -> web.Response:
-    """The answer about a pod: its containers print nothing and take no commands.
+    """The answer for a pod, whose containers print nothing and accept no commands.
 
     Raises:
-        ApiError: there is no such container, it does not run, or it cannot be reached.
+        ApiError: the container does not exist, does not run, or cannot be reached.
     """
     name, spec = pod["metadata"]["name"], pod.get("spec") or {}
     if subresource == LOG:

@@ -1,4 +1,4 @@
-"""Which groups, versions and kinds there are, in the classic and the aggregated form."""
+"""Discovery of groups, versions and kinds, in the classic and the aggregated form."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ _EXTRA: dict[str, tuple[tuple[str, str, str, list[str]], ...]] = {
     "namespaces": (("finalize", "", "Namespace", ["update"]),),
     "serviceaccounts": (("token", "authentication.k8s.io/v1", "TokenRequest", ["create"]),),
 }
-"""Name, apiVersion where it is another one, kind and verbs of what core kinds have besides."""
+"""Further subresources of core kinds: name, apiVersion if it differs, kind and verbs."""
 
 
 class Discovery:
-    """The documents, built again when the kinds have changed.
+    """The documents, which are rebuilt after changes of the kinds.
 
     Args:
         registry: the kinds.
-        aggregation: what other servers serve.
+        aggregation: the APIs of other servers.
     """
 
     def __init__(self, registry: Registry, aggregation: Aggregation) -> None:
@@ -112,17 +112,18 @@ class Discovery:
         return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
 
     def _others(self) -> dict[str, list[str]]:
-        """The groups that other servers serve alone."""
+        """The groups that only other servers serve."""
         mine = self.groups()
         by_group = self._aggregation.versions()
         return {name: versions for name, versions in by_group.items() if name not in mine}
 
     async def with_others(self, body: Obj, caller: Caller) -> Obj:
-        """An aggregated list with what other servers serve; one that is away is said to be stale.
+        """An aggregated list with the APIs of other servers; one that does not answer is marked as
+        stale.
 
         Args:
             body: the list of this server's own groups.
-            caller: who asks.
+            caller: the caller.
         """
         items = []
         for name, versions in self._others().items():

@@ -43,10 +43,10 @@ VERSION: dict[str, str] = {
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
 _HEADS = (("apis", 1), ("apis", 2))
-"""First part and length of the documents whose head is given."""
+"""First part and length of the paths that answer HEAD."""
 HEALTH = ("/readyz", "/livez", "/healthz")
 CHECKS = ("ping", "log", "shutdown")
-"""What health consists of; all of it is well as long as there is an answer."""
+"""The parts of health; all are healthy as long as there is an answer."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -54,11 +54,11 @@ class Face:
     """Answers HTTP requests with the help of a service.
 
     Args:
-        service: what is served.
-        authenticator: who may come in.
-        authorizer: who may do what.
+        service: the service.
+        authenticator: authenticates callers.
+        authorizer: authorizes requests.
         address: `host:port`, shown in discovery.
-        aggregation: what other servers serve.
+        aggregation: the APIs of other servers.
     """
 
     _service: ApiService
@@ -74,7 +74,7 @@ class Face:
         self._openapi = OpenApi(self._service.registry)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Never fails: every mistake is a Status."""
+        """Answers a request; every error becomes a Status."""
         try:
             return await self._dispatch(request)
         except failures.PlainText as error:
@@ -124,7 +124,7 @@ class Face:
         return await self._resources.serve(request, route, caller)
 
     def _unrouted(self, route: Route | None) -> ApiError:
-        """What is said where nothing is: the groups of the server itself answer as an API does."""
+        """The answer for an unknown path; the server's own groups answer like an API."""
         if route is not None and (
             not route.group or route.group in GROUPS or self._service.registry.brings(route.group)
         ):
@@ -211,7 +211,7 @@ def _health(path: str, *, verbose: bool) -> web.Response:
 
 
 def _form_of_failures(request: web.BaseRequest) -> Wanted:
-    """That of other answers, if there is one."""
+    """The form of failures: that of other answers, if there is one."""
     try:
         return negotiate(request.headers.get("Accept", ""), VIEWS)
     except ApiError:

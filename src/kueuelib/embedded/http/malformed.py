@@ -1,4 +1,4 @@
-"""Requests that are not HTTP or have an unknown method: what is said before a connection ends."""
+"""Answers requests that are not HTTP or have an unknown method, before the connection ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REQUEST_LINE: Final = re.compile(r"'[A-Za-z-]+ /\S* HTTP/1\.[01]'")
 
 
 class StatusConnection(Connection):
-    """One connection, on which also what cannot be parsed is answered with a Status."""
+    """A connection that also answers malformed requests with a Status."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class StatusConnection(Connection):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """405 for an unknown method, 400 for what is not a request."""
+        """Answers 405 for an unknown method, and 400 for other malformed requests."""
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         _LOG.debug("a malformed request from %s", request.remote, exc_info=exc)

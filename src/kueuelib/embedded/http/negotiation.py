@@ -1,4 +1,4 @@
-"""Which form of answer a client accepts."""
+"""Negotiates the form of an answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOTHING_KNOWN = (
     "application/vnd.kubernetes.protobuf"
 )
 PLAIN = Wanted()
-"""JSON, as it is."""
+"""Plain JSON."""
 
 VIEWS = frozenset(
     (view, "meta.k8s.io", version)
@@ -56,10 +56,10 @@ DISCOVERY_VIEWS = frozenset(
 
 @lru_cache(256)
 def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset()) -> Wanted:
-    """The first form of an `Accept` header that the server can give.
+    """The first form of an `Accept` header that the server supports.
 
     Args:
-        accept: the header, empty for anything.
+        accept: the header; empty for any form.
         views: the offered `(as, group, version)`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""OpenAPI documents from the kinds: what kubectl needs to validate, explain and apply."""
+"""OpenAPI documents of the kinds, which kubectl needs to validate, explain and apply."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _PATCH_TYPES = (
     "application/json-patch+json",
     "application/merge-patch+json",
 )
-"""Strategic merge is accepted but not announced: clients then use what they know of the types
-themselves, which is more than these documents say."""
+"""Strategic merge is accepted but not announced, so that clients use their own knowledge of the
+types, which is more than these documents contain.
+"""
 
 
 class OpenApi:
@@ -44,7 +45,7 @@ class OpenApi:
         """A document.
 
         Raises:
-            NotFound: there is none of that path.
+            NotFound: there is no document at that path.
         """
         if self._revision != self._registry.revision:
             self._revision = self._registry.revision

@@ -1,6 +1,6 @@
 """`/openapi/v2` in protobuf, which kubectl reads before it validates.
 
-The numbers are those of the messages of gnostic's `openapi.v2`.
+The field numbers are those of gnostic's `openapi.v2`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def _any(value: Any) -> bytes:
 
 
 def _named(number: int, values: Mapping[str, Any], encode: Encode) -> bytes:
-    """A map as its messages have it: names and values."""
+    """A map in protobuf form: names and values."""
     pairs = (_part(1, _text(name)) + _part(2, encode(each)) for name, each in values.items())
     return _parts(number, pairs)
 
 
 def schema(given: Mapping[str, Any]) -> bytes:
-    """A schema: what clients look at when they find their way through an object."""
+    """A schema, with the parts that clients need to navigate an object."""
     encoded = b""
     for number, name, encode in _FIELDS:
         if name in given:

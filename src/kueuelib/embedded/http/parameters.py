@@ -31,14 +31,14 @@ Query = Mapping[str, str]
 
 
 def flag(query: Query, name: str) -> bool | None:
-    """A boolean parameter; None when it is not given. Kubernetes reads anything odd as true."""
+    """A boolean parameter; None if absent. Kubernetes reads any unknown value as true."""
     if name not in query:
         return None
     return query[name].lower() not in ("false", "0")
 
 
 def number(query: Query, name: str) -> int | None:
-    """A number, None when it is not given.
+    """A number; None if absent.
 
     Raises:
         BadRequest: it is not a number, or has more than 64 bits.
@@ -54,7 +54,7 @@ def number(query: Query, name: str) -> int | None:
 
 
 def list_options(query: Query) -> ListOptions:
-    """For list and deletecollection."""
+    """The options of list and deletecollection."""
     return ListOptions(
         label_selector=query.get("labelSelector", ""),
         field_selector=query.get("fieldSelector", ""),
@@ -66,7 +66,7 @@ def list_options(query: Query) -> ListOptions:
 
 
 def check_list(query: Query, options: ListOptions) -> None:
-    """Looks at parameters that a list has no use for.
+    """Checks parameters that do not apply to lists.
 
     Raises:
         BadRequest: one is malformed.
@@ -83,7 +83,7 @@ def check_list(query: Query, options: ListOptions) -> None:
 
 
 def watch_options(query: Query, name: str = "") -> WatchOptions:
-    """For watch; with a name, of that object alone."""
+    """The options of watch; with a name, of that object only."""
     timeout = number(query, "timeoutSeconds")
     selector = query.get("fieldSelector", "")
     if name:
@@ -119,16 +119,16 @@ def _manager(manager: str) -> list[FieldError]:
 def write_options(
     query: Any, caller: Caller, kind: str, type_: PatchType | None = None
 ) -> WriteOptions:
-    """For create, update and patch.
+    """The options of create, update and patch.
 
     Args:
         query: has `getall`.
-        caller: who asks.
+        caller: the caller.
         kind: of the options, for messages.
         type_: of a patch.
 
     Raises:
-        Invalid: parameters have no such values.
+        Invalid: a parameter has an invalid value.
     """
     manager, forced = query.get("fieldManager", ""), flag(query, "force")
     dry_run, given = query.getall("dryRun", []), query.get("fieldValidation", "")
@@ -161,7 +161,7 @@ _DELETE_FIELDS: Mapping[str, tuple[type, str]] = {
 
 
 def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
-    """From the body, or the parameters when there is none.
+    """The options of delete, from the body, or from parameters if there is none.
 
     Raises:
         BadRequest: the body is not a DeleteOptions.

@@ -1,6 +1,6 @@
 """Bodies in Kubernetes' protobuf form, which typed Go clients send for built-in kinds.
 
-Only reading is needed: every such client, kubectl included, also accepts JSON answers. The
+Only reading is needed: every such client, including kubectl, also accepts JSON answers. The
 numbers of the fields are those of `kueuelib.embedded.schema.messages`.
 """
 

@@ -1,4 +1,4 @@
-"""Requests for objects: from method and path to a verb, from its result to an answer."""
+"""Maps requests for objects to verbs, and their results to answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Resources:
         """Answers one request.
 
         Raises:
-            ApiError: whatever is wrong with it.
+            ApiError: the request failed.
         """
         served = self._service.registry.served(route.group, route.version, route.plural)
         if served is None or (route.rest and route.subresource != "proxy"):
@@ -95,7 +95,7 @@ class _Call:
 
     @property
     def _reads(self) -> bool:
-        """Whether it is read; of the kinds that a server brings, no head is given."""
+        """Whether it is a read; built-in kinds do not support HEAD."""
         method = self.request.method
         return method == "GET" or (method == "HEAD" and not self.kind.builtin)
 
@@ -217,7 +217,7 @@ class _Call:
         return PatchType(media)
 
     def _check_creation(self) -> None:
-        """A write that would create an object needs the permission to create it."""
+        """Check the permission to create, for a write that would create an object."""
         kind, key = self.kind, self._target.key
         if self.route.subresource or self.service.commits.present(kind, key) is not None:
             return
@@ -294,7 +294,7 @@ class _Call:
         return await watch(self.request, self.service, self.route, self.kind, self.version)
 
     async def _old_watch(self) -> web.StreamResponse:
-        """A path of the form `/api/v1/watch/...`, which is deprecated and still there."""
+        """A path of the form `/api/v1/watch/...`, which is deprecated but still served."""
         route = self.route
         if route.subresource:
             raise failures.unknown_resource()
@@ -323,7 +323,7 @@ class _Call:
         return [deprecation, *others] if deprecation else others
 
     async def _body(self, options: WriteOptions, whole: Kind | None = None) -> Any:
-        """The decoded body; `whole`: the kind of the object that it must be."""
+        """The decoded body; `whole` is the kind that it must have."""
         content_type = self.request.headers.get("Content-Type", "")
         if whole is not None:
             bodies.check_object_type(content_type)

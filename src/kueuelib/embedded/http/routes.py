@@ -1,4 +1,4 @@
-"""What a path means."""
+"""Parses paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_odd(text: str) -> bool:
 
 
 def readable(query: str) -> str:
-    """The pairs of a query that Go reads; it drops the others."""
+    """The pairs of a query that Go can read; it drops all others."""
     return "&".join(each for each in query.split("&") if ";" not in each and not is_odd(each))
 
 
@@ -31,7 +31,7 @@ class Route:
         plural: empty for the version's own discovery document.
         name: empty for the collection.
         subresource: empty for the object itself.
-        rest: what comes after the subresource.
+        rest: the path after the subresource.
         watched: whether the path has the old form of a watch, `/api/v1/watch/...`.
     """
 
@@ -49,7 +49,7 @@ _OF_NAMESPACES = frozenset(("status", "finalize"))
 
 
 def parse(path: str) -> Route | None:
-    """The route, or None when the path is not about a group version."""
+    """The route; None if the path is not below a group version."""
     parts = [part for part in path.split("/") if part]
     if len(parts) >= 2 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]

@@ -1,9 +1,9 @@
-"""Watch events on their way to one client: shared bytes, small buffers, bounded patience.
+"""Sends watch events to one client, with shared bytes, small buffers and a time limit.
 
-What a watch sends are lines around JSON that everybody shares. Nothing is sent before the client
-has taken most of what was sent before, so a client that does not read costs one batch of references
-and the buffers of its connection. One that takes nothing for a while is hung up on, as by
-kube-apiserver; it lists and watches again when it comes back.
+Lines of a watch are built around JSON that all watches share. The next batch is sent only after the
+client has read most of the previous one, so a client that does not read costs one batch of
+references and the buffers of its connection. After a while without reads its connection is closed,
+as by kube-apiserver; a client that returns lists and watches again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 30.0
 PIECE = 64 * 1024
 
 Line = tuple[bytes, bytes, bytes]
-"""What comes before the JSON, the JSON, and what comes after it."""
+"""The prefix, the JSON, and the suffix."""
 
 
 def pieces(lines: Sequence[Line]) -> Iterator[bytes]:
@@ -73,7 +73,7 @@ class Sender:
             self._timer = None
 
     def _look(self) -> None:
-        """Hangs up when the client has taken nothing for too long."""
+        """Closes the connection if the client has not read for too long."""
         now = self._loop.time()
         begun = now if self._since is None else self._since
         if now - begun >= PATIENCE_SECONDS:
@@ -88,7 +88,7 @@ class Sender:
         """Sends lines.
 
         Raises:
-            ConnectionError: the client has left, or was hung up on.
+            ConnectionError: the connection was closed.
         """
         for piece in pieces(lines):
             self._since = self._loop.time()

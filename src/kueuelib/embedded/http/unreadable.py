@@ -1,4 +1,4 @@
-"""Bodies that are neither JSON nor YAML, in the words of Go's decoders."""
+"""Errors for malformed JSON and YAML, in the words of Go's decoders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kueuelib.errors import BadRequest
 _ESCAPES: Final = re.compile(
     r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-"""What a backslash begins; a group where half of a pair is alone."""
+"""Escape sequences; a group for a lone half of a surrogate pair."""
 _SHOWN: Final = 30
 _NO_VERSION: Final = "couldn't get version/kind; json parse error: "
 _EXPECTED: Final = (
@@ -42,11 +42,11 @@ class Unreadable(BadRequest):
         self.why = why
 
     def of_object(self, body: bytes, kind: str) -> BadRequest:
-        """What is said of an object of that kind."""
+        """The error for an object of that kind."""
         return BadRequest(unrecognized(body, kind, self.message))
 
     def of_patch(self, type_: PatchType, *, checked: bool = True) -> BadRequest:
-        """What is said of a patch of that type; `checked`: whether its fields are validated."""
+        """The error for a patch of that type; `checked`: whether its fields are validated."""
         if type_ is PatchType.APPLY:
             return BadRequest(f"error decoding YAML: error converting YAML to JSON: {self.why}")
         if type_ is PatchType.MERGE and not checked:
@@ -57,12 +57,12 @@ class Unreadable(BadRequest):
 
 
 def unrecognized(body: bytes, kind: str, why: str) -> str:
-    """The message about a body that says neither version nor kind.
+    """The message about a body without version and kind.
 
     Args:
-        body: what was sent; its beginning is shown, in hexadecimal unless it looks like JSON.
-        kind: that is expected.
-        why: it cannot be read.
+        body: its beginning is shown, in hexadecimal unless it looks like JSON.
+        kind: the expected kind.
+        why: the reason.
     """
     start = body[:_SHOWN]
     shown = start.decode(errors="replace") if body[:1] == b"{" else start.hex()

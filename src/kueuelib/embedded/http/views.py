@@ -16,7 +16,7 @@ from kueuelib.errors import NotAcceptable
 
 
 def check_fits(wanted: Wanted, kind: Kind, *, a_list: bool) -> None:
-    """Refuses the view of one object for a list, and the other way round.
+    """Refuses the view of one object for a list, and vice versa.
 
     Raises:
         NotAcceptable: it does not fit.
@@ -42,13 +42,15 @@ DEFAULT_COLUMNS = (AGE,)
 
 
 def columns_of(kind: Kind, version: Version) -> tuple[Column, ...]:
-    """All columns of a kind, NAME included where it comes first."""
+    """All columns of a kind, including NAME if it comes first."""
     own = version.columns if version.columns is not None else DEFAULT_COLUMNS
     return own if kind.plural == "events" and kind.builtin else (NAME, *own)
 
 
 def partial(obj: Obj, version: str = "v1") -> Obj:
-    """An object's metadata alone, without an annotation that is a field inside of Kubernetes."""
+    """Only the metadata of an object, without an annotation that is an internal field of
+    Kubernetes.
+    """
     meta = obj["metadata"]
     notes = meta.get("annotations") or {}
     if TEMPLATE_GENERATION in notes:
@@ -82,7 +84,7 @@ def table(
         wanted: the negotiated form.
         now: seconds since the epoch, for ages.
         meta: the metadata of the list.
-        include: `None`, `Metadata` or `Object`: what comes with each row.
+        include: `None`, `Metadata` or `Object`: the part of the object in each row.
         headings: whether the columns are described; in a watch only the first table does.
     """
     columns = columns_of(kind, version)
@@ -122,7 +124,7 @@ def list_head(kind: str, api_version: str, meta: Obj) -> bytes:
 
 
 def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) -> bytes:
-    """A list of objects that are JSON already; items of built-in kinds lose apiVersion and kind."""
+    """A list of encoded objects; items of built-in kinds lose apiVersion and kind."""
     api_version = kind.api_version(version.name)
     if kind.builtin:
         names = orjson.dumps(kind.kind), orjson.dumps(api_version)

@@ -1,4 +1,4 @@
-"""What a request asks for, in the terms of access control."""
+"""The attributes of a request for access control."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "DELETE": "deletecollection"
 
 
 def wish_of(request: web.BaseRequest, route: Route | None) -> Attributes:
-    """The wish of a request; without a resource it is about the path."""
+    """The attributes of a request, for its resource or its path."""
     method = request.method
     if route is None or not route.plural:
         return Attributes(_OBJECT_VERBS.get(method, method.lower()), path=request.path)

@@ -1,7 +1,7 @@
 """YAML as Kubernetes reads it, into JSON data, event by event.
 
-The data are built from events and not by the loader of the library: that would hold the interpreter
-for seconds with a large body, even in a thread, and has no limits.
+The data are built from parser events instead of the library's loader, which would block the
+interpreter for seconds with a large body, even in a thread, and has no limits.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kueuelib.errors import BadRequest
 NODE_LIMIT: Final = 200_000
 DEPTH: Final = 1000
 SECONDS: Final = 5.0
-"""The time of this thread on a processor: a busy machine refuses no more than an idle one."""
+"""Processor time of this thread, so that a busy machine refuses no more than an idle one."""
 _LOOK_EVERY: Final = 1024
-"""Events after which the clock is looked at."""
+"""The number of events between two reads of the clock."""
 _PREFIX: Final = "tag:yaml.org,2002:"
 _COLLECTIONS: Final = {yaml.MappingStartEvent: "map", yaml.SequenceStartEvent: "seq"}
 _NUMBERS: Final = (f"{_PREFIX}int", f"{_PREFIX}float")
@@ -31,7 +31,7 @@ _TEXT, _MERGE = f"{_PREFIX}str", f"{_PREFIX}merge"
 
 
 class _Loader(yaml.CSafeLoader):
-    """What looks like a time stays a text, and `y` is true."""
+    """Times stay texts, and `y` is true."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -44,7 +44,7 @@ _Loader.add_implicit_resolver(f"{_PREFIX}bool", re.compile(r"^[ynYN]$"), list("y
 _Loader.bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
 _TOO_DEEP: Final = "error parsing YAML: exceeded max depth"
 _BECAUSE: Final = (yaml.YAMLError, ValueError, KeyError)
-"""What malformed YAML raises; a value that its tag does not allow is one of the last two."""
+"""The exceptions for malformed YAML; the last two are for values that do not match their tag."""
 
 
 class _Merge:

@@ -1,1 +1,1 @@
-"""Patches that know what they patch: strategic merge, and server-side apply with owners."""
+"""Patches with schema: strategic merge, and server-side apply with owners."""

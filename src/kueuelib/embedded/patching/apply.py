@@ -1,4 +1,4 @@
-"""Server-side apply, and the ownership of fields that every other write leaves behind.
+"""Server-side apply, and the ownership of fields after other writes.
 
 Both work on objects of one API version, but managers may have written through another one. Because
 a conversion may need a webhook, the engines are generators: they yield `Convert` and are sent the
@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 @attrs.frozen
 class Convert:
-    """A question: this object at that version?"""
+    """Requests an object at a version."""
 
     obj: Obj
     api_version: str
@@ -55,19 +55,19 @@ class Convert:
 
 Steps = Generator[Convert, "Obj | None", R]
 Nodes = Callable[[str], SchemaNode]
-"""The schema of a kind at an `apiVersion`: `builtin_node` or `custom_node`."""
+"""Returns the schema of a kind at an `apiVersion`: `builtin_node` or `custom_node`."""
 
 
 @attrs.frozen
 class FieldWrite:
-    """Who writes.
+    """A write by a field manager.
 
     Attributes:
         manager: the field manager.
         time: RFC 3339.
-        subresource: through which; empty: the object itself.
+        subresource: of the write; empty: the object itself.
         has_status: whether `status` is a subresource, so that writes of the object do not own it.
-        kept: what writes of the status leave as it is.
+        kept: fields that writes of the status do not change.
     """
 
     manager: str
@@ -78,7 +78,7 @@ class FieldWrite:
 
     @property
     def ignored(self) -> tuple[Path, ...]:
-        """What the write does not change whatever the request says."""
+        """Fields that the write never changes."""
         if self.subresource == "status":
             return tuple(tuple(map(field, path)) for path in self.kept)
         return ((field("status"),),) if self.has_status else ()
@@ -99,14 +99,14 @@ def track_steps(
     Args:
         nodes: the schema by apiVersion.
         old: the state before, None for a create.
-        new: the state after, at the same version; its own `managedFields`, when they can be read,
+        new: the state after, at the same version; its own `managedFields`, if they are readable,
             replace those of `old`, unless it is written through a subresource.
-        write: who writes.
-        zero: what is there before a create.
+        write: the write.
+        zero: the initial object of a create.
 
     Returns:
-        empty when the owners are not known, or are to be forgotten: then the first apply will make
-        somebody the owner of what was there before.
+        empty if the owners are not known or should be dropped; the first apply then assigns an
+        owner to earlier fields.
     """
     entries = _known_entries(old, new, write)
     if not entries and old is not None:
@@ -127,7 +127,7 @@ def track_steps(
 
 
 def _known_entries(old: Obj | None, new: Obj, write: FieldWrite) -> Entries:
-    """The owners before the write: as the request says, else as they were."""
+    """The owners before the write: from the request, or else the stored ones."""
     before = (old or {}).get("metadata", {}).get("managedFields")
     given = new.get("metadata", {}).get("managedFields")
     if write.subresource or given is None or given is before:
@@ -150,16 +150,16 @@ def apply_steps(
         nodes: the schema by apiVersion.
         live: the state before at the version of `config`; None creates the object.
         config: the applied fields, with apiVersion, kind, name and namespace.
-        write: who applies.
+        write: the apply.
         force: take fields from other managers.
 
     Returns:
-        a new object; `live` itself when nothing changes.
+        a new object; `live` itself if nothing changes.
 
     Raises:
         Conflict: others own fields that would change, and `force` is off.
-        BadRequest: the configuration carries `managedFields`.
-        Ambiguous: its lists have equal items.
+        BadRequest: the configuration has `managedFields`.
+        Ambiguous: a list has duplicate items.
     """
     version = config["apiVersion"]
     node = nodes(version)
@@ -216,7 +216,9 @@ def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
 def _pruned(
     nodes: Nodes, merged: Obj, version: str, entries: Entries, last: ManagerEntry
 ) -> Steps[Obj]:
-    """The merged object without what the manager owned before and nobody owns now."""
+    """The merged object, without fields that the manager owned before and that have no owner
+    now.
+    """
     if all(each.api_version == version for each in (last, *entries.values())) and (
         last.fields <= entries[last.identity].fields
     ):
@@ -261,7 +263,7 @@ _NOTHING: Final = Difference(NO_FIELDS, NO_FIELDS, NO_FIELDS)
 
 @attrs.frozen(eq=False)
 class _Views:
-    """One change, seen at every version that a manager used."""
+    """One change at every version that a manager used."""
 
     _nodes: Nodes
     _version: str
@@ -289,7 +291,7 @@ class _Views:
 def _settle(
     views: _Views, entries: Entries, writer: tuple[str, str, str, str]
 ) -> Steps[tuple[Entries, dict[ManagerEntry, FieldSet]]]:
-    """What others own after the change, and what they lose to the writer."""
+    """The fields that others own after the change, and those that they lose to the writer."""
     left: Entries = {}
     conflicts: dict[ManagerEntry, FieldSet] = {}
     for identity, entry in entries.items():

@@ -1,4 +1,4 @@
-"""What differs between two states, as sets of fields; and what two states merge to."""
+"""Compares two states as sets of fields, and merges them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Difference:
     """The fields by which a new state differs from an old one.
 
     Attributes:
-        added: only in the new one.
+        added: those only in the new one.
         modified: leaves with another value.
-        removed: only in the old one.
+        removed: those only in the old one.
     """
 
     added: FieldSet
@@ -42,7 +42,7 @@ class Difference:
         return self.added | self.modified
 
     def without(self, prefixes: Iterable[Path]) -> Difference:
-        """The difference outside of some prefixes."""
+        """The difference outside some prefixes."""
         cut = tuple(prefixes)
         return Difference(
             without(self.added, cut), without(self.modified, cut), without(self.removed, cut)
@@ -50,7 +50,7 @@ class Difference:
 
 
 def compare(node: SchemaNode, old: Any, new: Any) -> Difference:
-    """What a change from `old` to `new` adds, modifies and removes."""
+    """The fields that a change from `old` to `new` adds, modifies and removes."""
     walk = _Walk()
     walk.walk(node, old, new, ())
     return Difference(frozenset(walk.added), frozenset(walk.modified), frozenset(walk.removed))
@@ -88,7 +88,7 @@ class _Walk:
             self._replaced(node, old, new, path)
 
     def _alone(self, node: SchemaNode, value: Any, path: Path, paths: set[Path]) -> None:
-        """A value that only one side has, with everything in it."""
+        """A value that exists only on one side, with everything in it."""
         paths.add(path)
         if is_granular_map(node, value):
             for name, each in value.items():
@@ -101,7 +101,7 @@ class _Walk:
                 self._alone(node.item, item, (*path, name), paths)
 
     def _replaced(self, node: SchemaNode, old: Any, new: Any, path: Path) -> None:
-        """A leaf got another value, or a value another shape."""
+        """A leaf with another value, or a value with another shape."""
         self.modified.add(path)
         if not isinstance(old, dict | list) and not isinstance(new, dict | list):
             return
@@ -112,10 +112,10 @@ class _Walk:
 
 
 def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:
-    """What an applied value makes of the present one; neither is changed.
+    """The result of applying a value to the present one; neither is changed.
 
     Maps and granular lists keep what the applied value does not mention; everything else is
-    replaced. Null leaves granular maps and lists as they are, and stays elsewhere.
+    replaced. Null does not change granular maps and lists; elsewhere it is stored.
 
     Raises:
         Ambiguous: a granular list of `new` has equal items, or items without a key.
@@ -148,7 +148,7 @@ def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:
 
 
 def interleave(old: list[str], new: list[str]) -> list[str]:
-    """Both orders in one: that of `new`, and old names stay before the same later neighbour."""
+    """A combined order: that of `new`, with old names before their next common neighbour."""
     wanted, placed = set(new), set()
     result: list[str] = []
     at = iter(new)

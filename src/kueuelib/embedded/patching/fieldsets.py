@@ -1,4 +1,4 @@
-"""Sets of fields, as managers own them: paths, their JSON form (FieldsV1) and their algebra.
+"""Sets of fields with owners: paths, their JSON form (FieldsV1) and their algebra.
 
 A path is a tuple of elements, a set a frozenset of paths. An element is written as in FieldsV1:
 `f:name` a field, `k:{"name":"a"}` the item of a map list with that key, `v:"a"` a value of a set.
@@ -26,20 +26,20 @@ Tree = dict[str, "Tree"]
 
 
 class Ambiguous(KueuelibError):
-    """A granular list has equal items, or an item without its key."""
+    """A granular list has duplicate items, or an item without its key."""
 
 
 class Unkeyed(Ambiguous):
-    """An item of a list that is stored has none of its keys."""
+    """An item of a stored list has none of its keys."""
 
 
 _SELF: Final = "."
 NO_KEY: Final = "k:{}"
 _KNOWN: Final = 512
-"""How many JSON forms are remembered: objects of a kind are mostly owned in the same ways."""
+"""The number of cached JSON forms, because objects of a kind mostly have the same owners."""
 _LARGE: Final = 256
 _LARGE_TEXT: Final = 8192
-"""Sets of more fields, and longer forms, are not remembered."""
+"""Larger sets and longer forms are not cached."""
 
 
 def field(name: str) -> str:
@@ -55,18 +55,18 @@ def element(node: SchemaNode, item: Any) -> str:
 
 
 def _key(node: SchemaNode, item: Obj) -> Obj:
-    """What identifies an item: its keys and defaults of those that it has not."""
+    """The identity of an item: its keys, with defaults for missing ones."""
     values = {name: item.get(name, node.item.child(name).default) for name in node.list_map_keys}
     return {name: value for name, value in values.items() if value is not MISSING}
 
 
 def is_granular_map(node: SchemaNode, value: Any) -> bool:
-    """Whether the fields of a value are owned one by one."""
+    """Whether the fields of a value are owned separately."""
     return isinstance(value, dict) and not node.atomic_map
 
 
 def is_granular_list(node: SchemaNode, value: Any) -> bool:
-    """Whether the items of a value are owned one by one."""
+    """Whether the items of a value are owned separately."""
     if not isinstance(value, list):
         return False
     if node.list_type is ListType.SET:
@@ -75,7 +75,7 @@ def is_granular_list(node: SchemaNode, value: Any) -> bool:
 
 
 def is_granular(node: SchemaNode, value: Any) -> bool:
-    """Whether a value has parts that are owned one by one."""
+    """Whether a value has parts that are owned separately."""
     return is_granular_map(node, value) or is_granular_list(node, value)
 
 
@@ -87,11 +87,11 @@ def items_by_element(
     strict: bool = False,
     keyed: bool = True,
 ) -> dict[str, Any]:
-    """The items of a granular list by element; the first of equal ones.
+    """The items of a granular list by element; of duplicates the first.
 
     Raises:
-        Ambiguous: with `strict`, when two items are equal or one lacks its key.
-        Unkeyed: with `keyed`, when one lacks its key.
+        Ambiguous: with `strict`, if there are duplicates or an item lacks its key.
+        Unkeyed: with `keyed`, if an item lacks its key.
     """
     by_element: dict[str, Any] = {}
     for index, item in enumerate(value or ()):
@@ -108,7 +108,7 @@ def items_by_element(
 
 
 def _check_key(node: SchemaNode, item: Any, path: Path, index: int) -> None:
-    """An item has at least one of its keys, or a default for one."""
+    """Check that an item has at least one of its keys, or a default for one."""
     where = f"{show(path)}: element {index}: associative list with keys"
     if item is None:
         raise Ambiguous(f"{where} may not have a null element")
@@ -174,7 +174,7 @@ def with_ancestors(fields: Iterable[Path]) -> FieldSet:
 
 
 def without(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
-    """The fields that are neither one of the prefixes nor below one."""
+    """The fields that are neither a prefix nor below one."""
     cut = frozenset(prefixes)
     if not cut or not fields:
         return fields
@@ -185,9 +185,9 @@ def without(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
 
 
 def remove(node: SchemaNode, value: Any, fields: FieldSet, kept: FieldSet = NO_FIELDS) -> Any:
-    """A copy of the value without those fields and what is below them.
+    """A copy of the value without those fields and everything below them.
 
-    Maps and lists that lose their last entry go as well, unless they are among `kept`.
+    Maps and lists that lose their last entry are removed as well, unless they are in `kept`.
     """
     return _remove(node, value, _tree(fields), _tree(kept))
 
@@ -254,7 +254,7 @@ def from_fields_v1(raw: Mapping[str, Any]) -> FieldSet:
     """The set of a JSON form.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not valid.
     """
     text = orjson.dumps(raw)
     return _read_text(text) if len(text) <= _LARGE_TEXT else _read_text.__wrapped__(text)

@@ -1,8 +1,8 @@
-"""From client-side to server-side apply.
+"""Moves from client-side to server-side apply.
 
-`kubectl apply` without `--server-side` keeps what it applied last in an annotation. A client that
-continues with `--server-side` keeps its fields without conflicts, and the annotation stays true for
-clients that go back.
+`kubectl apply` without `--server-side` stores the last applied configuration in an annotation. A
+client that then uses `--server-side` keeps its fields without conflicts, and the annotation stays
+correct for clients that switch back.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ESCAPES: Final = {
 def given_up(node: SchemaNode, live: Obj | None, manager: str, version: str) -> FieldSet:
     """The fields that a manager may take from others without force.
 
-    Those that he applied on the client's side and nobody has changed since.
+    Those that it applied on the client's side and that have not changed since.
 
     Args:
         node: the schema at the version.
         live: the present state at the version.
-        manager: who applies.
+        manager: the manager.
         version: the apiVersion of the apply.
     """
     text = _annotations(live).get(ANNOTATION)
@@ -55,7 +55,7 @@ def renewed(obj: Obj, config: Mapping[str, Any], manager: str) -> Obj:
 
     Args:
         obj: the object after an apply; it is not changed.
-        config: what was applied, as it was given.
+        config: the applied configuration as sent.
         manager: the field manager of the apply.
     """
     annotations = _annotations(obj)
@@ -72,7 +72,7 @@ def renewed(obj: Obj, config: Mapping[str, Any], manager: str) -> Obj:
 
 
 def _encoded(config: Mapping[str, Any]) -> str:
-    """The configuration as a client in Go writes it, without the annotation itself."""
+    """The configuration in the form of a Go client, without the annotation itself."""
     meta = config.get("metadata")
     annotations = _annotations(config)
     if isinstance(meta, Mapping) and annotations:

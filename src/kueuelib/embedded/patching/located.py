@@ -1,4 +1,4 @@
-"""Problems of an applied configuration, at the places as server-side apply names them."""
+"""Problems of an applied configuration, with paths in the form of server-side apply."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
 def typed_problem(node: SchemaNode, value: Any, path: str, text: str) -> str:
-    """One problem with its place: items of lists with keys are named by these.
+    """One problem with its path, in which items of keyed lists are named by their keys.
 
     Args:
         node: how the kind merges.
         value: the configuration.
-        path: as decoders write it: `spec.containers[0].image`.
-        text: what is wrong there.
+        path: in the form of decoders: `spec.containers[0].image`.
+        text: the problem.
     """
     where, at = "", 0
     while match := _STEP.match(path, at):

@@ -1,4 +1,4 @@
-"""Who owns which fields: the entries of `metadata.managedFields`."""
+"""The owners of fields: the entries of `metadata.managedFields`."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ UNOWNED: Final[tuple[Path, ...]] = (
         )
     ),
 )
-"""What nobody owns."""
+"""The fields that have no owner."""
 
 
 @attrs.frozen
 class ManagerEntry:
-    """What one manager owns.
+    """The fields of one manager.
 
     Attributes:
         manager: its name.
         operation: `Apply` or `Update`.
         api_version: in which `fields` are named.
-        fields: what it owns.
-        subresource: through which it wrote.
-        time: RFC 3339, when the entry changed last; empty: unknown.
+        fields: its fields.
+        subresource: of its writes.
+        time: of the last change, in RFC 3339; empty: unknown.
     """
 
     manager: str
@@ -87,7 +87,7 @@ Entries = dict[tuple[str, str, str, str], ManagerEntry]
 
 
 def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
-    """The entries of raw `managedFields`; none at all when one cannot be read, as in Kubernetes."""
+    """The entries of raw `managedFields`; none at all if one is unreadable, as in Kubernetes."""
     entries: Entries = {}
     for each in raw or ():
         try:
@@ -110,7 +110,7 @@ def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
 
 
 def is_reset(raw: Any) -> bool:
-    """Whether raw `managedFields` ask to forget every owner: no entry, or one empty entry."""
+    """Whether raw `managedFields` request to forget all owners: no entry, or one empty entry."""
     return isinstance(raw, list) and raw in ([], [{}])
 
 
@@ -138,12 +138,12 @@ def _raw(entry: ManagerEntry) -> Obj:
 
 
 def owned(fields: FieldSet) -> FieldSet:
-    """Only what can be owned."""
+    """Only the fields that can be owned."""
     return without(fields, UNOWNED)
 
 
 def capped(entries: Entries) -> Entries:
-    """Forget who made old changes when too many made some."""
+    """Merge old entries if there are too many managers."""
     updates = sorted(
         (each for each in entries.values() if each.operation == UPDATE),
         key=lambda each: (each.manager != ANCIENT_CHANGES, each.time, each.manager),
@@ -162,7 +162,7 @@ def capped(entries: Entries) -> Entries:
 
 
 def _ends_first(path: Path) -> tuple[tuple[bool, Any], ...]:
-    """In the order of Kubernetes: of each object what ends there, then what continues below."""
+    """The sort key of Kubernetes: for each object, its leaves first, then nested fields."""
     last = len(path) - 1
     return tuple((i < last, element) for i, element in enumerate(path))
 

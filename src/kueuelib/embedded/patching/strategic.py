@@ -1,8 +1,8 @@
 """Strategic merge patches: merge patches whose lists merge by key.
 
 Directives: `$patch: replace | delete` in maps and list items, `$retainKeys`,
-`$deleteFromPrimitiveList/<field>` and `$setElementOrder/<field>`. Like Kubernetes, this reads them
-only where both sides have a map or a list; new values lose the maps that have `$patch`.
+`$deleteFromPrimitiveList/<field>` and `$setElementOrder/<field>`. As in Kubernetes, they only apply
+if both sides have a map or a list; new values lose the maps with `$patch`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _GONE: Final = object()
 
 
 def strategic_merge(node: SchemaNode, target: Obj, patch: Obj) -> Obj:
-    """The object that a strategic merge patch asks for; it may share parts with both.
+    """The result of a strategic merge patch; it may share parts with both arguments.
 
-    As in Kubernetes, the patch loses its directives, and nulls where the object has nothing.
+    As in Kubernetes, the patch loses its directives, and nulls for absent values.
 
     Args:
         node: how the kind merges, see `kueuelib.embedded.schema.builtin_schemas`.
@@ -128,11 +128,12 @@ def _merge_items(node: SchemaNode, target: list[Any], patch: list[Any]) -> list[
 
 
 def _interleaved(known: Sequence[str], items: Mapping[str, Any], order: list[str]) -> list[str]:
-    """The keys of the items: those of `order` in that order, the others before later neighbours.
+    """The keys of the items: those of `order` in that order, the others before their next
+    neighbours.
 
     Args:
-        known: the keys in their order before.
-        items: by their keys; the rest of their order counts for those that `order` does not name.
+        known: the keys in their former order.
+        items: by key; their order counts for keys that `order` does not name.
         order: keys.
     """
     named = [key for key in dict.fromkeys(order) if key in items]

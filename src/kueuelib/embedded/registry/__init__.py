@@ -1,1 +1,1 @@
-"""Which kinds there are: built-in ones, and those that CustomResourceDefinitions add."""
+"""The served kinds: built-in ones, and those of CustomResourceDefinitions."""

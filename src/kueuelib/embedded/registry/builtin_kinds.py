@@ -1,4 +1,4 @@
-"""The kinds that the server brings itself."""
+"""The built-in kinds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ networking.k8s.io
 discovery.k8s.io
     EndpointSlice  endpointslices  -  generation uncompared whole
 """
-"""Groups with the traits of all their kinds; below: kind, plural, short names, traits.
+"""Groups with the traits of all their kinds; below each: kind, plural, short names, traits.
 
 Where an attribute of `Kind` has the name of a trait, it says what the trait means. Also:
 
@@ -107,7 +107,7 @@ _REPLICAS: Final = {
 }
 _NOT_SERVED: Final = (("Namespace", "deletecollection"),)
 _KEPT: Final = {"Deployment": ("labels",), "Pod": ("ownerReferences",)}
-"""Metadata that a write of the status leaves as it is."""
+"""Metadata that a write of the status does not change."""
 _PROPAGATION: Final = (("orphans", "Orphan"), ("alone", ""))
 _CATEGORIES: Final = {"all": "all", "extension": "api-extensions"}
 

@@ -1,4 +1,4 @@
-"""What the cells of tables show: each function reads one from a raw object."""
+"""The cells of tables: each function reads one from a raw object."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def subjects(kind: str) -> Callable[[Obj, float], str]:
 
 
 def listed(texts: Sequence[str], limit: int = 3) -> str:
-    """The first few texts, and how many more there are."""
+    """The first few texts, and the number of the others."""
     more = f" + {len(texts) - limit} more..." if len(texts) > limit else ""
     return ",".join(texts[:limit]) + more
 
@@ -132,7 +132,7 @@ def balanced(obj: Obj, _: float) -> str:
 
 
 def external(obj: Obj, _: float) -> str:
-    """Where a Service can be reached from outside."""
+    """The external addresses of a Service."""
     spec = section(obj, "spec")
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName", ""))
@@ -155,7 +155,7 @@ def pod_ready(obj: Obj, _: float) -> str:
 
 
 def pod_status(obj: Obj, _: float) -> str:
-    """The phase of a pod, or what keeps it from running."""
+    """The phase of a pod, or the reason why it does not run."""
     status = section(obj, "status")
     reason = str(status.get("reason") or status.get("phase") or "")
     scheduled = find_condition(status.get("conditions"), "PodScheduled")
@@ -236,7 +236,7 @@ def node_roles(obj: Obj, _: float) -> str:
 
 
 def node_address(type_: str) -> Any:
-    """The address of a node that is of a type."""
+    """The address of a node of some type."""
 
     def read(obj: Obj, _: float) -> str:
         for each in section(obj, "status").get("addresses") or []:
@@ -275,7 +275,7 @@ def ingress_ports(obj: Obj, _: float) -> str:
 
 
 def event_message(obj: Obj, _: float) -> str:
-    """What an event says."""
+    """The message of an event."""
     return str(obj.get("message") or "").strip()
 
 
@@ -296,7 +296,7 @@ def event_first(obj: Obj, now: float) -> str:
 
 
 def event_object(obj: Obj, _: float) -> str:
-    """What an event is about."""
+    """The object of an event."""
     ref = section(obj, "involvedObject")
     return "/".join([str(ref.get("kind", "")).lower(), *filter(None, [ref.get("name")])])
 
@@ -343,7 +343,7 @@ def endpoints(obj: Obj, _: float) -> str:
 
 
 def quota(limits: str) -> Callable[[Obj, float], str]:
-    """What of a ResourceQuota is used."""
+    """The usage of a ResourceQuota."""
 
     def read(obj: Obj, _: float) -> str:
         status = section(obj, "status")

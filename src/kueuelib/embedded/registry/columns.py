@@ -1,6 +1,6 @@
 """The columns that `kubectl get` shows for built-in kinds; NAME and AGE are those of every kind.
 
-They are data: `columns.txt` beside this module, whose head says how to read it.
+They are data: `columns.txt` beside this module, whose head explains it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _read(text: str) -> Callable[[Obj, float], Any]:
 
 AGE: Final = Column("Age", "string", cells.age)
 CREATED: Final = (Column("Created At", "date", _read(".metadata.creationTimestamp")),)
-"""The columns of a kind that has none of its own."""
+"""The columns of a kind without its own."""
 _POD: Final = tuple(
     Column(name, "string", cells.of_containers(key, "spec.template.spec"), priority=1)
     for name, key in (("Containers", "name"), ("Images", "image"))

@@ -1,4 +1,4 @@
-"""The owners of names in a group: a definition is served when no other one has its names."""
+"""The owners of names in a group: a definition is served if no other one has its names."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ORDER = (
 
 @attrs.frozen
 class Verdict:
-    """What a definition gets.
+    """The names that a definition gets.
 
     Attributes:
         names: its `acceptedNames`.
-        reason: of the last conflict; empty: there is none.
+        reason: of the last conflict; empty if there is none.
         message: the same for people.
     """
 
@@ -36,11 +36,11 @@ class Verdict:
 
 
 def accepted(wanted: Mapping[str, Any], held: Mapping[str, Any], others: Iterable[Kind]) -> Verdict:
-    """Which of its wanted names a definition gets.
+    """Decide which of its requested names a definition gets.
 
     Args:
         wanted: `spec.names`.
-        held: the `acceptedNames` so far, which stay where a wanted one is taken.
+        held: the `acceptedNames` so far, which stay if a requested name is taken.
         others: the other kinds that are served in the group.
     """
     resources: set[str] = set()

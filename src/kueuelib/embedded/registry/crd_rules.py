@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: their strategy on the server."""
+"""The server's strategy for CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class CrdRules(KindRules):
-    """The strategy of definitions; what is stored is served from the same moment on."""
+    """The strategy of definitions; a stored one is served at once."""
 
     def __init__(self) -> None:
         self.registry: Registry | None = None
 
     def default(self, obj: Obj) -> None:
-        """Names, conversion, the port of its webhook."""
+        """Fill in names, conversion, and the port of its webhook."""
         spec = subobject(obj, "spec")
         names = subobject(spec, "names")
         if names.get("kind"):
@@ -43,25 +43,25 @@ class CrdRules(KindRules):
             setdefault(service, "port", 443)
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
-        """Its status is the server's; its objects go before it does."""
+        """Reset the status, and add the finalizer that removes its objects first."""
         meta = obj["metadata"]
         meta["finalizers"] = list(dict.fromkeys([*listed(meta, "finalizers"), CLEANUP]))
         obj["status"] = {"conditions": [], "acceptedNames": {}, "storedVersions": []}
         self._settle(obj, None, request.now)
 
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
-        """A changed wish changes what is served."""
+        """Update the status after a change of the spec."""
         if not request.subresource:
             self._settle(obj, old, request.now)
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
-        """Formats that are new and that nobody knows."""
+        """Warnings about new, unknown formats."""
         known = frozenset() if old is None else frozenset(unknown_formats(old["spec"]))
         formats = unknown_formats(obj["spec"])
         return [f'unrecognized format "{name}"' for name in formats if name not in known]
 
     def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
-        """Shows that its objects are being removed."""
+        """Show that its objects are being removed."""
         _set_condition(
             subobject(obj, "status"),
             "Terminating",
@@ -72,11 +72,11 @@ class CrdRules(KindRules):
         )
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """The whole definition."""
+        """Check the whole definition."""
         return validate_definition(obj, None)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """The whole definition, and what may not change."""
+        """Check the whole definition, and immutable fields."""
         if subresource == "status":
             return ()
         spec, before = obj["spec"], old["spec"]
@@ -105,7 +105,7 @@ class CrdRules(KindRules):
         return errors
 
     def _settle(self, obj: Obj, old: Obj | None, now: float) -> None:
-        """Accepts the names when they are free, and establishes the definition."""
+        """Accepts the names if they are free, and establishes the definition."""
         self._name(obj, now)
         spec, status = obj["spec"], obj["status"]
         stored = [each.get("name") for each in listed(spec, "versions") if each.get("storage")]
@@ -113,7 +113,8 @@ class CrdRules(KindRules):
         status["storedVersions"] = list(dict.fromkeys([*before, *stored]))
 
     def reconsider(self, obj: Obj, now: float) -> bool:
-        """Looks again whether the names of a stored definition are free; whether that changed it.
+        """Checks again whether the names of a stored definition are free; returns whether that
+        changed it.
 
         Args:
             obj: a copy of the definition, changed in place.
@@ -147,7 +148,7 @@ class CrdRules(KindRules):
 
 
 def is_established(crd: Obj) -> bool:
-    """Whether a definition is to be served."""
+    """Whether a definition is established."""
     conditions = section(crd, "status").get("conditions")
     return find_condition(conditions, "Established").get("status") == "True"
 

@@ -1,4 +1,4 @@
-"""The rules of a CustomResourceDefinition, but for those of its schemas."""
+"""The rules for a CustomResourceDefinition, except for its schemas."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ FACETS: Mapping[str, tuple[str, str]] = {
     "additionalPrinterColumns": ("spec.additionalPrinterColumns", "additionalPrinterColumns"),
     "selectableFields": ("spec.selectableFields", "selectableFields"),
 }
-"""What messages call a part that is the same in all versions, and one of a single version."""
+"""The names, in messages, of a part that is the same in all versions, and of one in a single
+version.
+"""
 _PROTECTED = ("k8s.io", "kubernetes.io")
 _STEP = re.compile(r"\.(?P<field>[A-Za-z_][\w-]*)|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]|(?P<array>\[)")
 
@@ -52,7 +54,7 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
 
     Args:
         obj: the definition, with defaults.
-        old: the state before; rules that it breaks already may stay broken.
+        old: the previous state; rules that it breaks already may stay broken.
     """
     spec = section(obj, "spec")
     if are_too_large(spec.get("versions")):
@@ -126,7 +128,7 @@ _NAMES: Final[Mapping[str, Check]] = {
 
 
 def _validate_approval(obj: Obj, old: Obj | None) -> list[FieldError]:
-    """Groups of Kubernetes itself need a word from there."""
+    """Check that a group of Kubernetes itself has an approval."""
     group = section(obj, "spec").get("group") or ""
     if not any(group == each or group.endswith(f".{each}") for each in _PROTECTED):
         return []
@@ -320,7 +322,7 @@ def _field_of(schema: Mapping[str, Any], text: str) -> Mapping[str, Any]:
     """The schema of the field at a path.
 
     Raises:
-        ValueError: it does not exist, or is not such a path.
+        ValueError: it does not exist, or the path is not valid.
     """
     at, node = 0, schema
     while at < len(text):

@@ -1,4 +1,4 @@
-"""From a CustomResourceDefinition to a `Kind`."""
+"""Makes a `Kind` from a CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kind_of(crd: Obj, revision: int, previous: Kind | None) -> Kind:
     Args:
         crd: the stored definition.
         revision: the resource version at which it was stored.
-        previous: what was served before, None when the definition is new.
+        previous: the kind before; None for a new definition.
     """
     spec, names = crd["spec"], crd["spec"]["names"]
     same = {} if previous is None else previous.versions

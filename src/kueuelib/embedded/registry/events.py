@@ -39,12 +39,12 @@ def _renamed(obj: Obj, api_version: str, names: Mapping[str, str]) -> Obj:
 
 
 def to_core(obj: Obj) -> Obj:
-    """An event of this group as it is stored."""
+    """An event of this group in its stored form."""
     return _renamed(obj, "v1", _RENAMED)
 
 
 def from_core(obj: Obj) -> Obj:
-    """A stored event as this group shows it."""
+    """A stored event in the form of this group."""
     return _renamed(obj, f"{GROUP}/v1", _BACK)
 
 
@@ -68,20 +68,22 @@ def _unset(at: ValuePlace, _: str) -> BrokenRules:
 
 
 class NewEventRules(KindRules):
-    """The strategy of events that were made through this group; stricter than the old one."""
+    """The strategy of events that are created in this group; stricter than that of the core
+    group.
+    """
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Reporter, subject, reason and time."""
+        """Check reporter, subject, reason and time."""
         return check("NewEvent", obj, "", note=_note, kind=_kind, unset=_unset)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """Changes are not looked at."""
+        """Changes are not checked."""
         del obj, old, subresource
         return ()
 
 
 def event_twin(core: Kind) -> Kind:
-    """The kind of this group beside that of the core group."""
+    """The kind of events in this group, as a twin of the core group's."""
     version = core.versions["v1"]
 
     def column(given: Column) -> Column:

@@ -28,7 +28,7 @@ class JsonPath:
     """A compiled path.
 
     Raises:
-        ValueError: on construction, when the path uses more than is supported.
+        ValueError: on construction, if the path uses unsupported syntax.
     """
 
     def __init__(self, text: str) -> None:

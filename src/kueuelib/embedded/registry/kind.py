@@ -1,4 +1,4 @@
-"""What the server knows about one kind."""
+"""The server's description of one kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Column:
     Attributes:
         name: the heading.
         type: `string`, `integer`, `number`, `boolean` or `date`.
-        read: gives the cell from a raw object and the present time (seconds).
+        read: returns the cell for a raw object and the present time in seconds.
         format: an OpenAPI format or empty.
         description: for people.
         priority: 0 is always shown, others with `-o wide`.
@@ -43,7 +43,7 @@ class Version:
     Attributes:
         name: for example `v1beta2`.
         served: whether requests may use it.
-        openapi: the schema as OpenAPI v3, None when the kind has none of its own.
+        openapi: the schema as OpenAPI v3; None if the kind has none.
         schema: a `TypedSchema` or `StructuralSchema`, which prunes, defaults and validates.
         columns: for tables, after NAME.
         status: whether `status` is a subresource.
@@ -65,13 +65,13 @@ class Version:
 
 @attrs.frozen(eq=False)
 class Twin:
-    """How a kind shows objects that another kind stores.
+    """How a kind presents objects that another kind stores.
 
     Attributes:
-        table: where they are.
-        api_version: how they are stored.
-        into: from the form of the request to the stored one.
-        out: the other way round.
+        table: of the stored objects.
+        api_version: of the stored objects.
+        into: converts the form of the request to the stored one.
+        out: converts the stored form to that of the request.
         field: the stored name of a field that selectors ask for.
     """
 
@@ -97,29 +97,29 @@ class Kind:
         list_kind: for example `WorkloadList`.
         short_names: for kubectl.
         categories: for kubectl, for example `all`.
-        builtin: whether the server brings the kind.
-        verbs: what can be done with it.
+        builtin: whether it is a built-in kind.
+        verbs: the supported verbs.
         rules: its strategy.
-        fields: gives what field selectors may ask for.
-        field_names: the same, without an object.
-        generation: whether `metadata.generation` counts changes of the wish.
-        propagation: what becomes of dependents when a deletion does not say; None: background,
-            empty: there are none, whatever it says.
-        subresources: further ones that store the object, for example `finalize`.
+        fields: returns the fields for field selectors.
+        field_names: their names.
+        generation: whether `metadata.generation` counts changes of the desired state.
+        propagation: the default for dependents in a deletion; None: background; empty: there are no
+            dependents.
+        subresources: further subresources that store the object, for example `finalize`.
         conversion: the `spec.conversion` of a CRD with several versions, or None.
         origin: UID of the CRD, empty for built-in kinds.
         since: the resource version since which objects are stored with the present schema.
         epoch: the resource version of the definition; a change makes converted views stale.
         terminating: whether the definition is being deleted.
-        kept: the fields that a write of the status leaves as they are.
+        kept: the fields that a write of the status does not change.
         unconditional: whether a replacement may leave out the resource version.
-        upserts: whether a replacement makes an object that is not there.
+        upserts: whether a replacement creates a missing object.
         returned: whether a deletion answers with the object instead of a Status.
         loose: whether its finalizers may be any names.
         uncompared: whether its own rules do not compare metadata with those before.
         whole: whether its own rules look at the metadata of a changed object as at those of a new
             one.
-        twin: set when another kind stores the objects.
+        twin: set if another kind stores the objects.
     """
 
     group: str
@@ -163,7 +163,7 @@ class Kind:
 
     @property
     def qualified_plural(self) -> str:
-        """As in messages: `pods`, `jobs.batch`."""
+        """The plural in messages: `pods`, `jobs.batch`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def api_version(self, version: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds kinds by what URLs, objects and webhook rules call them."""
+"""Finds kinds by their names in URLs, objects and webhook rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def version_rank(name: str) -> tuple[int, int, int, str]:
 
 
 class Registry:
-    """The kinds that are served now. `revision` grows with every change of them."""
+    """The served kinds. `revision` grows with every change."""
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
         self.revision = 0
@@ -44,13 +44,13 @@ class Registry:
         return iter([kind for kind in self._kinds.values() if kind.twin is None])
 
     def install(self, kind: Kind) -> None:
-        """Serves a kind, in the place of an older state of it."""
+        """Serves a kind, instead of its older state."""
         self._kinds[kind.group, kind.plural] = kind
         self._by_kind[kind.group, kind.kind] = kind
         self.revision += 1
 
     def remove(self, group: str, plural: str) -> None:
-        """Serves a kind no more."""
+        """Stops serving a kind."""
         kind = self._kinds.pop((group, plural), None)
         if kind is not None:
             self._by_kind.pop((group, kind.kind), None)
@@ -69,7 +69,7 @@ class Registry:
         return next(each for each in self if each.table == kind.table)
 
     def served(self, group: str, version: str, plural: str) -> tuple[Kind, Version] | None:
-        """The kind and the version of a URL, None when it is not served."""
+        """The kind and the version of a URL; None if it is not served."""
         kind = self._kinds.get((group, plural))
         if kind is None:
             return None
@@ -88,7 +88,7 @@ class Registry:
         return served
 
     def brings(self, group: str) -> bool:
-        """Whether the server itself has a kind of the group."""
+        """Whether the server itself has a kind in the group."""
         return any(kind.builtin and kind.group == group for kind in self._kinds.values())
 
     def groups(self) -> list[str]:
@@ -107,7 +107,7 @@ class Registry:
         return sorted(names, key=version_rank, reverse=True)
 
     def kinds_of(self, group: str, version: str) -> list[tuple[Kind, Version]]:
-        """What a group serves at a version, by plural."""
+        """The kinds of a group at a version, by plural."""
         pairs = [
             (kind, kind.versions[version])
             for kind in self._kinds.values()

@@ -1,4 +1,4 @@
-"""Whether the schema of one version of a CustomResourceDefinition can be used."""
+"""Validates the schema of one version of a CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _AT_THE_ROOT = {
 def schema_problems(
     schema: Mapping[str, Any], path: str, *, status: bool, lenient: bool
 ) -> list[FieldError]:
-    """What is wrong with a schema; CEL rules are only compiled when it is fine otherwise.
+    """What is wrong with a schema; CEL rules are compiled only if it is otherwise valid.
 
     Args:
         schema: the OpenAPI schema.
         path: of the schema in the definition.
         status: whether the status is a subresource.
-        lenient: the definition has been stored before with a schema that is not structural.
+        lenient: whether the definition was stored before with a schema that is not structural.
     """
     errors = _root_problems(schema, path) if status else []
     if schema.get("nullable"):
@@ -63,7 +63,7 @@ def is_structural(schema: Mapping[str, Any]) -> bool:
 
 
 def _root_problems(schema: Mapping[str, Any], path: str) -> list[FieldError]:
-    """The schema of the status is a part of its own, so the root only names the parts."""
+    """What is wrong with the root, if the status is a subresource."""
     if schema.get("type") != "object":
         text = (
             'only "object" is allowed as the type at the root of the schema if the status '

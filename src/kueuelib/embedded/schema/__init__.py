@@ -1,1 +1,1 @@
-"""What the server knows about the shape of objects: pruning, defaults, validation, list kinds."""
+"""The schemas of objects: pruning, defaults, validation, list types."""

@@ -41,7 +41,7 @@ def definition_name(message: str) -> str:
 
 
 def definitions(kinds: Iterable[tuple[str, str]], prefix: str) -> dict[str, Any]:
-    """The definitions of kinds and of all that they refer to, by name.
+    """The definitions of kinds and of all types that they refer to, by name.
 
     Args:
         kinds: group and kind of each; those without types are left out.

@@ -1,9 +1,10 @@
-"""How the built-in kinds merge: list types and keys for server-side apply and strategic merge.
+"""The merge rules of the built-in kinds: list types and keys for server-side apply and strategic
+merge.
 
-The nodes are made of the fields in `wire.txt`. Lists are atomic and maps granular, unless it says
-otherwise. The two ways of patching do not agree everywhere: a port of a container is
-found by its number alone in a strategic merge patch, by number and protocol in server-side apply;
-conditions of a Job are merged by type in the former, and replaced as a whole in the latter.
+The nodes are made from the fields in `wire.txt`. Lists are atomic and maps granular, unless it says
+otherwise. The two patch types differ in places: a container port is identified by its number in a
+strategic merge patch, but by number and protocol in server-side apply. Conditions of a Job are
+merged by type in the former, and replaced as a whole in the latter.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TYPES: Final = {"i": "integer", "l": "integer", "b": "boolean", "n": "number"}
 
 @cache
 def message_node(message: str) -> SchemaNode:
-    """How values of a type merge; of an unknown type nothing is known."""
+    """The merge rules of a type; an unknown type has none."""
     fields = json_fields(message) if exists(message) else ()
     return SchemaNode(
         type="object",
@@ -72,7 +73,7 @@ def _list(facts: Mapping[str, str], item: SchemaNode) -> SchemaNode:
 
 
 def builtin_node(group: str, kind: str) -> SchemaNode:
-    """How objects of a built-in kind merge; of an unknown kind only the metadata are known."""
+    """The merge rules of a built-in kind; an unknown kind has only those of the metadata."""
     return _whole(message_name(group, kind))
 
 

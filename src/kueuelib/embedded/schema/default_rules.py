@@ -1,4 +1,4 @@
-"""Whether the defaults of a schema are values that the schema allows."""
+"""Checks that the defaults of a schema are valid by that schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEAD = frozenset({"apiVersion", "kind", "metadata"})
 def default_problems(node: SchemaNode, path: str) -> list[FieldError]:
     """Why defaults of a structural schema are not valid.
 
-    CEL rules are not asked. Values of maps have no defaults.
+    CEL rules are not evaluated. Values of maps have no defaults.
 
     Args:
         node: the root of the schema.

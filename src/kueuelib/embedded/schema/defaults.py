@@ -1,4 +1,4 @@
-"""Filling in the defaults of a schema."""
+"""Fills in the defaults of a schema."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from kueuelib.embedded.schema.node import SchemaNode
 
 
 def apply_defaults(node: SchemaNode, obj: Obj) -> None:
-    """Give absent fields their defaults in place, and those of the defaults.
+    """Fill in the defaults of absent fields in place, including nested ones.
 
-    Null counts as absent where the schema does not allow it: such fields get their default or go.
+    If the schema does not allow null, it counts as absent: such fields get their default or are
+    removed.
     """
     _default(node, obj)
 

@@ -1,4 +1,4 @@
-"""Whole objects in the fields of others (`x-kubernetes-embedded-resource`)."""
+"""Objects embedded in fields of others (`x-kubernetes-embedded-resource`)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kueuelib.errors import FieldError
 
 
 def embedded_objects(node: SchemaNode, value: Any, path: str = "") -> Iterator[tuple[str, Obj]]:
-    """The objects embedded in a value, with their paths; the value itself is none of them.
+    """The objects embedded in a value, with their paths, without the value itself.
 
     Args:
         node: the schema of the value.
-        value: a value, perhaps of another shape than its schema says.
+        value: a value, which may not match its schema.
         path: of the value.
     """
     if not node.embeds:
@@ -43,7 +43,7 @@ def embedded_objects(node: SchemaNode, value: Any, path: str = "") -> Iterator[t
 def embedded_problems(obj: Obj, path: str) -> list[FieldError]:
     """The broken rules of the head of an embedded object; its name may be anything.
 
-    Values of wrong types, which `decoding.check_embedded` refuses, are not looked at.
+    Values of wrong types are not checked here; `decoding.check_embedded` refuses them.
     """
     errors: list[FieldError] = []
     version, kind, meta = obj.get("apiVersion"), obj.get("kind"), obj.get("metadata")

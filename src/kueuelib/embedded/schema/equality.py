@@ -1,4 +1,4 @@
-"""When two JSON values are the same."""
+"""Equality of JSON values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def canonical(value: Any) -> str:
-    """One text for every JSON value: compact, keys sorted."""
+    """The canonical text of a JSON value: compact, with sorted keys."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     except orjson.JSONEncodeError:

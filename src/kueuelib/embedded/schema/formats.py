@@ -116,7 +116,7 @@ def _is_uri(text: str) -> bool:
 
 
 def _plain_zeros(text: str) -> str:
-    """An address with the leading zeros that old parsers allowed taken away."""
+    """An address without the leading zeros that old parsers allowed."""
     return re.sub(r"(?<![\da-fA-F:])0+(?=\d+(?:\.|/|$))", "", text) if "." in text else text
 
 
@@ -222,7 +222,7 @@ def is_known(type: str, format: str) -> bool:
 
 
 def in_range(type: str, format: str, value: float) -> bool:
-    """Whether a number can be had in a format; integers have 64 bits if nothing else is said."""
+    """Whether a number is in the range of a format; integers have 64 bits by default."""
     if type == "integer":
         limit = _INT32 if format == "int32" else _INT64
         return -limit <= value < limit and value == int(value)

@@ -1,6 +1,6 @@
-"""Values as kube-apiserver prints them in some messages: as the structs that it works with.
+"""Values as kube-apiserver prints them in some messages: as its internal structs.
 
-These have other names and another order than in JSON, and say all that is absent. `internal.txt`
+These have other names and another order than in JSON, and also show absent fields. `internal.txt`
 has a line for each: its name, then fields as `Name:type`. Types are
 
     s text   i integer   b boolean   q quantity   o integer or text   r a label selector
@@ -36,7 +36,7 @@ def _structs() -> Mapping[str, tuple[tuple[str, str], ...]]:
 
 
 def internal(struct: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """An object as the struct of that name.
+    """An object printed as the struct of that name.
 
     Args:
         struct: its name in `internal.txt`.
@@ -60,7 +60,9 @@ def internal(struct: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _value(type_: str, value: Any) -> Any:
-    """A value as that type; one of another JSON type, which validation refuses, as it is."""
+    """A value printed as that type; a value of another JSON type, which validation refuses, is
+    not changed.
+    """
     if type_[0] in "*+%":
         if type_[0] == "+" and isinstance(value, list):
             return [_value(type_[1:], each) for each in value]
@@ -79,7 +81,7 @@ def _value(type_: str, value: Any) -> Any:
 
 
 def difference(struct: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """How two objects differ: the lines of a unified diff, as messages show it."""
+    """The difference between two objects as lines of a unified diff, for messages."""
     before, after = _lines(internal(struct, old)), _lines(internal(struct, new))
     return "".join(list(unified_diff(before, after))[2:])
 

@@ -24,10 +24,10 @@ class Field:
         name: in JSON.
         form: `*`, `+`, `%`, `^` or empty.
         type: a letter, or the name of a message, after `&` when it wraps a list.
-        named: the type of a text in Go, empty for `string`.
+        named: the Go type of a text; empty for `string`.
         always: whether it is written even if it is zero.
-        facts: what else is known of it: the words behind the type, with what follows a colon.
-        default: what Kubernetes writes when the field is absent, as text; None: nothing.
+        facts: the words after the type, with the text after a colon.
+        default: the value that Kubernetes fills in, as text; None: none.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Field:
 
 @cache
 def _paragraphs() -> Mapping[str, tuple[list[str], list[str]]]:
-    """What is known of each message, and its lines."""
+    """The facts of each message, and its lines."""
     text = files("kueuelib.embedded.schema").joinpath("wire.txt").read_text("ascii")
     paragraphs: dict[str, tuple[list[str], list[str]]] = {}
     lines: list[str] = []
@@ -70,7 +70,7 @@ def _paragraphs() -> Mapping[str, tuple[list[str], list[str]]]:
 
 @cache
 def go_texts() -> frozenset[str]:
-    """The types of texts in Go that have names of their own."""
+    """The named Go types of texts."""
     return frozenset(each.named for name in _paragraphs() for each in own_fields(name))
 
 
@@ -86,7 +86,7 @@ def is_atomic(message: str) -> bool:
 
 @cache
 def own_fields(message: str) -> tuple[Field, ...]:
-    """The fields of a message as they are on the wire.
+    """The fields of a message on the wire.
 
     Raises:
         KeyError: there is no such message.
@@ -108,7 +108,7 @@ def _field(line: str) -> Field:
 
 
 def json_fields(message: str) -> Iterator[Field]:
-    """The fields of a message as they are in JSON."""
+    """The fields of a message in JSON."""
     for field in own_fields(message):
         if field.form == "^":
             yield from json_fields(field.type)

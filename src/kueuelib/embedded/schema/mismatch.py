@@ -1,6 +1,6 @@
-"""A value of another JSON type than its field has, in the words of the two decoders of Kubernetes.
+"""Errors for values of the wrong JSON type, in the words of the two decoders of Kubernetes.
 
-Most requests are read into Go structs. Those of server-side apply are read into typed values.
+Most requests are decoded into Go structs, those of server-side apply into typed values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HEAD: Final = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
     r'Kind string "json:\"kind,omitempty\"" }'
 )
-"""The Go type into which the version and kind of a body are read."""
+"""The Go type into which the version and kind of a body are decoded."""
 _NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
 _TEXTS: Final = ("string", "[]uint8")
 _SCALARS: Final = {"bool": "boolean", "int32": "numeric (int or float)"}
@@ -28,12 +28,12 @@ _GO_TYPES: Final = {
     float: "float64",
 }
 _LONG: Final = 1_000_000
-"""Go writes smaller whole numbers without an exponent, whatever their type."""
+"""Go writes whole numbers below this without an exponent, whatever their type."""
 _KINDS: Final = {dict: "map", list: "slice", str: "string", bool: "bool", int: "int64"}
 
 
 def json_type(value: Any) -> str:
-    """The name of the type of JSON data, as Go's decoder says it."""
+    """The name of a JSON type in Go's decoder."""
     return _NAMES.get(type(value), "number")
 
 
@@ -41,10 +41,10 @@ class Mismatch(BadRequest):
     """A field has the wrong type.
 
     Args:
-        message: for requests that are read into structs.
+        message: for requests that are decoded into structs.
         path: of the field.
         wanted: the Go type of the field.
-        value: what was given.
+        value: the value.
     """
 
     def __init__(self, message: str, path: str, wanted: str, value: Any) -> None:
@@ -55,7 +55,7 @@ class Mismatch(BadRequest):
 
     @property
     def typed(self) -> str:
-        """What is wrong with it, for requests that are read into typed values."""
+        """The message for requests that are decoded into typed values."""
         wanted = self._wanted
         if wanted in _TEXTS or wanted in go_texts():
             expected = "string"
@@ -95,7 +95,7 @@ class Mismatch(BadRequest):
 
 
 def _written(value: Any) -> str:
-    """JSON data as in the source of a Go program."""
+    """JSON data as Go source code."""
     if isinstance(value, dict):
         pairs = (f"{json.dumps(name)}:{_written(value[name])}" for name in sorted(value))
         return f"map[string]interface {{}}{{{', '.join(pairs)}}}"
@@ -107,7 +107,7 @@ def _written(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """JSON data as Go prints it."""
+    """JSON data in Go's notation."""
     if isinstance(value, dict):
         return f"map[{' '.join(f'{key}:{shown(value[key])}' for key in sorted(value))}]"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""One node of a schema: what a value may be and how two versions of it merge."""
+"""One node of a schema: the allowed values, and how two of them merge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kueuelib.embedded.schema.formats import is_known
 
 NO_NODES: Final[Mapping[str, SchemaNode]] = {}
 MISSING: Final = object()
-"""Stands for an absent value where None means null."""
+"""Stands for an absent value if None means null."""
 
 
 class ListType(Enum):
@@ -33,7 +33,7 @@ class PatchStrategy(Enum):
 
 @attrs.frozen(eq=False)
 class SchemaNode:
-    """What is known of one value.
+    """The schema of one value.
 
     The empty node is "anything": such values are kept as they are, maps merge key by key, lists are
     atomic.
@@ -41,14 +41,14 @@ class SchemaNode:
     Attributes:
         type: `object`, `array`, `string`, `integer`, `number`, `boolean`, or empty: any.
         properties: the known fields of an object.
-        additional: the schema of every other field's value, None when there is none.
+        additional: the schema of the values of all other fields, or None.
         items: the schema of list items.
-        required: fields that must be there.
-        preserve_unknown: fields that are not known stay.
-        embedded: the object has apiVersion, kind and metadata of its own.
-        nullable: null is a value.
-        int_or_string: integers and strings are values.
-        default: what an absent value becomes, or `MISSING`.
+        required: fields that must be present.
+        preserve_unknown: whether unknown fields stay.
+        embedded: whether the object has its own apiVersion, kind and metadata.
+        nullable: whether null is allowed.
+        int_or_string: whether integers and strings are allowed.
+        default: the default of an absent value, or `MISSING`.
         enum: the allowed values, or None.
         minimum, maximum: bounds of a number; exclusive with `exclusive_minimum/_maximum`.
         multiple_of: divides the number.
@@ -57,15 +57,15 @@ class SchemaNode:
         format: an OpenAPI format; unknown ones are ignored.
         min_items, max_items: bounds of a list.
         min_properties, max_properties: bounds of an object.
-        all_of, any_of, one_of, not_: junctors; they only restrict, they define nothing.
+        all_of, any_of, one_of, not_: junctors, which only restrict values.
         list_type: how lists merge.
         list_map_keys: the fields that identify an item of a `MAP` list.
         atomic_map: the object is replaced as a whole (`x-kubernetes-map-type: atomic`).
         patch_strategy: how a strategic merge patch treats the list.
         patch_merge_key: the field by which it matches items; empty: items are scalars.
         rules: the raw `x-kubernetes-validations` of the value.
-        ruled: whether there are rules here or anywhere below.
-        embeds: whether objects are embedded anywhere below.
+        ruled: whether there are rules here or below.
+        embeds: whether objects are embedded below.
         defaults: the properties that have a default, and the default.
     """
 
@@ -116,7 +116,7 @@ class SchemaNode:
         )
 
     def child(self, name: str) -> SchemaNode:
-        """The node of a field's value; `ANYTHING` when nothing is known of it."""
+        """The node of a field's value; `ANYTHING` if it is unknown."""
         node = self.properties.get(name)
         if node is not None:
             return node
@@ -129,7 +129,7 @@ class SchemaNode:
 
 
 ANYTHING: Final = SchemaNode(preserve_unknown=True)
-"""The node of a value of which nothing is known."""
+"""The node of an unknown value."""
 
 _PLAIN: Final[Mapping[str, str]] = {
     "nullable": "nullable",
@@ -159,7 +159,7 @@ def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
     Descriptions are not part of a node; CEL rules are kept as they are.
 
     Raises:
-        ValueError: a pattern or a list type is none.
+        ValueError: a pattern or a list type is not valid.
     """
     fields: dict[str, Any] = {
         name: raw[keyword] for keyword, name in _PLAIN.items() if raw.get(keyword) is not None

@@ -1,7 +1,7 @@
-"""What may not be in the schema of a custom resource, one function per rule of Kubernetes.
+"""The rules for the schema of a custom resource, one function per rule of Kubernetes.
 
-These rules hold in every part of a schema, also within junctors; `structural_rules` defines what
-the schema as a whole must be like.
+These rules hold in every part of a schema, also within junctors; `structural_rules` has the rules
+for the schema as a whole.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ UNSUPPORTED: Final = (
     "dependencies",
     "$ref",
 )
-"""Keywords of JSON schema that custom resources do not have."""
+"""Keywords of JSON schema that custom resources do not support."""
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 @attrs.frozen
 class SchemaPlace:
-    """A schema, and where it stands.
+    """A part of a schema with its place.
 
     Attributes:
         schema: a part of the whole schema.
         path: of the part in the definition.
         undefaulted: why there may be no default, or None.
-        metadata: whether it is in the head of an object: its apiVersion, kind or metadata.
+        metadata: whether it describes the apiVersion, kind or metadata of an object.
     """
 
     schema: Raw
@@ -58,7 +58,7 @@ class SchemaPlace:
 
 
 Rule = Callable[[Raw, str, SchemaPlace], Errors]
-"""From a schema, its path and all that is known of its place to what is wrong with it."""
+"""A function from a part of a schema to what is wrong with it."""
 
 
 def openapi_problems(schema: Raw, path: str) -> list[FieldError]:
@@ -72,7 +72,7 @@ def openapi_problems(schema: Raw, path: str) -> list[FieldError]:
 
 
 def has_unsupported(schema: Any) -> bool:
-    """Whether a keyword of JSON schema that custom resources do not have is anywhere in it."""
+    """Whether it contains a keyword of JSON schema that custom resources do not support."""
     if isinstance(schema, list):
         return True
     if not isinstance(schema, Mapping):
@@ -127,7 +127,7 @@ def defaults_are_allowed(schema: Raw, path: str, place: SchemaPlace) -> Errors:
 
 
 def keywords_are_supported(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-    """What JSON schema has and custom resources do not."""
+    """Keywords of JSON schema that custom resources do not support are absent."""
     for name in UNSUPPORTED:
         if schema.get(name) is not None:
             yield forbidden(f"{path}.{name}", f"{name} is not supported")
@@ -147,7 +147,7 @@ def embedded_objects_are_no_metadata(schema: Raw, path: str, place: SchemaPlace)
 
 
 def items_may_be_equal(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-    """Whether all items differ is not checked."""
+    """`uniqueItems` is not supported."""
     if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield forbidden(f"{path}.uniqueItems", text)

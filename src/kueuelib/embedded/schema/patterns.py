@@ -1,4 +1,4 @@
-"""Matching texts against the `pattern` of a schema, in bounded time whatever the pattern is."""
+"""Matches texts against the `pattern` of a schema, in bounded time for any pattern."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kueuelib.embedded.cel.budget import Budget
 from kueuelib.embedded.cel.regex import BadPattern, Pattern, compile_pattern
 
 OBJECT_UNITS = 8_000_000
-"""For all patterns of one object, at most 2 s: the server serves nobody else meanwhile."""
+"""The budget for all patterns of one object, at most 2 s, because the server blocks meanwhile."""
 
 DEFINITION_SIZE = 250_000
-"""Steps of all patterns of one definition: 0.2 s to compile. Those of ours have 124 at most."""
+"""The most steps of all patterns of one definition: 0.2 s to compile. Ours have at most 124."""
 
 SHORT = 64
-"""Texts up to this length are remembered: names and quantities come again and again."""
+"""Results for texts up to this length are cached, because names and quantities repeat."""
 
 MOST_KNOWN = 4096
 
@@ -23,7 +23,7 @@ _known: dict[tuple[Pattern, str], bool] = {}
 
 
 class Matcher:
-    """Matches the texts of one object, and stops when that costs too much."""
+    """Matches the texts of one object within a budget."""
 
     def __init__(self) -> None:
         self._budget: Budget | None = None
@@ -32,7 +32,7 @@ class Matcher:
         """Whether the pattern is found in the text.
 
         Raises:
-            BudgetExceeded: the texts of the object cost too much together.
+            BudgetExceeded: the texts of the object together cost too much.
         """
         short = len(text) <= SHORT
         if short:
@@ -50,7 +50,7 @@ class Matcher:
 
 
 def are_too_large(schemas: Any) -> bool:
-    """Whether the patterns in schemas are too large together; those that are none do not count."""
+    """Whether the patterns in schemas are too large together; invalid ones do not count."""
     left = DEFINITION_SIZE
     for text in set(_patterns(schemas)):
         try:

@@ -1,4 +1,4 @@
-"""Removing what a schema does not know."""
+"""Removes fields that a schema does not define."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def prune(node: SchemaNode, obj: Obj) -> list[str]:
     The `apiVersion`, `kind` and `metadata` of the object and of embedded ones stay untouched.
 
     Returns:
-        the paths of what was removed, for example `spec.queues[0].colour`.
+        the paths of removed fields, for example `spec.queues[0].colour`.
     """
     removed: list[str] = []
     _prune(node, obj, "", removed, head=True)

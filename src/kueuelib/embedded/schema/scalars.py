@@ -1,4 +1,4 @@
-"""Values of built-in kinds that have no parts: texts, numbers, times, each as its type wants it."""
+"""Scalar values of built-in kinds: texts, numbers, times, each by its type."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kueuelib.errors import BadRequest, InvalidQuantity
 _BASE64: Final = frozenset(f"{string.ascii_letters}{string.digits}+/=\r\n")
 
 Visit = Callable[[Any, str, str, "Walk"], Any]
-"""From a value, its path with and without indices, and the walk, to the value that is kept."""
+"""A function from a value, its path with and without indices, and the walk, to the stored value."""
 
 
 @attrs.define
 class Walk:
-    """One object on its way through its types.
+    """The traversal of one object by its types.
 
     Attributes:
         kind: of the object, for messages.
@@ -38,13 +38,13 @@ class Walk:
     unknown: list[str] = attrs.field(factory=list)
 
     def wrong(self, text: str) -> BadRequest:
-        """The failure of the whole object."""
+        """The error of the whole object."""
         return BadRequest(
             f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {text}'
         )
 
     def mismatch(self, value: Any, path: str, where: str, wanted: str, type_: str = "") -> Mismatch:
-        """The failure of a field with a value of another type; `type_`: of what it is read into."""
+        """The error of a field with a value of the wrong type; `type_` is the expected type."""
         text = self.wrong(
             f"json: cannot unmarshal {_json_type(value, wanted)} into Go struct field {where} "
             f"of type {wanted}"
@@ -53,7 +53,7 @@ class Walk:
 
 
 def _json_type(value: Any, wanted: str) -> str:
-    """A number is shown only where another number is wanted."""
+    """The JSON type in messages; a number is shown only if another number is expected."""
     number = isinstance(value, float) and wanted.startswith(("int", "float"))
     return f"number {value}" if number and "." not in wanted else json_type(value)
 
@@ -121,7 +121,9 @@ def _time(fraction: str) -> Visit:
 
 
 def _bad_byte(text: str) -> int:
-    """Where Go stops to read base64: at a strange letter, at misplaced padding or at the end."""
+    """Where Go stops reading base64: at an invalid character, at misplaced padding or at the
+    end.
+    """
     for at, letter in enumerate(text):
         if letter not in _BASE64 or (letter == "=" and at % 4 < 2):
             return at

@@ -1,4 +1,4 @@
-"""The three things that a structural schema does to an object, in one value."""
+"""Pruning, defaults and validation by a structural schema."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kueuelib.embedded.schema.validate import validate
 from kueuelib.errors import FieldError
 
 KEPT = 4
-"""So many compiled schemas are kept: the same one is needed again at once."""
+"""The number of compiled schemas that are kept, because the same one is soon needed again."""
 
 
 @attrs.frozen(eq=False)
 class StructuralSchema:
-    """What a CustomResourceDefinition says about one version of its kind.
+    """The schema of one version of a CustomResourceDefinition.
 
     Attributes:
         node: the root.
@@ -34,10 +34,10 @@ class StructuralSchema:
 
     @classmethod
     def of(cls, openapi: Mapping[str, Any]) -> StructuralSchema:
-        """From an `openAPIV3Schema`; what a definition was judged by is served, too.
+        """From an `openAPIV3Schema`; the schema that was validated is also the one served.
 
         Raises:
-            ValueError: a pattern or a list type is none.
+            ValueError: a pattern or a list type is not valid.
         """
         text = orjson.dumps(openapi)
         schema = _RECENT.pop(text, None) or cls(from_openapi(openapi))
@@ -47,7 +47,7 @@ class StructuralSchema:
         return schema
 
     def prune(self, obj: Obj) -> list[str]:
-        """Remove unknown fields in place, and give their paths."""
+        """Remove unknown fields in place, and return their paths."""
         return prune(self.node, obj)
 
     def embedded(self, obj: Obj) -> Iterator[tuple[str, Obj]]:
@@ -59,14 +59,14 @@ class StructuralSchema:
         apply_defaults(self.node, obj)
 
     def fill(self, obj: Obj) -> None:
-        """Custom objects are written as they are."""
+        """Does nothing: custom objects are written as they are."""
 
     def zero(self) -> Obj:
-        """Nothing is there but for what was written."""
+        """An empty object: only written fields exist."""
         return {}
 
     def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
-        """The broken rules; what did not change since `old` is not held against the object.
+        """The broken rules, except in parts that have not changed since `old`.
 
         CEL rules (`x-kubernetes-validations`) come last; they are compiled at their first use.
         """

@@ -1,8 +1,8 @@
-"""What makes the schema of a custom resource structural, one function per rule of Kubernetes.
+"""The rules for a structural schema, one function per rule of Kubernetes.
 
 A schema is structural when the shape of every value is defined outside the junctors `allOf`,
 `anyOf`, `oneOf` and `not`, which then only restrict it. The functions work on the raw OpenAPI
-schema, because most of what they refuse has no place in a `SchemaNode`.
+schema, because a `SchemaNode` cannot express most of what they refuse.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EITHER: Final = [{"type": "integer"}, {"type": "string"}]
 
 
 class Level(Enum):
-    """Where a schema stands; the value is how messages call it."""
+    """The level of a schema; the value is its name in messages."""
 
     ROOT = "at the root"
     ITEM = "for specified array items"
@@ -37,7 +37,7 @@ def structural_problems(schema: Raw, path: str) -> list[FieldError]:
     """Why a schema is not structural, in the order of the messages.
 
     Args:
-        schema: the whole schema of one version, without what Kubernetes does not support at all.
+        schema: the whole schema of one version, without unsupported keywords.
         path: of the schema in the definition.
     """
     errors = [*_structure(schema, path, Level.ROOT), *_incomplete(schema, schema, path, path)]
@@ -72,7 +72,7 @@ def _nested_parts(schema: Raw, path: str, skipped: str = "") -> Errors:
 
 
 def _nested(schema: Raw, path: str, skipped: str = "") -> Errors:
-    """The rules of what stands in a junctor."""
+    """The rules inside a junctor."""
     for rule in NESTED_RULES:
         yield from rule(schema, path)
     yield from _nested_parts(schema, path, skipped)
@@ -107,7 +107,7 @@ def _int_or_string_part(schema: Raw) -> str:
 
 
 def _told(schema: Raw) -> dict[str, Any]:
-    """What a schema says, without empty values."""
+    """The keywords of a schema, without empty values."""
     return {name: value for name, value in schema.items() if not _is_empty(value)}
 
 
@@ -150,7 +150,7 @@ def the_root_is_an_object(schema: Raw, path: str, level: Level) -> Errors:
 
 
 def extensions_agree(schema: Raw, path: str, level: Level) -> Errors:
-    """An integer-or-string is nothing else beside."""
+    """An integer-or-string has no other type."""
     del level
     for name in (PRESERVE, EMBEDDED):
         if schema.get(INT_OR_STRING) and schema.get(name):
@@ -197,7 +197,7 @@ def metadata_of_the_root_is_known(schema: Raw, path: str, level: Level) -> Error
 
 
 def patterns_can_be_read(schema: Raw, path: str, level: Level | None = None) -> Errors:
-    """A pattern is a regular expression as Go knows them."""
+    """A pattern is a regular expression of Go."""
     del level
     pattern = schema.get("pattern")
     if not pattern:
@@ -263,13 +263,13 @@ NESTED_RULES: Final[Sequence[Callable[[Raw, str], Errors]]] = (
 
 
 def _incomplete(part: Raw, shape: Raw, path: str, told: str) -> Errors:
-    """What a junctor restricts is also part of the shape.
+    """The fields that a junctor restricts are also part of the shape.
 
     Args:
-        part: the root, or what stands in a junctor of it.
+        part: the root, or a part of one of its junctors.
         shape: what the schema says about the same value outside junctors.
         path: of the shape.
-        told: of the part.
+        told: its path.
     """
     for where, inner in junctors_of(part):
         yield from _incomplete(inner, shape, path, f"{told}.{where}")

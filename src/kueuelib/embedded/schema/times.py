@@ -1,4 +1,4 @@
-"""Times as Go reads them, and why one cannot be read."""
+"""Parses times like Go, and says why one is not valid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def problem(text: str, fraction: str = "") -> str:
 
     Args:
         text: of a time.
-        fraction: of the second, in the layout: empty if it may be left out, or `MICROSECONDS`.
+        fraction: of seconds in the layout; empty if it is optional, or `MICROSECONDS`.
     """
     if _USUAL[fraction](text):
         try:

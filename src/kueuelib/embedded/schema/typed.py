@@ -1,4 +1,4 @@
-"""What the types of a built-in kind do to an object: wrong types are refused, unknown fields go.
+"""Applies the types of a built-in kind to an object: refuses wrong types, removes unknown fields.
 
 Null means absent, as everywhere in Kubernetes: fields that are null are dropped, and nulls in
 lists and maps become the zero of their type.
@@ -19,7 +19,7 @@ from kueuelib.embedded.schema.written import fill, set_defaults, zero
 from kueuelib.errors import FieldError
 
 _OTHERWISE: Final = ("apiextensions.", "apiregistration.")
-"""Their objects are as their own rules leave them."""
+"""Kinds whose objects are only changed by their own rules."""
 SCHEMA_PROPS: Final = "apiextensions.JSONSchemaProps"
 _HEAD: Final = ("apiVersion", "kind", "metadata")
 _ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "l": 0, "b": False, "B": "", "q": "0", "n": 0}
@@ -111,7 +111,7 @@ def _map(inner: Visit, field: Field) -> Visit:
 
 @cache
 def _fields(message: str) -> Mapping[str, tuple[Visit, str]]:
-    """How to visit each field, and where Go says that it is."""
+    """How to visit each field, with its path in Go's messages."""
     visits = {}
     for field in own_fields(message):
         if field.form == "^":
@@ -168,13 +168,13 @@ _read_metadata: Final = _message("meta.ObjectMeta")
 
 
 def read_metadata(given: Any, path: str, where: str, walk: Walk) -> Obj:
-    """Metadata of the right types, without what is unknown, null or empty; changed in place.
+    """Metadata of the right types, without unknown, null and empty fields; changed in place.
 
     Args:
         given: the metadata.
         path: of it.
         where: the same as Go writes it.
-        walk: notes unknown fields.
+        walk: collects unknown fields.
 
     Raises:
         BadRequest: a field has the wrong type.
@@ -202,12 +202,12 @@ class TypedSchema:
 
     @classmethod
     def of(cls, group: str, kind: str, version: str = "v1") -> TypedSchema | None:
-        """The types of a kind, None when they are not known."""
+        """The types of a kind; None if they are not known."""
         name = message_name(group, kind)
         return cls(name, version) if exists(name) else None
 
     def prune(self, obj: Obj) -> list[str]:
-        """Removes unknown fields and nulls in place, and gives the paths of the unknown ones.
+        """Removes unknown fields and nulls in place, and returns the paths of the unknown ones.
 
         Raises:
             BadRequest: a field is of another type.
@@ -223,20 +223,20 @@ class TypedSchema:
         return ()
 
     def default(self, obj: Obj) -> None:
-        """Fills in what a client may leave out."""
+        """Fills in defaults."""
         if not self.message.startswith(_OTHERWISE):
             set_defaults(self.message, obj)
 
     def fill(self, obj: Obj) -> None:
-        """Makes a defaulted object what Go writes."""
+        """Turns a defaulted object into the form that Go writes."""
         if not self.message.startswith(_OTHERWISE):
             fill(self.message, obj)
 
     def zero(self) -> Obj:
-        """An object to which nothing was written."""
+        """An empty object."""
         return zero(self.message)
 
     def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
-        """Types were looked at already."""
+        """Does nothing: types were checked already."""
         del obj, old
         return []

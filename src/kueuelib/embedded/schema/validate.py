@@ -1,4 +1,4 @@
-"""Checking values against a schema, in the words of Kubernetes."""
+"""Validates values against a schema, in the words of Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kueuelib.embedded.schema.patterns import Matcher
 from kueuelib.errors import FieldError
 
 NOWHERE: Final = "<nil>"
-"""Where Kubernetes says that a number is which does not fit its format."""
+"""The path, in Kubernetes' messages, of a number that does not fit its format."""
 EXACT: Final = 2**53
 """Integers are distinguished from other numbers below this."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata"})
@@ -27,8 +27,8 @@ def validate(node: SchemaNode, obj: Obj, old: Obj | None = None) -> list[FieldEr
 
     Args:
         node: the schema.
-        obj: a pruned and defaulted object; its `metadata` is not looked at.
-        old: the state before a change: values that did not change are not held against it.
+        obj: a pruned and defaulted object; its `metadata` is not checked.
+        old: the previous state: unchanged values are not reported.
     """
     errors = _Errors(Matcher())
     _check(node, obj, MISSING if old is None else old, "", errors, head=True)
@@ -43,7 +43,7 @@ def validate_value(node: SchemaNode, value: Any) -> list[FieldError]:
 
 
 class _Errors(list[FieldError]):
-    """What was found so far, and what matches patterns for all of it."""
+    """The errors so far, and the matcher of patterns."""
 
     def __init__(self, matcher: Matcher) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ _GO_FORMATS: Final[Mapping[type, str]] = {int: "float64", float: "float64"}
 
 
 def type_name(value: Any) -> str:
-    """The JSON type of a value in the words of OpenAPI."""
+    """The JSON type of a value in OpenAPI's terms."""
     if isinstance(value, float):
         return "integer" if value.is_integer() and abs(value) < EXACT else "number"
     if type(value) is int and not in_range("integer", "int64", value):
@@ -199,7 +199,7 @@ def _check_list(node: SchemaNode, value: list[Any], old: Any, path: str, errors:
 
 
 def item_key(node: SchemaNode, item: Any) -> Any:
-    """What identifies an item of a set or map list; None for atomic lists and misshapen items."""
+    """The identity of an item of a set or map list; None for atomic lists and malformed items."""
     if node.list_type is ListType.SET:
         return item
     if node.list_type is ListType.MAP and isinstance(item, dict):

@@ -1,7 +1,7 @@
-"""Objects of built-in kinds as Go reads and writes them: with defaults, without what is empty.
+"""Objects of built-in kinds as Go reads and writes them: with defaults, without empty fields.
 
-In Go a struct that is not behind a pointer is always there, and so is a field that is written even
-when it is zero; a list, a map or a text that is empty is mostly left out.
+In Go, a struct that is not behind a pointer always exists, and so does a field that is written even
+if it is zero. An empty list, map or text is mostly omitted.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _META: Final = "meta.ObjectMeta"
 
 @attrs.frozen
 class _Plan:
-    """What is done to objects of a type.
+    """The plan for objects of a type.
 
     Attributes:
         zeros: scalars whose zero Go cannot distinguish from an absent value.
         inner: fields that hold messages.
-        defaults: fields with a default: whether zero is a value of it, and the default.
+        defaults: fields with a default: whether zero is a valid value, and the default.
         always: fields that are always written.
         lists: whether lists and maps are always written, by the field.
         more: fills in defaults that depend on other fields.
@@ -65,7 +65,7 @@ def _plan(message: str) -> _Plan:
 
 
 def _default(field: Field) -> Any:
-    """A struct that is always there is a default if it, or one in it, has defaults."""
+    """A struct that always exists is a default if it or a nested one has defaults."""
     if field.default is not None:
         return field.default if field.type == "s" else orjson.loads(field.default)
     if field.form or not field.message or field.message == _META:
@@ -75,7 +75,7 @@ def _default(field: Field) -> Any:
 
 
 def set_defaults(message: str, obj: Obj) -> None:
-    """Fills in what may be left out, in place; zeros count as absent where Go cannot distinguish
+    """Fills in defaults in place; zeros count as absent where Go cannot distinguish
     them.
 
     Args:
@@ -99,7 +99,7 @@ def set_defaults(message: str, obj: Obj) -> None:
 
 
 def fill(message: str, obj: Obj) -> None:
-    """Adds what is always written, and drops what is left out, in place.
+    """Adds fields that are always written, and drops omitted ones, in place.
 
     Args:
         message: the type of the object.
@@ -127,7 +127,7 @@ def fill(message: str, obj: Obj) -> None:
 
 
 def zero(message: str) -> Obj:
-    """An object to which nothing was written; empty lists and maps are there."""
+    """An empty object; empty lists and maps exist."""
     return {each.name: _empty(each) for each in _plan(message).always}
 
 

@@ -1,4 +1,4 @@
-"""JSON that is kept."""
+"""Encodes JSON that is kept in memory."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kueuelib.api.meta import Obj
 
 
 def encoded(obj: Obj) -> bytes:
-    """The JSON of an object in memory of exactly its size.
+    """The JSON of an object, in exactly as much memory as it needs.
 
-    `orjson.dumps` leaves the room that it wrote into behind its result, several times what the
-    result needs. That is nothing for an answer that is sent and forgotten, and most of the memory
-    of a server that keeps thousands of them; so the bytes are copied once.
+    The result of `orjson.dumps` keeps its whole buffer, several times its size. That does not
+    matter for an answer that is sent and dropped, but for thousands of kept objects it would be
+    most of the server's memory. So the bytes are copied once.
     """
     return bytes(memoryview(orjson.dumps(obj)))

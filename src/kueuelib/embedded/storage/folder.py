@@ -1,4 +1,4 @@
-"""A folder that holds the state of one server: its lock, its file, and what is wrong with them."""
+"""A folder with the state of one server: its lock, its file, and their errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SCHEMA = f"""
     PRAGMA user_version = {FORMAT};
 """
 TIDIED = 512
-"""So many resource versions are tidied at once, while writers wait."""
+"""The number of resource versions that are tidied at once, while writers wait."""
 _REPLACED = """
     DELETE FROM states WHERE revision IN (
         SELECT old.revision FROM states AS new JOIN states AS old
@@ -66,8 +66,8 @@ class Row:
         kind: the name of the table of its kind, `workloads.kueue.x-k8s.io`.
         namespace: empty for cluster-wide objects.
         name: its name.
-        removed: it is the last state of an object that is gone.
-        version: the API version in which `raw` is written.
+        removed: whether it is the last state of a removed object.
+        version: the API version of `raw`.
         raw: the object as JSON.
     """
 
@@ -81,16 +81,16 @@ class Row:
 
 
 class DataFolder:
-    """An open folder; only one process has it at a time.
+    """An open folder; only one process can open it at a time.
 
     Every state is one row, and rows are only added: the present state of an object is its latest
     row. Compaction removes rows that later ones have replaced.
 
     Args:
-        path: the folder; it is made when it is not there.
+        path: the folder, which is created if it is missing.
 
     Raises:
-        ConfigError: it cannot be used: in use, not writable, foreign, damaged.
+        ConfigError: it is in use, not writable, damaged, or belongs to another program.
 
     Attributes:
         mark: the resource version up to which everything had been saved when it was opened.
@@ -125,7 +125,7 @@ class DataFolder:
             raise
 
     def close(self) -> None:
-        """Lets others have it."""
+        """Releases the folder."""
         self.database.close()
         self._mark.close()
         self._lock.close()
@@ -253,14 +253,14 @@ class DataFolder:
                 yield Row(revision, kind, namespace, name, bool(removed), version, raw)
 
     def fact(self, name: str) -> bytes | None:
-        """What was noted under a name."""
+        """The record under a name."""
         with self._explained():
             cursor = self.database.execute("SELECT value FROM facts WHERE name = ?", (name,))
             row = cursor.fetchone()
         return None if row is None else bytes(row[0])
 
     def note(self, **facts: bytes) -> None:
-        """Appends a record that is never removed."""
+        """Stores a record that is never removed."""
         with self._explained():
             self.database.executemany(_NOTE, facts.items())
 
@@ -277,7 +277,7 @@ class DataFolder:
     # ---- writing
 
     def append(self, row: Row) -> None:
-        """Adds a state in a transaction of its own; afterwards it survives the end of the process.
+        """Adds a state in its own transaction; afterwards it survives the end of the process.
 
         Raises:
             sqlite3.Error: it cannot be saved; nothing has changed.
@@ -320,16 +320,16 @@ class DataFolder:
         os.pwrite(self._mark.fileno(), f" {revision:020d} {boot}".encode(), _DIGITS)
 
     def tidy(self, revision: int, ended: Callable[[], bool]) -> None:
-        """Removes states that were replaced at or before a resource version, and empties the log.
+        """Removes states that were replaced up to a resource version, and empties the log.
 
-        It may be called in any thread, and lets writers in between.
+        It may be called in any thread, and lets writers run in between.
 
         Args:
             revision: up to this one.
             ended: returns True when there is no time to continue.
 
         Raises:
-            sqlite3.Error: the disk refuses it, or writers are in the way.
+            sqlite3.Error: the disk refuses it, or writers block it.
         """
         with closing(sqlite3.connect(self.file, isolation_level=None)) as database:
             compacted = database.execute(

@@ -1,4 +1,4 @@
-"""Saves changes on disk before anybody sees them."""
+"""Saves changes on disk before they become visible."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from kueuelib.embedded.storage.table import Change
 from kueuelib.errors import ServerError
 
 HISTORY = 8_192
-"""So many of the latest changes are kept for watches that come back after a restart."""
+"""The number of latest changes that are kept for watches that resume after a restart."""
 
 TIDY_EVERY = 1_024
-"""After so many changes the log is merged into the file, and old states are dropped."""
+"""The number of changes after which the log is merged into the file, and old states are dropped."""
 
 SYNC_SECONDS = 1.0
 """So long after a change it is on the disk at the latest, if the disk keeps up."""
 
 
 class Journal:
-    """What writes to a data folder. Use it from one event loop.
+    """Writes to a data folder. Use it from one event loop.
 
-    A change is one transaction, which takes some ten microseconds: it goes into the log, which the
-    system holds for the disk. What waits for the disk, and takes longer, is done by a thread.
+    A change is one transaction of some ten microseconds: it is written to the log, in the system's
+    buffers. Slower work that waits for the disk is done in a thread.
 
     Args:
-        folder: where to.
+        folder: the data folder.
 
     Attributes:
         folder: the same.
@@ -43,7 +43,7 @@ class Journal:
         self._thread.start()
 
     def record(self, table: str, change: Change) -> None:
-        """Saves a change that nobody has seen yet; afterwards it survives the end of the process.
+        """Saves a change before it is visible; afterwards it survives the end of the process.
 
         Raises:
             ServerError: the disk refuses it.
@@ -68,7 +68,7 @@ class Journal:
         self._due.set()
 
     async def close(self) -> None:
-        """Ends the thread, and notes that nothing is missing."""
+        """Ends the thread, and records a clean end."""
         self._closing.set()
         self._due.set()
         await asyncio.to_thread(self._thread.join)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NOTHING: Mapping[str, str] = {}
 
 Describe = Callable[[Obj], Mapping[str, str]]
-"""Gives what field selectors may ask for."""
+"""Returns the fields for field selectors."""
 
 
 class Storage:
@@ -23,7 +23,7 @@ class Storage:
 
     Attributes:
         revision: the resource version of the latest write of all.
-        floor: changes up to this resource version are not known.
+        floor: changes up to this resource version are not available.
         journal: saves changes on disk; None: they live as long as the process.
     """
 
@@ -34,7 +34,7 @@ class Storage:
         self._tables: dict[str, Table] = {}
 
     def table(self, name: str) -> Table:
-        """The table of that name, made when it is not there."""
+        """The table of that name, which is created if it is missing."""
         table = self._tables.get(name)
         if table is None:
             table = self._tables[name] = Table(name, self.floor)
@@ -46,14 +46,14 @@ class Storage:
         """Stores an object, whose resource version is set here.
 
         Args:
-            table: where to.
-            key: the name.
+            table: the table.
+            key: namespace and name.
             obj: the object; its `metadata.resourceVersion` is changed in place.
-            describe: gives the selectable fields.
-            expect: the state that is replaced, None for a creation.
+            describe: returns the selectable fields.
+            expect: the state that is replaced; None for a creation.
 
         Raises:
-            StaleWrite: the present state is another one.
+            StaleWrite: the present state differs from it.
             ServerError: it cannot be saved; nothing has changed.
         """
         if table.get(key) is not expect:
@@ -66,7 +66,7 @@ class Storage:
         """Removes an object; `obj` is its last state, changed in place to the new resource version.
 
         Raises:
-            StaleWrite: the present state is another one.
+            StaleWrite: the present state differs from it.
             ServerError: it cannot be saved; nothing has changed.
         """
         if table.get(expect.key) is not expect:
@@ -78,13 +78,13 @@ class Storage:
         return change
 
     def compact(self) -> None:
-        """Forgets all changes so far, as etcd does from time to time: only states are kept."""
+        """Drops all changes so far and keeps only states, like a compaction of etcd."""
         self.floor = self.revision
         for table in self._tables.values():
             table.forget(self.revision)
 
     async def close(self) -> None:
-        """Ends the saving."""
+        """Stops saving."""
         journal, self.journal = self.journal, None
         if journal is not None:
             await journal.close()

@@ -1,4 +1,4 @@
-"""The objects of one kind and the latest changes of them."""
+"""The objects of one kind and their latest changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT_AT_LEAST = 256
 
 
 class Compacted(KueuelibError):
-    """The asked changes are no longer known.
+    """The requested changes are no longer available.
 
     Attributes:
         oldest: the oldest resource version from which changes are known.
@@ -32,7 +32,7 @@ class Compacted(KueuelibError):
 
 
 class StaleWrite(KueuelibError):
-    """Somebody else has changed, created or removed the object since it was read."""
+    """The object was changed, created or removed since it was read."""
 
 
 @attrs.define(eq=False)
@@ -42,11 +42,11 @@ class Entry:
     Attributes:
         key: its name.
         revision: its resource version.
-        version: the API version in which `raw` is written, for example `v1beta2`.
+        version: the API version of `raw`, for example `v1beta2`.
         raw: the object as JSON.
         labels: its labels.
-        fields: what field selectors may ask for, beyond name and namespace.
-        views: `raw` in other forms, filled by who asks first.
+        fields: for field selectors, beyond name and namespace.
+        views: other forms of `raw`, filled in on demand.
     """
 
     key: ObjectKey
@@ -71,8 +71,8 @@ class Change:
 
     Attributes:
         revision: the resource version of the step.
-        before: the state that it ended, None for a creation.
-        after: the new state; the last one, at the new revision, when `removed`.
+        before: the previous state; None for a creation.
+        after: the new state; if `removed`, the last one, at the new revision.
         removed: whether the object is gone.
     """
 
@@ -85,8 +85,8 @@ class Change:
 class Table:
     """All objects of one kind, ordered by namespace and name, and a log of their changes.
 
-    The log is a window: readers hold an absolute position in it and pull. A reader that is
-    overtaken by the end of the window gets `Compacted`; so a slow reader costs only its position.
+    The log is a window: readers have an absolute position in it and pull. A reader that falls
+    behind the window gets `Compacted`, so a slow reader costs only its position.
 
     Args:
         name: of the table.
@@ -117,8 +117,8 @@ class Table:
         """Present states in the order of their keys.
 
         Args:
-            namespace: only of this one; empty for all.
-            after: only those that come later in the order.
+            namespace: only this one; empty for all.
+            after: only later keys.
         """
         spaces = self._order if not namespace else [namespace] if namespace in self._names else []
         if after is not None:
@@ -132,7 +132,7 @@ class Table:
                 yield objects[name]
 
     def namespaces(self) -> list[str]:
-        """The namespaces in which there are objects."""
+        """The namespaces with objects."""
         return list(self._order)
 
     def apply(self, change: Change) -> None:
@@ -142,10 +142,10 @@ class Table:
         self.wake()
 
     def restore(self, change: Change, *, logged: bool) -> None:
-        """Makes a change of an earlier life visible.
+        """Makes a change of an earlier process visible.
 
         Args:
-            change: it comes later than all others.
+            change: later than all others.
             logged: whether watches may receive it.
         """
         self._place(change)
@@ -186,7 +186,7 @@ class Table:
 
     @property
     def compacted(self) -> int:
-        """Changes after this resource version are known."""
+        """The resource version after which changes are available."""
         return self._compacted
 
     @property
@@ -195,7 +195,7 @@ class Table:
         return self._first + len(self._log)
 
     def compact(self, count: int) -> None:
-        """Forgets the oldest changes."""
+        """Drops the oldest changes."""
         dropped = self._log[:count]
         if not dropped:
             return
@@ -205,7 +205,9 @@ class Table:
         self._compacted = dropped[-1].revision
 
     def forget(self, revision: int) -> None:
-        """Forgets all changes, and that nothing changed, up to a resource version of the store."""
+        """Drops all changes up to a resource version of the store, even without changes in this
+        table.
+        """
         self.compact(len(self._log))
         self._compacted = max(self._compacted, revision)
 
@@ -220,7 +222,7 @@ class Table:
         return self._first + bisect_right(self._log, revision, key=_revision)
 
     def since(self, position: int, limit: int = 512) -> list[Change]:
-        """The changes from a position on.
+        """The changes since a position.
 
         Raises:
             Compacted: some of them have been forgotten.
@@ -231,10 +233,10 @@ class Table:
         return self._log[start : start + limit]
 
     def as_of(self, revision: int) -> Mapping[ObjectKey, Entry | None]:
-        """What differs between a past revision and now: the states then, None for absent ones.
+        """The past states of objects that have changed since a revision; None for absent ones.
 
         Raises:
-            Compacted: the past is no longer known.
+            Compacted: the revision is no longer available.
         """
         past: dict[ObjectKey, Entry | None] = {}
         start = self.position(revision) - self._first
@@ -245,7 +247,7 @@ class Table:
     # ---- waiting
 
     async def changed(self, seconds: float) -> None:
-        """Returns after the next change, or after so many seconds."""
+        """Returns after the next change, or after a number of seconds."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(max(0.0, seconds), _resolve, waiter)
@@ -257,7 +259,7 @@ class Table:
             self._waiters.discard(waiter)
 
     def wake(self) -> None:
-        """Lets everybody who waits look again."""
+        """Wakes all waiters."""
         if self._waiters:
             waiters, self._waiters = self._waiters, set()
             for waiter in waiters:

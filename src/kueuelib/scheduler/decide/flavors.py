@@ -361,9 +361,9 @@ def _is_better(one: _Verdict, other: _Verdict, policy: Fungibility) -> bool:
 def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
     """Why pods cannot run on the nodes of a flavor, apart from quota; None if they can (5.5).
 
-    Taints may be tolerated by the pods or by the flavor itself. Of node selector and required
-    affinity, only labels that this flavor declares count; an affinity term without any of them is
-    left to the kube-scheduler.
+    Taints may be tolerated by the pods or by the flavor itself. Node selector and required affinity
+    count only for labels that this flavor declares; an affinity term without any of them is left to
+    the kube-scheduler.
     """
     if flavor.taints:
         taint = untolerated(flavor.taints, (*spec.tolerations, *flavor.tolerations))
