@@ -1,7 +1,7 @@
-"""What tests of operators, jobs, checks and policies need.
+"""Tools for tests of operators, jobs, checks and policies.
 
 These names are stable, see docs/stability.md; the modules that they come from are internal. The
-pytest plug-in `kueuelib.testing.plugin` is active as soon as kueuelib is installed: it brings the
+pytest plug-in `kueuelib.testing.plugin` is active as soon as kueuelib is installed: it has the
 fixtures `api_server`, `client`, `kubeconfig` and `storm`.
 """
 

@@ -1,4 +1,4 @@
-"""An API server in a thread of its own: for tests of any framework, blocking ones included."""
+"""An API server in its own thread, for tests in any framework, including blocking ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALL_SECONDS = 60.0
 
 
 class BackgroundServer:
-    """`kueuelib.embedded.server.ApiServer` for those who do not run in its event loop.
+    """`kueuelib.embedded.server.ApiServer` for code outside its event loop.
 
     A context manager. Everything but `call` may be used from any thread.
 
@@ -31,8 +31,8 @@ class BackgroundServer:
         authorization: `always` or `rbac`.
         services: addresses of webhooks that are named by a Service: `host:port` by
             `namespace/name`.
-        start_time: seconds since the epoch at which a clock stands that only `advance` moves;
-            None: the clock of this machine.
+        start_time: seconds since the epoch for a clock that only `advance` moves; None: the clock
+            of this machine.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class BackgroundServer:
         return path
 
     def add_user(self, name: str, *groups: str) -> str:
-        """Lets a user in; gives the bearer token."""
+        """Adds a user; returns the bearer token."""
         return self._server.add_user(name, *groups)
 
     def call(self, work: Callable[[ApiServer], Coroutine[Any, Any, R]]) -> R:
@@ -137,13 +137,14 @@ class BackgroundServer:
             raise
 
     def advance(self, seconds: float) -> None:
-        """Lets time pass, and waits until the simulated cluster has done what fell due.
+        """Advances the time, and waits until the simulated cluster has done everything that became
+        due.
 
-        What falls due on the way is done at its own instant: a Job of three pods of ten seconds
-        each, one after the other, is done thirty seconds from now, however long the way is.
+        Work that becomes due is done at its own instant: a Job of three pods of ten seconds each,
+        one after the other, ends thirty seconds from now, however long the step is.
 
         Raises:
-            ValueError: the server goes by the clock of this machine, or time would go back.
+            ValueError: the server uses the clock of this machine, or time would go back.
         """
         clock = self.clock
         if clock is None:
@@ -158,7 +159,7 @@ class BackgroundServer:
         self.call(work)
 
     def settle(self) -> None:
-        """Waits until the simulated cluster has done what is due now."""
+        """Waits until the simulated cluster has done everything that is due now."""
 
         async def work(server: ApiServer) -> None:
             await server.cluster.settle()

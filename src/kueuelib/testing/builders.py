@@ -1,6 +1,6 @@
 """Queueing objects in one call each, for tests and simulations.
 
-Every builder returns a typed object as the codec would make it from YAML. Amounts are texts or
+Every builder returns the typed object that the codec would make from YAML. Amounts are texts or
 numbers as in a manifest: `{"cpu": "500m", "memory": "1Gi"}`.
 """
 
@@ -73,7 +73,7 @@ def make_cluster_queue(
         groups: one mapping per resource group: flavor to resource to quota, in the order of the
             trial.
         cohort: its cohort.
-        selector: its namespace selector; None lets every namespace in.
+        selector: its namespace selector; None selects every namespace.
         checks: its admission checks, by name or with `onFlavors`.
         spec: further fields of the spec, spelled as in YAML.
     """
@@ -134,7 +134,7 @@ def make_flavor(
 
 
 def make_check(name: str, *, active: bool = True, **spec: Any) -> AdmissionCheck:
-    """An AdmissionCheck whose controller is alive or not."""
+    """An AdmissionCheck, active or not."""
     status = "True" if active else "False"
     condition = {"type": "Active", "status": status, "reason": "Active", "message": ""}
     condition["lastTransitionTime"] = format_time(0)
@@ -153,9 +153,9 @@ def make_pod_set(
     """A raw pod set with one container.
 
     Args:
-        requests: what the container asks for.
+        requests: of the container.
         name: the pod set.
-        count: how many pods.
+        count: the number of pods.
         min_count: the fewest pods worth starting.
         pod: fields of the pod spec, spelled as in YAML; `containers` replaces the container.
     """
@@ -188,11 +188,11 @@ def make_workload(
     Args:
         name: its name.
         queue: its LocalQueue.
-        requests: what one pod of the only pod set asks for; unused when there are `pod_sets`.
+        requests: of one pod of the only pod set; unused with `pod_sets`.
         namespace: its namespace.
         priority: its priority.
         created: its creation, in seconds since the epoch.
-        count: how many pods the only pod set has.
+        count: the number of pods of the only pod set.
         pod_sets: pod sets made with `make_pod_set`.
         conditions: conditions made with `make_condition`.
         status: further fields of the status, spelled as in YAML.
@@ -213,7 +213,7 @@ def make_workload(
 
 
 def make_condition(type: str, status: bool = True, reason: str = "Test", at: float = 0) -> Obj:
-    """A raw condition that changed `at` that many seconds since the epoch."""
+    """A raw condition that changed `at` a time in seconds since the epoch."""
     return {
         "type": type,
         "status": "True" if status else "False",
@@ -235,7 +235,7 @@ def make_assignment(
         usage: the amounts for all pods together.
         flavors: one flavor for all resources, or the flavor of each.
         name: the pod set.
-        count: the pods it is for.
+        count: the number of pods.
     """
     chosen = dict.fromkeys(usage, flavors) if isinstance(flavors, str) else dict(flavors)
     assignment: Obj = {"name": name, "flavors": chosen}

@@ -76,19 +76,19 @@ __all__ = [
 ]
 
 SEEDS: Final = range(1, 31)
-"""Seeds that a test plays unless it names others."""
+"""The default seeds of a test."""
 TRIES: Final = 60
-"""Storms that are played at most to shrink one."""
+"""The most storms that are played to shrink one."""
 DEADLINE: Final = 3600.0
 """Real seconds after which the storms of one test count as hung."""
 SHOWN: Final = 60
 """Lines of a timeline in the message of a failed test."""
 KUEUE: Final = "kueue"
-"""The process of the bundled manager beside a program that needs one."""
+"""The process name of the bundled manager beside a program that needs one."""
 
 
 Tried = Function | Check | Integration | type[GenericJob]
-"""What can be tried."""
+"""The kinds of programs that can be tried."""
 
 
 def create(at: float, resource: str, obj: Obj) -> Act:
@@ -147,19 +147,20 @@ def trial(
             cancelled; it is called again after each crash. Or an admission check, or a
             `GenericJob` or `Integration`, each of which runs in a process of its own.
         objects: Raw objects that exist before the program starts, in this order: CRDs first.
-        users: Yields what users do in one storm; every decision is drawn by a label of its own.
-        at_rest: Laws of a state that no longer changes: functions of a `Cluster`, which yield a
-            sentence for everything that is wrong. The name of the function is the law's.
-        at_commit: Laws of each write: functions of the `Commit` and the `Cluster` right after it.
-        kueue: Whether the cluster has kueuelib's CRDs, webhooks and manager, which no fault
-            strikes. `None`: checks and kinds of jobs have them, coroutine functions do not.
-        beside: Further programs that no fault strikes, by the names of their processes, for
-            example the controller that makes the pods of a kind of jobs.
+        users: Yields what users do in one storm; every decision is drawn with its own label.
+        at_rest: Laws of a state at rest: functions of a `Cluster` that yield a sentence for each
+            violation. The name of the function is the law's.
+        at_commit: Laws of each write: functions of the `Commit` and of the `Cluster` right after
+            it.
+        kueue: Whether the cluster has kueuelib's CRDs, webhooks and manager, without faults.
+            `None`: for checks and kinds of jobs, but not for coroutine functions.
+        beside: Further programs, without faults, by the names of their processes, for example the
+            controller that creates the pods of a kind of jobs.
         services: Webhook Services of the program: `namespace/name` to `10.0.0.2:PORT`.
         replicas: The largest number of processes; more than one needs leader election.
         resources: Resources on which faults may focus; `None`: those that the program watches.
-        patience: Seconds that the program may wait by itself before something becomes right, for
-            example the longest `requeue_after`.
+        patience: The longest wait of the program in seconds, for example its longest
+            `requeue_after`.
     """
 
     def scenario(draws: Draws, profile: Profile) -> Scenario:
@@ -213,11 +214,11 @@ def _labelled(number: int, act: Act) -> Act:
 
 @attrs.frozen
 class Summary:
-    """What came of the storms of one test.
+    """The result of the storms of one test.
 
     Attributes:
         seeds: How many storms were played.
-        faults: How often each kind of fault struck.
+        faults: How often each kind of fault was injected.
         commits: How many writes the API server accepted.
         failed: The report of the first storm that broke a law, shrunk; None if none did.
     """
@@ -229,7 +230,7 @@ class Summary:
 
 
 class StormFailed(AssertionError):
-    """A law was broken; the message shows the laws, what is needed for it, and how to replay it.
+    """A law was broken; the message shows the laws, the necessary faults, and how to replay it.
 
     Args:
         text: The message.
@@ -243,12 +244,12 @@ class StormFailed(AssertionError):
 
 @attrs.frozen
 class Storm:
-    """Plays storms for one test; the fixture `storm` is one.
+    """Plays storms for one test; the type of the fixture `storm`.
 
     Attributes:
         again: The command that runs the test again, for messages.
-        seeds: Seeds that the command line asks for, or None.
-        replayed: The one seed whose whole timeline is asked for, or None.
+        seeds: The seeds on the command line, or None.
+        replayed: The seed whose whole timeline is requested, or None.
     """
 
     again: str = ""
@@ -263,10 +264,10 @@ class Storm:
         profile: str = "mixed",
         workers: int = 2,
     ) -> Summary:
-        """Play storms until a law is broken, each in a process of its own.
+        """Play storms until a law is broken, each in its own process.
 
         Args:
-            tried: What is tried.
+            tried: The program to try.
             seeds: The seeds, unless the command line names others.
             profile: The family of storms, or `mixed`: each seed draws one.
             workers: How many storms are played at the same time.

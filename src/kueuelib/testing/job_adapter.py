@@ -1,4 +1,4 @@
-"""What the author of a kind gives the conformance suite, and the contract that it keeps."""
+"""The adapter that the author of a kind writes for the conformance suite, and its contract."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from kueuelib.testing.job_world import NAMESPACE, QUEUE, JobWorld
 
 
 class JobAdapter(abc.ABC):
-    """Plays the controller of a kind; every method returns a new object and changes none."""
+    """Plays the controller of a kind; every method returns a new object and changes no argument."""
 
     integration: ClassVar[Integration]
     """The kind."""
     crd: ClassVar[str | Path | Obj | None] = None
     """Its CRD: a file, beside that of the adapter if the path is relative, or the raw object. Every
-    path of a declared kind must lead to a field of it; None: that is not checked."""
+    path of a declared kind must lead to a field of it; None: not checked."""
 
     @abc.abstractmethod
     def make(self) -> Obj:
@@ -46,22 +46,22 @@ class JobAdapter(abc.ABC):
 
     @abc.abstractmethod
     def succeeded(self, obj: Obj) -> Obj:
-        """The job once it did what it was made for; if its kind never ends, as `running`."""
+        """The job after its success; like `running` if its kind never ends."""
 
     @abc.abstractmethod
     def failed(self, obj: Obj) -> Obj:
-        """The job once it failed for good; if its kind never ends, as `running`."""
+        """The job after its failure; like `running` if its kind never ends."""
 
     @abc.abstractmethod
     def changed(self, obj: Obj) -> Obj:
-        """The job as a user changes it so that it asks for other pods."""
+        """The job after a change by its user that asks for other pods."""
 
 
 def check_adapter(adapter: Any) -> None:
-    """Check that an adapter keeps its contract.
+    """Check the contract of an adapter.
 
     Raises:
-        ConfigError: it does not; the error names the member and the fix.
+        ConfigError: it is broken; the error names the member and the fix.
     """
     name = adapter.__name__ if isinstance(adapter, type) else type(adapter).__name__
     if not isinstance(adapter, JobAdapter):
@@ -140,7 +140,7 @@ def _check_pod_sets(subject: str, adapter: str, job: GenericJob) -> None:
 
 
 def _check_answers(integration: Integration, adapter: str, method: str, obj: Obj) -> None:
-    """What the job says of an object that the adapter returned, as far as it is sure."""
+    """Check the certain answers of the job about an object of the adapter."""
     job, kind = integration.job_type(copy.deepcopy(obj)), integration.resource.kind
     wanted: tuple[tuple[str, Callable[[], Any], bool], ...] = ()
     if method == "running":
@@ -176,12 +176,12 @@ def _returned(adapter: str, method: str, value: Any) -> Obj:
 
 
 class AdaptedJobs:
-    """What the cases are made of: jobs of one adapter, and the world they live in."""
+    """The base of the cases: jobs of one adapter, and their world."""
 
     adapter: ClassVar[JobAdapter]
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Refuse an adapter that does not keep its contract, with one error."""
+        """Refuse an adapter that breaks its contract, with one error."""
         super().__init_subclass__(**more)
         if "adapter" in vars(cls):
             check_adapter(cls.adapter)
@@ -238,13 +238,13 @@ class AdaptedJobs:
         return world
 
     def _assert_restored(self, world: JobWorld) -> None:
-        """The templates are as they were before the job was started."""
+        """Assert that the templates are as they were before the start."""
         before = self._job(self._suspended()).pod_sets()
         for entry, wanted in zip(self._job(world.live_job).pod_sets(), before, strict=True):
             assert placed_parts(entry.template) == placed_parts(wanted.template)
 
     def _assert_starts_elsewhere(self, world: JobWorld) -> None:
-        """The stopped job gave everything back, and runs where it is admitted next."""
+        """Assert that the stopped job is restored, and runs where it is admitted next."""
         assert world.is_suspended()
         assert not world.holds_quota()
         self._assert_restored(world)
@@ -254,7 +254,7 @@ class AdaptedJobs:
         self._assert_placed(world, "reserved")
 
     def _assert_placed(self, world: JobWorld, pool: str) -> None:
-        """Every template selects the nodes of that flavor."""
+        """Assert that every template selects the nodes of that flavor."""
         for entry in self._job(world.live_job).pod_sets():
             assert entry.template["spec"]["nodeSelector"]["pool"] == pool
 
@@ -270,7 +270,7 @@ class AdaptedJobs:
 
 
 def placed_parts(template: Obj) -> tuple[Any, ...]:
-    """What a start changes in a template, absent as empty."""
+    """The parts of a template that a start changes; absent ones as empty."""
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     return (
         meta.get("labels") or {},

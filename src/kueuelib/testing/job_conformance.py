@@ -1,4 +1,4 @@
-"""The same cases for every kind of jobs: what a `GenericJob` has to keep to be queued (KEP-369).
+"""The same cases for every kind of jobs: the contract of a `GenericJob` (KEP-369).
 
     class TrainingAdapter(JobAdapter):
         integration = training.integration
@@ -9,10 +9,10 @@
     class TestTraining(JobConformance):
         adapter = TrainingAdapter()
 
-pytest collects the cases from the subclass. The adapter has a contract, which is checked before any
-case runs: `integration` is an `Integration` (what `declare` returned, or `Integration.of` made of a
-class), and each method returns a whole raw object and leaves its argument as it is. The cases hold
-for jobs that are one object; a `ComposableJob` stops and starts in a way of its own.
+pytest collects the cases from the subclass. The contract of the adapter is checked before any case
+runs: `integration` is an `Integration` (from `declare`, or from a class by `Integration.of`), and
+each method returns a whole raw object and does not change its argument. The cases are for jobs that
+are one object; a `ComposableJob` stops and starts in its own way.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class JobConformance(LifeCases):
     """The cases; a subclass names its adapter."""
 
     def test_the_kind_is_one_object(self) -> None:
-        """The cases below are about jobs that one patch starts."""
+        """The other cases are about jobs that one patch starts."""
         assert not issubclass(self._integration.job_type, ComposableJob)
 
     def test_pod_sets_have_names_counts_and_templates_of_their_own(self) -> None:
-        """Pod sets can be kept and changed without changing the job."""
+        """A caller may keep and change pod sets without changing the job."""
         obj = self._new()
         before = copy.deepcopy(obj)
         pod_sets = self._job(obj).pod_sets()
@@ -60,7 +60,7 @@ class JobConformance(LifeCases):
         assert names == [entry.name for entry in self._job(obj).pod_sets()]
 
     def test_reading_changes_nothing(self) -> None:
-        """Every question leaves the object as it is."""
+        """No question changes the object."""
         for obj in (self._new(), self.adapter.running(self._new())):
             before = copy.deepcopy(obj)
             job = self._job(obj)
@@ -72,7 +72,7 @@ class JobConformance(LifeCases):
             assert obj == before
 
     def test_unknown_fields_survive(self) -> None:
-        """What nobody here knows is neither lost nor moved."""
+        """Unknown fields are neither lost nor moved."""
         obj = self._suspended()
         obj["spec"]["aFieldOfTheFuture"] = {"a": [1, None]}
         job = self._job(obj).copy()
@@ -81,7 +81,7 @@ class JobConformance(LifeCases):
         assert job.object["spec"]["aFieldOfTheFuture"] == {"a": [1, None]}
 
     def test_a_copy_is_independent(self) -> None:
-        """Changing a copy leaves the original alone."""
+        """Changing a copy does not change the original."""
         job = self._job(self._new())
         before = copy.deepcopy(job.object)
         job.copy().suspend()
@@ -97,7 +97,7 @@ class JobConformance(LifeCases):
         assert not job.is_suspended()
 
     def test_infos_reach_every_template_and_are_taken_away_again(self) -> None:
-        """Labels, annotations, node selectors and tolerations, for every pod set its own."""
+        """Each pod set gets its own labels, annotations, node selectors and tolerations."""
         job = self._job(self._suspended()).copy()
         before = job.pod_sets()
         remembered = {"spec": {"podSets": [entry.raw() for entry in before]}}
@@ -117,7 +117,7 @@ class JobConformance(LifeCases):
         assert not job.restore_podsets_info(infos_for_restore(remembered)), "done already"
 
     def test_fewer_pods_run_when_fewer_are_admitted(self) -> None:
-        """Where a pod set has a minimal count, the count follows the admission and comes back."""
+        """If a pod set has a minimum count, its count follows the admission and is restored."""
         job = self._job(self._suspended()).copy()
         before = job.pod_sets()
         counts = [entry.min_count or entry.count for entry in before]
@@ -130,14 +130,14 @@ class JobConformance(LifeCases):
         assert [entry.count for entry in job.pod_sets()] == [entry.count for entry in before]
 
     def test_restoring_what_is_not_known_changes_nothing(self) -> None:
-        """Without a Workload to remember the templates they stay."""
+        """Templates stay if no Workload remembers them."""
         job = self._job(self._suspended()).copy()
         before = copy.deepcopy(job.object)
         assert not job.restore_podsets_info([])
         assert job.object == before
 
     def test_a_wrong_number_of_infos_is_refused(self) -> None:
-        """That is a permanent error: a retry cannot help."""
+        """This is a permanent error: a retry cannot help."""
         job = self._job(self._suspended()).copy()
         infos = self._infos(job)
         for wrong in (infos[:-1], [*infos, PodSetInfo("more", 1)]):
@@ -145,7 +145,7 @@ class JobConformance(LifeCases):
                 job.run_with_podsets_info(wrong)
 
     def test_a_contradiction_is_refused(self) -> None:
-        """A node selector that the template sets otherwise cannot be injected."""
+        """A node selector cannot be injected if the template sets another value."""
         job = self._job(self._suspended()).copy()
         infos = self._infos(job)
         job.run_with_podsets_info(infos)
@@ -155,7 +155,7 @@ class JobConformance(LifeCases):
             job.run_with_podsets_info(other)
 
     def test_the_state_of_the_pods_is_told(self) -> None:
-        """Active and ready while it runs, neither before nor after."""
+        """A job is active and ready while it runs, neither before nor after."""
         new = self._job(self._suspended())
         assert (new.is_active(), new.pods_ready(), new.finished()) == (False, False, None)
         obj = self._started()
@@ -167,7 +167,7 @@ class JobConformance(LifeCases):
         assert not self._job(self.adapter.stopped(suspended.object)).is_active()
 
     def test_the_end_is_told(self) -> None:
-        """Success and failure differ, and have a sentence for people."""
+        """Success and failure differ, and each has a sentence for people."""
         obj = self.adapter.running(self._started())
         for ended, succeeded in (
             (self.adapter.succeeded(obj), True),
@@ -192,7 +192,7 @@ class JobConformance(LifeCases):
     # ---- the webhook and the manifests
 
     def test_the_webhook_suspends_what_is_queued_and_nothing_else(self) -> None:
-        """A job that names no queue passes as it is."""
+        """A job without a queue passes unchanged."""
         settings = JobSettings(frameworks=(self._integration.name,))
 
         def stored(obj: Obj, *, child: bool = False) -> Obj:
@@ -209,7 +209,7 @@ class JobConformance(LifeCases):
         assert not validate_job(self._integration, again, None)
 
     def test_the_queue_of_a_running_job_stays(self) -> None:
-        """It may change while the job is suspended only."""
+        """The queue may only change while the job is suspended."""
         old, new = self._queued(), self._queued()
         new["metadata"]["labels"][QUEUE_LABEL] = "other"
         assert validate_job(self._integration, new, old)
@@ -218,7 +218,7 @@ class JobConformance(LifeCases):
         assert not validate_job(self._integration, new, old)
 
     def test_webhooks_and_permissions_are_those_of_the_kind(self) -> None:
-        """Nobody else's objects are matched."""
+        """They match no objects of other kinds."""
         resource = self._integration.resource
         for entry in webhook_entries([self._integration], JobSettings()):
             (rule,) = entry.entry["rules"]

@@ -1,4 +1,4 @@
-"""Cases about the life of a job: it is stopped, queued, admitted, evicted, and it ends."""
+"""Cases about the life of a job: it is stopped, queued, admitted and evicted, and it ends."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from kueuelib.workload import states
 
 
 class LifeCases(AdaptedJobs):
-    """From its creation to its end, whatever its user does meanwhile."""
+    """Cases from the creation of a job to its end, with interference by its user."""
 
     def test_a_job_without_a_queue_is_left_alone(self) -> None:
-        """Not one write."""
+        """There is not a single write."""
         world = JobWorld(self._integration, self._new())
         before = copy.deepcopy(world.job)
         world.settle()
         assert (world.job, world.workloads, world.events) == (before, (), [])
 
     def test_a_job_that_came_in_running_is_stopped_first(self) -> None:
-        """As when the webhook was away."""
+        """For example because the webhook did not answer."""
         world = self._world(self._queued())
         world.settle()
         assert world.is_suspended()
         assert world.workloads
 
     def test_a_waiting_job_has_a_workload(self) -> None:
-        """With what it asks for, where it waits, and who it belongs to."""
+        """The Workload has its requests, its queue and its owner."""
         world = self._waiting()
         wl, job = world.workload, self._job(world.live_job)
         assert wl["spec"]["queueName"] == QUEUE
@@ -61,7 +61,7 @@ class LifeCases(AdaptedJobs):
     def test_the_end_of_a_job_is_that_of_its_workload(
         self, succeeds: bool, one_at_a_time: bool
     ) -> None:
-        """Finished, with the reason, and free to be deleted."""
+        """The Workload is Finished with the reason, and can be deleted."""
         world = self._running(one_at_a_time=one_at_a_time)
         end = self.adapter.succeeded if succeeds else self.adapter.failed
         world.change(end(world.live_job))
@@ -90,7 +90,7 @@ class LifeCases(AdaptedJobs):
     def test_a_job_that_its_user_suspends_is_restored_all_the_same(
         self, how: str, one_at_a_time: bool
     ) -> None:
-        """What the start put into its templates would contradict the next flavor."""
+        """The additions of the start would contradict the next flavor."""
         world = self._running(one_at_a_time=one_at_a_time)
         job = self._job(world.live_job).copy()
         job.suspend()
@@ -107,7 +107,7 @@ class LifeCases(AdaptedJobs):
     def test_whenever_its_user_suspends_it_a_job_can_be_admitted_elsewhere(
         self, moment: str, one_at_a_time: bool
     ) -> None:
-        """Quota comes back, and nothing of the first flavor stays in its templates."""
+        """Quota is released, and nothing of the first flavor stays in its templates."""
         world = self._waiting(one_at_a_time=one_at_a_time)
         if moment != "waiting":
             world.admit("spot")
@@ -132,7 +132,7 @@ class LifeCases(AdaptedJobs):
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     def test_a_job_that_cannot_start_is_told_why_and_never_runs(self, one_at_a_time: bool) -> None:
-        """Not even when its user starts it by hand."""
+        """It does not run even if its user starts it by hand."""
         queued = self._queued()
         self._job(queued).suspend()
         job = self._job(queued)
@@ -157,7 +157,7 @@ class LifeCases(AdaptedJobs):
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     def test_a_deleted_workload_stops_the_job_and_is_made_again(self, one_at_a_time: bool) -> None:
-        """The new one comes once no pod of the old one is left."""
+        """The new Workload is created once no pod of the old one is left."""
         world = self._running(one_at_a_time=one_at_a_time)
         uid = world.workload["metadata"]["uid"]
         world.delete_workload()
@@ -170,7 +170,7 @@ class LifeCases(AdaptedJobs):
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     def test_a_deleted_job_lets_its_workload_go(self, one_at_a_time: bool) -> None:
-        """No finalizer of ours stays."""
+        """None of our finalizers stays."""
         world = self._running(one_at_a_time=one_at_a_time)
         world.delete_job()
         world.settle()
@@ -178,7 +178,7 @@ class LifeCases(AdaptedJobs):
         assert not world.workload["metadata"]["finalizers"]
 
     def test_a_waiting_job_that_asks_for_something_else_keeps_its_workload(self) -> None:
-        """And with it its place in the queue."""
+        """It also keeps its place in the queue."""
         world = self._waiting()
         uid = world.workload["metadata"]["uid"]
         world.change(self.adapter.changed(world.live_job))
@@ -192,7 +192,7 @@ class LifeCases(AdaptedJobs):
     def test_a_running_job_that_asks_for_something_else_queues_again(
         self, one_at_a_time: bool
     ) -> None:
-        """Nobody gets more than was admitted."""
+        """It never gets more than was admitted."""
         world = self._running(one_at_a_time=one_at_a_time)
         uid = world.workload["metadata"]["uid"]
         world.change(self.adapter.changed(world.live_job))

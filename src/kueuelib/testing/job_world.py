@@ -1,8 +1,8 @@
-"""One job in a world without a server: plans are made as the manager makes them, and carried out.
+"""One job in a world without a server: executes the plans that a manager would make.
 
 The world stores the job and its Workloads, keeps resource versions and finalizers, and plays the
-scheduler. It is deterministic and quick; what only a server does (schemas, webhooks, watches) is
-not in it.
+scheduler. It is deterministic and fast, but without the features of a server (schemas, webhooks,
+watches).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kueuelib.workload.patches import BUNDLE
 NAMESPACE = "conformance"
 QUEUE = "team"
 MOST_PLANS = 30
-"""Plans that a job may need until there is nothing left to do."""
+"""The most plans until there must be nothing left to do."""
 _BUNDLED_FIELDS = (
     "admission",
     "requeueState",
@@ -48,17 +48,17 @@ _BUNDLED_FIELDS = (
 
 
 class NotSettled(KueuelibError):
-    """Plan after plan wants something done."""
+    """The plans of a job do not come to an end."""
 
 
 class JobWorld:
-    """The job, its Workloads, and who looks at them.
+    """The job, its Workloads, and their controllers.
 
     Args:
         integration: the kind of the job.
-        obj: the job as a user creates it; its name is enough for an identity.
-        one_at_a_time: carry out one command of each plan only, as a manager that dies after every
-            write.
+        obj: the job as a user creates it; a name is enough.
+        one_at_a_time: execute only one command of each plan, like a manager that crashes after
+            every write.
     """
 
     def __init__(self, integration: Integration, obj: Obj, *, one_at_a_time: bool = False) -> None:
@@ -80,17 +80,17 @@ class JobWorld:
 
     @property
     def job(self) -> Obj | None:
-        """The job as it is stored, None when it is gone."""
+        """The stored job; None if it is gone."""
         return self._objects.get((self.integration.resource.kind, self._job_key))
 
     @property
     def exists(self) -> bool:
-        """Whether the job is there."""
+        """Whether the job exists."""
         return self.job is not None
 
     @property
     def live_job(self) -> Obj:
-        """The job, which has to be there."""
+        """The job, which has to exist."""
         job = self.job
         assert job is not None, "the job is gone"
         return job
@@ -107,20 +107,20 @@ class JobWorld:
         return self.workloads[0]
 
     def holds_quota(self) -> bool:
-        """Whether the only Workload does."""
+        """Whether the only Workload holds quota."""
         return states.has_quota(self.workload)
 
     def is_suspended(self) -> bool:
-        """Whether the job is."""
+        """Whether the job is suspended."""
         return self.integration.job_type(self.live_job).is_suspended()
 
     # ---- the manager
 
     def settle(self) -> None:
-        """Makes plans and carries them out until there is nothing left to do.
+        """Makes and executes plans until there is nothing left to do.
 
         Raises:
-            NotSettled: there always is.
+            NotSettled: the plans do not come to an end.
         """
         for _ in range(MOST_PLANS):
             self.now += 1
@@ -144,7 +144,7 @@ class JobWorld:
         )
 
     def _carry_out(self, commands: tuple[Command, ...]) -> bool:
-        """Whether anything was written."""
+        """Executes a plan; returns whether anything was written."""
         written = False
         for command in commands:
             match command:
@@ -180,7 +180,7 @@ class JobWorld:
         return True
 
     def _with_status(self, command: PatchStatus) -> Obj:
-        """Server-side apply as far as Workloads need it."""
+        """The part of server-side apply that Workloads need."""
         stored = copy.deepcopy(self._get(command.resource.kind, command.obj))
         status = stored.setdefault("status", {})
         if command.style == "merge":
@@ -198,7 +198,7 @@ class JobWorld:
     # ---- everybody else
 
     def change(self, obj: Obj) -> None:
-        """Stores the job as its controller, or a user, changed it."""
+        """Stores a change of the job by its controller or a user."""
         self._store(self.integration.resource.kind, copy.deepcopy(obj))
 
     def admit(self, flavor: str) -> None:
@@ -221,7 +221,7 @@ class JobWorld:
         self._store(WORKLOADS.kind, evicted)
 
     def delete_job(self) -> None:
-        """Deletes the job; its finalizers decide when it goes."""
+        """Deletes the job, which stays until its finalizers are removed."""
         self._delete(self.integration.resource.kind, self.live_job)
 
     def delete_workload(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs the whole queueing system in a test, with job kinds and checks of its own."""
+"""Runs the whole queueing system in a test, with the test's own job kinds and checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kueuelib.testing.waiting import eventually, observed
 from kueuelib.workload.served import queueing_version
 
 DEADLINE = 60.0
-"""Seconds until the kinds are served, and until everything runs."""
+"""Seconds until the kinds must be served, and until everything must run."""
 
 
 @asynccontextmanager
@@ -37,15 +37,15 @@ async def queueing(
 ) -> AsyncIterator[None]:
     """Install the queueing system, and run its manager until the block ends.
 
-    The block is entered when every part runs. Nothing is elected, and nothing listens but webhooks.
+    The block is entered once every part runs. There is no election, and only webhooks listen.
 
     Args:
         client: of the API server, for example the fixture `client`.
-        own: job kinds and admission checks, each with a manager of its own beside the bundled one.
+        own: job kinds and admission checks, each with its own manager beside the bundled one.
             The CRD of a job kind may be created before or inside the block.
 
     Raises:
-        Exception: what a part raised, when the block ends.
+        Exception: the exception of a failed part, when the block ends.
     """
     await install(client, Installation(MANAGER_NAMESPACE, _url(port := free_port())), DEADLINE)
     version = await queueing_version(client)

@@ -31,19 +31,19 @@ async def running(
     namespace: str = "default",
     clusters: Mapping[str, Client] = MappingProxyType({}),
 ) -> AsyncIterator[None]:
-    """Install what an operator declares, and run it until the block ends.
+    """Install an operator, and run it until the block ends.
 
-    The API server gets the CRDs and the webhook configurations. The block is entered when all
-    parts run. There is no election.
+    The API server gets the CRDs and the webhook configurations. The block is entered once all parts
+    run. There is no election.
 
     Args:
         operator: the declaration.
         client: of the API server, for example the fixture `client`.
-        namespace: where the certificate of the webhooks is kept.
+        namespace: for the certificate of the webhooks.
         clusters: a client of each other cluster of the operator, by name.
 
     Raises:
-        Exception: what a part of the operator raised, when the block ends.
+        Exception: the exception of a failed part, when the block ends.
     """
     port = free_port()
     reach = by_url(f"https://127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-"""The pytest plug-in: an API server for each test that asks for one, and storms.
+"""The pytest plug-in: an API server for each test that requests one, and storms.
 
 ```python
 @pytest.mark.api_server(simulate=True)
@@ -44,7 +44,7 @@ MARKER = "api_server"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known."""
+    """Registers the marker."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(simulate=False, authorization='always', start_time=None): how the server of "
@@ -101,7 +101,7 @@ def _checked(marker: pytest.Mark) -> Mapping[str, Any]:
     """The options of a marker.
 
     Raises:
-        pytest.UsageError: it says something that is not known.
+        pytest.UsageError: it has an unknown option.
     """
     from kueuelib.testing.background import BackgroundServer
 
@@ -123,7 +123,7 @@ def _checked(marker: pytest.Mark) -> Mapping[str, Any]:
 
 @pytest.fixture
 def api_server(request: pytest.FixtureRequest) -> Iterator[BackgroundServer]:
-    """An API server of the test's own."""
+    """An API server for this test only."""
     from kueuelib.testing.background import BackgroundServer
 
     with BackgroundServer(**_options(request)) as server:

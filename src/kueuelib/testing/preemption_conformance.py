@@ -1,4 +1,4 @@
-"""Tries a preemption policy in random worlds and holds it to the laws of preemption.
+"""Tests a preemption policy against the laws of preemption in random worlds.
 
 def test_my_policy() -> None:
     check_preemption_policy(lambda: MyPolicy(seconds=600))
@@ -22,13 +22,15 @@ from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.preemption_worlds import START, Objects, PreemptionWorld, random_world
 
 MOST_CYCLES = 300
-"""Cycles after which preemptions count as endless, when nothing happens from outside."""
+"""The number of cycles after which preemptions count as endless, if nothing happens from
+outside.
+"""
 
 MOST_DEADLINES = 30
 """How often a world waits for time to pass before a workload ends."""
 
 JUMPS = (1.0, 60.0, 3600.0, 86400.0)
-"""Seconds that pass before a workload ends, one of these at random."""
+"""Seconds until a workload ends; one of these is chosen at random."""
 
 
 class BrokenLawError(AssertionError):
@@ -38,14 +40,14 @@ class BrokenLawError(AssertionError):
 def check_preemption_policy(
     make: Callable[[], PreemptionPolicy], *, worlds: int = 200, first: int = 0
 ) -> int:
-    """Holds a policy to the laws of preemption in random worlds, with and without fair sharing.
+    """Tests a policy against the laws of preemption in random worlds, with and without fair
+    sharing.
 
-    1. Its answers are answers: it raises nothing, and returns what it may return.
-    2. Equal input gives equal output: asked twice, and in two equal worlds.
-    3. Nothing that it refuses is preempted.
-    4. Preemptions come to an end while nothing happens from outside.
-    5. No admissible Workload stays parked: at rest, a new engine with the same facts has nothing to
-       do. So a refusal that ends by time has to say when.
+    1. Its answers are valid: it does not raise, and returns only valid values. 2. Equal input gives
+    equal output, when asked twice, and in two equal worlds. 3. No Workload that it refuses is
+    preempted. 4. Preemption terminates if nothing happens from outside. 5. No admissible Workload
+    stays parked: at rest, a new engine with the same facts has nothing to do. So a refusal that
+    ends with time has to say when.
 
     Args:
         make: makes the policy; called twice per world.
@@ -53,8 +55,8 @@ def check_preemption_policy(
         first: the seed of the first world.
 
     Returns:
-        How many preemptions there were. A policy that refuses everything has none, so a test may
-        want to see some.
+        The number of preemptions. A policy that refuses everything has none, so a test may require
+        some.
 
     Raises:
         BrokenLawError: a law is broken.
@@ -96,7 +98,7 @@ class _Twice(PreemptionPolicy):
 
 
 class _Play:
-    """One world, played until everything that runs has ended."""
+    """One world, played until all running workloads have ended."""
 
     def __init__(self, world: PreemptionWorld, policy: PreemptionPolicy, seed: int) -> None:
         self._world = world
@@ -159,7 +161,7 @@ class _Play:
             raise self._broken(self._policy.unequal)
 
     def _is_allowed(self, preemption: Preemption) -> None:
-        """Asks about every victim, without the help of the engine."""
+        """Asks the policy about every victim, independently of the engine."""
         workload = preemption.workload
         asking = Asking(
             preemption.cluster_queue,

@@ -33,7 +33,9 @@ from kueuelib.testing.builders import (
 )
 
 START = 10_000.0
-"""When a world begins, in seconds since the epoch; what runs then began within the hour before."""
+"""When a world begins, in seconds since the epoch; its running workloads began within the last
+hour.
+"""
 
 _FLAVORS = ("one", "two")
 _SHARING = (None, None, FairSharing(BOTH_STRATEGIES), FairSharing((FINAL_SHARE,)))
@@ -45,8 +47,8 @@ class PreemptionWorld:
 
     Attributes:
         facts: everything but workloads.
-        workloads: those that run, and those that wait.
-        fair_sharing: how shares decide; None: they do not.
+        workloads: running and waiting ones.
+        fair_sharing: how shares decide; None if they do not.
     """
 
     facts: tuple[events.Event, ...]
@@ -136,7 +138,7 @@ class Objects:
         self.by_key = {workload.key: workload for workload in workloads}
 
     def carried_out(self, settled: Settled, now: float) -> Iterator[events.Event]:
-        """What becomes of the objects: admissions are written, and victims leave at once."""
+        """Applies a plan to the objects: admissions are written, and victims leave at once."""
         for admit in settled.admissions:
             past = [
                 make_condition(condition.type, False, condition.reason, now)

@@ -24,12 +24,12 @@ import attrs
 from kueuelib.errors import KueuelibError
 
 STOP_SECONDS = 60.0
-"""Seconds that a process has to end after SIGTERM; a busy machine needs many of them."""
+"""Seconds that a process gets to end after SIGTERM; a busy machine needs many."""
 LOG_LINES = 15
 PORTS = range(15_000, 30_000)
 
 READY_SECONDS = 180.0
-"""Seconds that a process has to start."""
+"""Seconds that a process gets to start."""
 
 CONFIG = """\
 apiVersion: config.kueue.x-k8s.io/{version}
@@ -47,7 +47,7 @@ integrations: {{frameworks: [{frameworks}]{integrations}}}
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses at this moment.
+    """A port of 127.0.0.1 that is free at this moment.
 
     It is below the ports that Linux and macOS give to connections by default, which come and go.
 
@@ -69,7 +69,7 @@ class Processes:
     """Child processes that run `kueuelib` commands.
 
     Args:
-        folder: where log files, kubeconfig and configuration go.
+        folder: for log files, kubeconfig and configuration.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -124,7 +124,7 @@ class Processes:
         return next(process.pid for label, process in self._running if label == name)
 
     def kill(self, name: str) -> None:
-        """Ends a background process as a crash would."""
+        """Kills a background process, like a crash."""
         for label, process in self._running:
             if label == name and process.poll() is None:
                 process.kill()
@@ -141,7 +141,7 @@ class Processes:
         return process.wait(seconds)
 
     def stop(self, name: str) -> int:
-        """Ends a background process with SIGTERM; its exit code."""
+        """Ends a background process with SIGTERM; returns its exit code."""
         code = 0
         for label, process in self._running:
             if label == name:
@@ -150,7 +150,7 @@ class Processes:
         return code
 
     def check(self) -> None:
-        """Raises ProcessError when a background process has ended."""
+        """Raises ProcessError if a background process has ended."""
         for name, process in self._running:
             code = process.poll()
             if code:
@@ -160,7 +160,7 @@ class Processes:
         """Waits until a process answers an HTTP GET with 200.
 
         Raises:
-            ProcessError: it did not in time, or ended.
+            ProcessError: it took too long, or ended.
         """
         deadline = time.monotonic() + seconds
         while not _answers(url):
@@ -179,7 +179,7 @@ class Processes:
         """Waits until a process has written a file.
 
         Raises:
-            ProcessError: it did not in time, or ended.
+            ProcessError: it took too long, or ended.
         """
         deadline = time.monotonic() + seconds
         while not path.exists():
@@ -191,13 +191,13 @@ class Processes:
 
 @attrs.define
 class LocalCluster:
-    """An embedded API server with a simulated cluster, and the manager: all as processes.
+    """An embedded API server with a simulated cluster, and the manager, as processes.
 
     Attributes:
-        processes: what runs.
+        processes: the running processes.
         webhook_port: where the manager serves its webhooks.
         health_port: where it answers probes.
-        metrics_port: where it serves metrics; 0 when it does not.
+        metrics_port: where it serves metrics; 0 if it does not.
         frameworks: the integrations that the manager enables.
         integrations: further entries of its `integrations`, as YAML in one line.
         webhook: further entries of its `webhook`, as YAML in one line.
@@ -273,7 +273,7 @@ def _answers(url: str) -> bool:
 
 
 def stop_process(process: subprocess.Popen[bytes]) -> int:
-    """End a process with SIGTERM, and with SIGKILL if it stays; its exit code."""
+    """End a process with SIGTERM, then SIGKILL; return its exit code."""
     code = process.poll()
     if code is not None:
         return code

@@ -1,4 +1,4 @@
-"""The facts that a described scenario begins with, as an engine observes them."""
+"""The initial facts of a scenario, in the form that an engine observes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def settings_of(scenario: Mapping[str, Any]) -> Settings:
 
 
 def facts(scenario: Mapping[str, Any]) -> Iterator[events.Event]:
-    """What an engine has to know of a scenario before its first cycle.
+    """The facts of a scenario before its first cycle.
 
     Args:
         scenario: its description, which `check` has accepted.
@@ -127,7 +127,7 @@ def _cohort(cohort: Mapping[str, Any]) -> Cohort:
 
 
 def _groups(owner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The resource groups of a ClusterQueue or cohort, as the builders take them."""
+    """The resource groups of a ClusterQueue or cohort, in the form of the builders."""
     for group in owner.get("groups", ()):
         yield {
             flavor: {resource: _quota(quota) for resource, quota in quotas.items()}
@@ -168,7 +168,7 @@ def _workload(workload: Mapping[str, Any], conditions: list[Obj], **status: Any)
 
 
 def pending(workload: Mapping[str, Any]) -> Workload:
-    """A described workload that waits."""
+    """A described waiting workload."""
     return _workload(workload, [])
 
 

@@ -1,7 +1,7 @@
-"""What is wrong with the description of a scenario, before it is run (spec/scheduling 10.1).
+"""Validates the description of a scenario, before it is run (spec/scheduling 10.1).
 
-Every key is known here or refused: a scenario whose author misspelled a key, or asks for something
-that the runner does not do, must not be decided as if that key were absent.
+Every key is known here or refused: a scenario with a misspelled key, or with a feature that the
+runner does not support, must not be decided as if that key were absent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 
 FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 EXCEEDS_QUOTA = "exceedQuotaUntilVictimsLeave"
-"""Whether room is given away before victims leave it, as by the manager written in Go."""
+"""Whether room is given away before its victims have left, as by the Go manager."""
 
 _SCENARIO = "Scenario"
 _STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
@@ -33,7 +33,7 @@ _FUNGIBILITY = {
 _PREEMPTION_STRATEGIES = ([FINAL_SHARE], [INITIAL_SHARE], [FINAL_SHARE, INITIAL_SHARE])
 
 _DESCRIBING = ("id", "tags", "given", "expect")
-"""The keys of a scenario that decide nothing."""
+"""The keys of a scenario without effect on decisions."""
 
 _TOP = (
     *_DESCRIBING,
@@ -58,13 +58,13 @@ _OF_PLACED_POD_SET = {"admitted": ("flv", "assigned"), "pending": ()}
 
 
 def check(scenario: Any) -> None:
-    """Refuses a scenario that means nothing.
+    """Refuses an invalid scenario.
 
     Args:
-        scenario: what was read.
+        scenario: the description.
 
     Raises:
-        InvalidObject: the scenario by its id, and every field that is wrong.
+        InvalidObject: it names the scenario's id and every invalid field.
     """
     name = scenario.get("id", "without id") if isinstance(scenario, Mapping) else "without id"
     errors = list(_scenario(scenario))
@@ -127,7 +127,7 @@ def _flavors(flavors: Any) -> Iterator[FieldError]:
 
 
 def _rules(path: str, rules: Any, known: Collection[str]) -> Iterator[FieldError]:
-    """What is wrong with taints or tolerations; a taint may be a text as Kueue prints it."""
+    """What is wrong with taints or tolerations; a taint may be text in Kueue's form."""
     for index, rule in enumerate(rules):
         if not isinstance(rule, str):
             yield from _object(f"{path}[{index}]", rule, known)

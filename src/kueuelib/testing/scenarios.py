@@ -1,16 +1,16 @@
 """Runs scheduling scenarios: small worlds as data, decisions as data.
 
-The input is the form of the scenario tables: ClusterQueues, flavors, workloads that hold quota and
-workloads that wait, over one or more cycles; the output says per cycle which workloads were
-admitted or preempted (and for which others), which ones wait and why, and which ones hold quota at
-the end. It drives the very engine that the manager runs, one head per ClusterQueue and cycle. As
-the tables want to see every waiting preemptor in every cycle, all heads are tried in each one, also
-where nothing changed.
+The input has the form of the scenario tables: ClusterQueues, flavors, workloads with quota and
+waiting ones, over one or more cycles. The output lists, for each cycle, the workloads that were
+admitted or preempted (and for which others), those that wait and why, and those with quota at the
+end. It uses the manager's own engine, with one head per ClusterQueue and cycle. Because the tables
+expect every waiting preemptor in every cycle, all heads are tried in each one, even if nothing has
+changed.
 
     python -m kueuelib.testing.scenarios < in.jsonl > out.jsonl
 
-With `--rounds many` cycles between which nothing happens are rounds on one snapshot, so that a
-ClusterQueue has several heads per snapshot; what is decided is the same.
+With `--rounds many`, cycles without events in between are rounds on one snapshot, so that a
+ClusterQueue has several heads per snapshot; the decisions are the same.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
         rounds: decides several cycles per snapshot; None takes a snapshot for each.
 
     Raises:
-        InvalidObject: a field that means nothing, or a key that is not known.
+        InvalidObject: a field is not valid, or a key is not known.
 
     Returns:
         `cycles`, each with `entries`, `admitted`, `pending`, `heap` and `inadmissible`; `final`
@@ -158,7 +158,7 @@ class _Run:
         return {name: str(_shown(share)) for name, share in shares.items()}
 
     def _resuming(self, head: Head) -> Head:
-        """A head that continues with the flavors where the scenario says that it stopped."""
+        """A head that continues its search of flavors where the scenario says."""
         progress = self._last.pop(head.info.key, head.progress)
         return Head(
             head.info,
@@ -328,8 +328,8 @@ def _class_of(wait: Wait) -> str:
 def main() -> int:
     """Reads one scenario per line and prints one result per line.
 
-    A line that can't be run gets a result with `error` in its place; the error is on stderr as
-    well, and the exit code is 1 in the end.
+    A line that cannot be run gets a result with `error`; the error is also on stderr, and the exit
+    code is then 1.
     """
     parser = argparse.ArgumentParser(prog="python -m kueuelib.testing.scenarios")
     parser.add_argument(

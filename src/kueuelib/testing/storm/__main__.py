@@ -1,4 +1,4 @@
-"""`python -m kueuelib.testing.storm`: plays storms and says whether a law was broken."""
+"""`python -m kueuelib.testing.storm`: plays storms and reports broken laws."""
 
 from __future__ import annotations
 

@@ -17,18 +17,18 @@ from .profiles import WORKLOADS, Weather
 __all__ = ["Hostile", "Remaining"]
 
 FOCUS = 4.0
-"""How much more often the resource in focus is struck."""
+"""The factor for faults on the resource in focus."""
 MOST = 0.6
 """The largest probability of a fault: retries must be able to succeed."""
 WEBHOOK_PATIENCE = 10.0
 """Seconds after which the API server gives up on a webhook; slow ones may exceed it."""
 
 STALLS = 2.0
-"""How much more often events are late after a lost answer, or when somebody else was faster."""
+"""The factor for late events after a lost answer or an overtaken write."""
 OVERTAKEN = frozenset({WORKLOADS, "jobs.batch", "pods"})
-"""What users change or delete while a manager writes it."""
+"""The resources that users change or delete while a manager writes them."""
 OVERTAKING = (0.1, 5.0)
-"""Seconds for which a write is held back so that somebody else is faster."""
+"""Seconds for which a write is held back so that a user overtakes it."""
 
 _CONFLICT = refusal(409, "Conflict", "the object has been modified; read it and try again")
 _INTERNAL = refusal(500, "InternalError", "an error on the server prevented the request")
@@ -42,17 +42,17 @@ _BROKEN = refusal(500, "InternalError", "conversion webhook failed: connection r
 _GARBAGE = Answer(200, b"<html>502 Bad Gateway</html>", (("Content-Type", "text/html"),))
 _REFUSED = Answer(503)
 _EXACT = frozenset({"limit", "resourceVersionMatch"})
-"""Parameters with which a version does not just mean *not older than that*."""
+"""Parameters with which a version does not only mean *not older than that*."""
 
 
 class Remaining:
-    """What remains in the calm: what may stay like that forever, and what happens once.
+    """The faults that remain in the calm: those that may last forever, and those that happen once.
 
     Args:
-        lags: Whether replicas never reach the version that a client has seen. A kind that nobody
-            writes may stay like that forever (kubernetes#107133).
-        conflicts: Whether the first change of every object meets a conflict: somebody else was
-            faster, and what he wrote changes nothing that can be seen.
+        lags: Whether replicas never reach the version that a client has seen. A kind without writes
+            may stay like that forever (kubernetes#107133).
+        conflicts: Whether the first change of every object has a conflict, after an invisible write
+            by another client.
     """
 
     def __init__(self, *, lags: bool, conflicts: bool) -> None:
@@ -61,7 +61,7 @@ class Remaining:
         self._met: set[tuple[str, str, str]] = set()
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
-        """Return the fate of an attempt to connect: nothing happens."""
+        """Return the fate of an attempt to connect: no fault."""
         del owner, peer, ordinal, now
         return FINE
 
@@ -78,7 +78,7 @@ class Remaining:
         return FINE
 
     def _is_first(self, call: Call) -> bool:
-        """Whether nobody tried to change an object before; Leases are left alone."""
+        """Whether it is the first attempt to change an object; Leases are excepted."""
         key = (call.resource, call.namespace, call.name)
         if call.verb not in CATALOGUE["409"].verbs or call.resource in _QUIET_KINDS:
             return False
@@ -87,7 +87,7 @@ class Remaining:
         return first
 
     def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
-        """Return the fate of one event of a watch: nothing happens."""
+        """Return the fate of one event of a watch: no fault."""
         del watch, number, event, now
         return FLOWING
 
@@ -101,7 +101,7 @@ class Hostile:
         start: The virtual time at which the storm starts, in seconds.
         only: The labels of the faults that may happen; `None` means any.
         seen: Called with each injection.
-        meddlers: Whether there are users who write what a manager is writing.
+        meddlers: Whether users write objects that a manager is writing.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Hostile:
         return ""
 
     def _overtaken(self, call: Call, label: str) -> bool:
-        """Whether somebody else writes the object of a call while the call is under way."""
+        """Whether a user writes the object of a call while the call is under way."""
         return (
             self._meddlers
             and bool(call.name)
@@ -225,7 +225,7 @@ class Hostile:
         )
 
     def _ending(self, call: Call, label: str) -> Fate:
-        """Return what becomes of the answer: at most one fault."""
+        """Return the fate of the answer: at most one fault."""
         for kind in _ENDINGS:
             if call.verb not in CATALOGUE[kind].verbs or not _possible(kind, call):
                 continue
@@ -329,9 +329,9 @@ _REFUSALS = {
 _QUIET_KINDS = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 """Kinds whose writes are too frequent to end a process after them."""
 _UNHEARD = frozenset({"lost-answer", "cut-answer", "silence", "late-504"})
-"""Faults after which a client does not know what became of its write."""
+"""Faults after which a client does not know the result of its write."""
 _LAST_WRITES = {"kill-after-write": 0.3, "stop-after-write": 0.15}
-"""How a process ends after a write, and what share of the rate a write has."""
+"""How a process ends after a write, and the share of the rate per write."""
 _ENDS = {
     "event-close": EventFate(close=True, faults=("event-close",)),
     "event-cut": EventFate(cut=True, faults=("event-cut",)),
@@ -355,7 +355,9 @@ def _struck(owner: str, peer: str) -> bool:
 
 
 def _is_bookmark(event: bytes) -> bool:
-    """Whether an event is a bookmark that may be missing: all but the end of initial events."""
+    """Whether an event is a bookmark that may be missing, that is, not the end of initial
+    events.
+    """
     return b'"BOOKMARK"' in event[:64] and b"k8s.io/initial-events-end" not in event
 
 

@@ -1,4 +1,4 @@
-"""Clean calls to the API server, without wire and faults, in the name of a user."""
+"""Calls to the API server in the name of a user, without wire and faults."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PATCHES = {"merge": PatchType.MERGE, "json": PatchType.JSON, "strategic": Patch
 
 
 class Api:
-    """Raw objects in and out; resources are named `plural.group`.
+    """The verbs on raw objects; resources are named `plural.group`.
 
-    Every method raises what the API server answers: `NotFound`, `Conflict`, `AlreadyExists`,
+    Every method raises the errors of the API server: `NotFound`, `Conflict`, `AlreadyExists`,
     `Invalid`, `Forbidden` and other kinds of `kueuelib.errors.ApiError`.
 
     Args:
         loop: of the world.
         service: the verbs of the server.
-        server: whose process handles the calls.
-        actor: in whose name.
+        server: the process that handles the calls.
+        actor: the user.
     """
 
     def __init__(self, loop: StormLoop, service: ApiService, server: Owner, actor: str) -> None:
@@ -53,7 +53,7 @@ class Api:
         return await self._handled(self._service.create(kind, obj, namespace=namespace))
 
     async def create_missing(self, objects: Iterable[Mapping[str, Any]]) -> None:
-        """Store objects in their order; those that exist already stay as they are."""
+        """Store objects in their order; existing ones are not changed."""
         for obj in objects:
             try:
                 await self.create(self.resource_of(obj), obj)

@@ -26,13 +26,13 @@ from kueuelib.testing.storm.wire import WEBHOOK_HOST
 __all__ = ["BundledManager", "JobProgram", "ManagerProcess"]
 
 JOB_WEBHOOK_PORT: Final = 9444
-"""The port of the process of one kind: the manager beside it has another one."""
+"""The port of the process of one kind; the manager beside it uses another."""
 _INSTALLED: Final = frozenset({MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind, "Service"})
 SERVICES: Final = {f"{NAMESPACE}/kueue-webhook-service": f"{WEBHOOK_HOST}:{WEBHOOK_PORT}"}
 
 
 class ManagerProcess:
-    """A process of a manager that is wired from a configuration.
+    """A process of a manager that is assembled from a configuration.
 
     Args:
         configuration: The manager's configuration.
@@ -41,7 +41,7 @@ class ManagerProcess:
 
     Attributes:
         root: The manager of the present life; None until its parts are known.
-        telemetries: What each life measures.
+        telemetries: The metrics of each life.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class BundledManager:
     """The whole queueing system: CRDs, permissions, webhooks, and its manager.
 
     Args:
-        configuration: The manager's configuration, decoded from YAML; None for the usual one of
+        configuration: The manager's configuration, decoded from YAML; None for the default of
             storms.
 
     Raises:
@@ -109,7 +109,7 @@ class BundledManager:
         self._configuration = parse_configuration(dict(configuration or CONFIGURATION), "storm")
 
     async def install(self, client: Client, api: Api) -> None:
-        """Write what `kueuelib install` writes."""
+        """Write the objects of `kueuelib install`."""
         del api
         await install(client, Installation(NAMESPACE), 60.0)
 
@@ -119,7 +119,7 @@ class BundledManager:
 
 
 class JobProgram:
-    """One kind of jobs in a process of its own, as `kueuelib run` does it.
+    """One kind of jobs in its own process, like `kueuelib run`.
 
     Args:
         integration: The kind.

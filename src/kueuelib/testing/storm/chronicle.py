@@ -1,4 +1,4 @@
-"""Every write that the store accepted, in the words of the laws."""
+"""Records every write that the store accepted, in the form for the laws."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kueuelib.testing.storm.wire import SERVER
 
 
 class Chronicle:
-    """Keeps what was written, and passes it on.
+    """Records writes, and passes them on.
 
     Args:
         loop: the time of the world.
@@ -26,9 +26,9 @@ class Chronicle:
 
     Attributes:
         history: all writes.
-        revisions: when the store reached which revision.
+        revisions: when the store reached each revision.
         listeners: called with every write.
-        last_write: when something but a Lease or an Event was written.
+        last_write: when an object other than a Lease or an Event was last written.
     """
 
     def __init__(self, loop: StormLoop, server: Owner, tell: Callable[[str], None]) -> None:

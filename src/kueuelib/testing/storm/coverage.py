@@ -1,4 +1,4 @@
-"""Which faults met which calls, in which phase of a Workload, under which leader."""
+"""Counts faults by call, phase of the Workload, and leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE = "-"
 PHASES = (NONE, "new", "waiting", "reserved", "admitted", "evicted", "inactive", "ended", "leaving")
 """Phases of the Workload that a call is about; `-` without one."""
 LEADERS = (NONE, "leads", "follows", "vacant")
-"""Whether the process that is struck leads; `vacant`: nobody does."""
+"""Whether the affected process leads; `vacant`: no process does."""
 
 
 @attrs.frozen(order=True)
@@ -27,8 +27,7 @@ class Cell:
 
     Attributes:
         fault: The kind of fault.
-        verb: The verb of the call; `event` for an event of a watch, `-` for faults that strike no
-            call.
+        verb: The verb of the call; `event` for an event of a watch, `-` for faults without a call.
         resource: The resource of the call.
         phase: One of `PHASES`.
         leader: One of `LEADERS`.
@@ -54,7 +53,7 @@ class Coverage:
         self._leaders: dict[str, str] = {}
 
     def commit(self, commit: Commit) -> None:
-        """Take over what was written."""
+        """Take in a commit."""
         if commit.resource == WORKLOADS:
             phase = _phase(commit)
             owners = commit.present["metadata"].get("ownerReferences") or ()
@@ -102,7 +101,7 @@ def _phase(commit: Commit) -> str:
 
 
 def tables(cells: Mapping[Cell, int]) -> Iterator[str]:
-    """Yield what was covered: faults by phase, faults by leader, and what no fault met.
+    """Yield tables: faults by phase, faults by leader, and uncovered combinations.
 
     Args:
         cells: How often each combination occurred.
@@ -121,7 +120,7 @@ def tables(cells: Mapping[Cell, int]) -> Iterator[str]:
 
 
 def _never(cells: Mapping[Cell, int]) -> Iterator[str]:
-    """The calls that some fault met, and another one that may strike them did not."""
+    """The calls that had some fault, but not every possible one."""
     met = {(cell.fault, cell.verb, cell.resource) for cell in cells}
     calls = sorted({(verb, resource) for _fault, verb, resource in met})
     for fault, kind in CATALOGUE.items():

@@ -1,4 +1,4 @@
-"""What a commit changed, for messages, and whether a restart may change it."""
+"""The difference made by a commit, for messages, and whether a restart may cause it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _AMOUNT: Final = re.compile(r"(?<![\w-])\d+[a-zA-Z]*")
 
 
 def difference(commit: Commit) -> str:
-    """Return what a commit changed: path, old and new value of each leaf."""
+    """Return the changes of a commit: path, old and new value of each leaf."""
     changed = _changed(commit)
     return "; ".join(f"{path} {old!r} -> {new!r}" for path, (old, new) in changed.items())
 
 
 def only_newer_amounts(commit: Commit) -> bool:
-    """Return whether a commit changed nothing but amounts in the messages of conditions.
+    """Return whether a commit only changed amounts in the messages of conditions.
 
-    A message says how much was missing when the Workload was tried. It is not written again each
-    time that usage moves without a chance for the Workload, but a new manager tries it again.
+    A message says how much was missing when the Workload was tried. It is not rewritten after
+    changes of usage that cannot help the Workload, but a new manager tries it again.
     """
     changed = _changed(commit)
     return bool(changed) and all(

@@ -1,4 +1,4 @@
-"""Disasters as data: processes that die, stand still or lose the time, servers that restart."""
+"""Disasters as data: processes that die, pause or have wrong clocks, servers that restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESTART_AFTER = (0.0, 30.0)
 PATIENCE = 20.0
 """Seconds for which a disaster waits for a write."""
 STANDSTILL = (2.0, 60.0)
-"""Seconds for which the Job controller stands still."""
+"""Seconds for which the Job controller is paused."""
 
 
 _OF_SERVER = ("server-restart", "server-amnesia", "jobs-held")
@@ -32,9 +32,9 @@ class Disaster:
         label: Names it for suppression.
         kind: The kind of fault.
         target: The process that it strikes.
-        seconds: How long it lasts; 0 for what has no length.
-        offset: By how many seconds a clock is wrong.
-        rate: How many seconds a clock counts in one second.
+        seconds: How long it lasts; 0 for instantaneous ones.
+        offset: The error of a clock in seconds.
+        rate: The rate of a clock.
         after_write: Whether it waits for the next write of the process.
     """
 
@@ -49,7 +49,7 @@ class Disaster:
 
 
 class Stage(Protocol):
-    """The part of the world that disasters strike."""
+    """The part of the world that disasters act on."""
 
     def kill(self, name: str) -> None:
         """End a process at once."""
@@ -84,11 +84,11 @@ class Stage(Protocol):
         ...
 
     def hold_jobs(self, *, held: bool) -> None:
-        """Let the Job controller stand still, or continue."""
+        """Pause or resume the Job controller."""
         ...
 
     async def next_write(self, name: str, limit: float) -> None:
-        """Wait until a process writes something, or for so many seconds."""
+        """Wait until a process writes an object, or for a number of seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -135,7 +135,7 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
 
 
 async def perform(disaster: Disaster, stage: Stage) -> None:
-    """Let one disaster happen, to its end."""
+    """Perform one disaster to its end."""
     match disaster.kind:
         case "kill":
             stage.kill(disaster.target)

@@ -1,7 +1,7 @@
-"""Random decisions that are keyed by a label instead of a position in a sequence.
+"""Random decisions that are keyed by labels instead of positions in a sequence.
 
-Removing one decision therefore changes no other one, which is what makes shrinking work: a fault
-that is suppressed does not reshuffle the rest.
+So removing one decision does not change any other, which makes shrinking work: suppressing a fault
+does not reshuffle the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Draws:
 
     Args:
         seed: The seed of the whole storm.
-        stream: Keeps decisions for different purposes apart, for example `faults` and `users`.
+        stream: Separates decisions for different purposes, for example `faults` and `users`.
     """
 
     def __init__(self, seed: int, stream: str = "") -> None:

@@ -19,7 +19,7 @@ LATENCY: Final = 0.0005
 """Seconds that bytes travel in each direction."""
 _HIGH: Final = 64 * 1024
 Running = tuple[Owner, contextvars.Context]
-"""Whose end it is, and the context in which its protocol is called."""
+"""The process of an end, and the context in which its protocol is called."""
 
 
 class End(asyncio.Transport):
@@ -27,8 +27,8 @@ class End(asyncio.Transport):
 
     Args:
         link: the connection.
-        running: whose end it is, and the context in which its protocol is called.
-        names: what `get_extra_info` knows.
+        running: its process, and the context in which its protocol is called.
+        names: the values of `get_extra_info`.
     """
 
     def __init__(self, link: Link, running: Running, names: dict[str, Any]) -> None:
@@ -54,39 +54,39 @@ class End(asyncio.Transport):
             self.link.sent(self, bytes(data))
 
     def close(self) -> None:
-        """Say good-bye, and end."""
+        """Close in an orderly way."""
         if not self._closing:
             self._closing = True
             self.link.finished(self)
             self._lose(None)
 
     def abort(self) -> None:
-        """End without good-bye."""
+        """Reset the connection."""
         if not self._closing:
             self._closing = True
             self.link.aborted(self)
             self._lose(None)
 
     def vanish(self) -> None:
-        """End because the process here is dead: no callbacks follow."""
+        """End because the process died: no callbacks follow."""
         self.gone = self._closing = True
         self.link.wire.loop.bury(self)
 
     def is_closing(self) -> bool:
-        """Whether it ends or has ended."""
+        """Whether it is closing or closed."""
         return self._closing
 
     def pause_reading(self) -> None:
-        """Let what comes wait."""
+        """Hold arriving bytes back."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """Take what waits, and what comes."""
+        """Deliver held and further bytes."""
         self._reading = True
         self.link.wire.loop.call_soon(self._catch_up, context=self.context)
 
     def is_reading(self) -> bool:
-        """Whether it takes what comes."""
+        """Whether it delivers arriving bytes."""
         return self._reading
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -111,11 +111,11 @@ class End(asyncio.Transport):
 
     @property
     def late(self) -> bool:
-        """Whether something is on its way here."""
+        """Whether anything is on its way to this end."""
         return bool(self._arriving)
 
     def arrive(self, what: Callable[[], None], seconds: float = 0.0) -> None:
-        """Let something happen here, after what came before, when it has travelled."""
+        """Schedule an arrival here, after all earlier ones."""
         loop = self.link.wire.loop
         due = max(self._last, loop.now + LATENCY + seconds)
         self._last = due
@@ -123,19 +123,19 @@ class End(asyncio.Transport):
         loop.after(due - loop.now, self._take, context=self.context)
 
     def arrive_data(self, data: bytes, seconds: float = 0.0) -> None:
-        """Let bytes come."""
+        """Schedule the arrival of bytes."""
         self.arrive(lambda: self._data(data), seconds)
 
     def arrive_end(self, seconds: float = 0.0) -> None:
-        """Let the good-bye of the other end come."""
+        """Schedule the arrival of the other end's close."""
         self.arrive(self._end, seconds)
 
     def arrive_error(self, seconds: float = 0.0) -> None:
-        """Let a reset come."""
+        """Schedule the arrival of a reset."""
         self.arrive(self._reset, seconds)
 
     def open(self, factory: Callable[[], Any]) -> None:
-        """Let the connection come."""
+        """Announce the connection to the protocol."""
 
         def opened() -> None:
             self._protocol = factory()
@@ -181,19 +181,19 @@ class End(asyncio.Transport):
     # ---- back pressure
 
     def crowd(self, size: int) -> None:
-        """Count bytes that come while nobody reads; the sender may have to wait."""
+        """Count bytes that arrive while reading is paused; the sender may have to wait."""
         if not self._reading:
             self._unread += size
             self.link.other(self).hold_on(self._unread)
 
     def hold_on(self, unread: int) -> None:
-        """Ask the protocol here to stop writing, if the other end has too much to read."""
+        """Pause writing of the protocol here, if the other end has too many unread bytes."""
         if unread > self._high and not self._stopped and not self._closing:
             self._stopped = True
             self.link.wire.loop.call_soon(self._protocol.pause_writing, context=self.context)
 
     def carry_on(self) -> None:
-        """Let the protocol here write again."""
+        """Resume writing of the protocol here."""
         if self._stopped and not self._closing:
             self._stopped = False
             self.link.wire.loop.call_soon(self._protocol.resume_writing, context=self.context)

@@ -43,8 +43,8 @@ class Call:
         namespace: The namespace, or an empty string.
         name: The name of the object, or an empty string.
         subresource: The subresource, or an empty string.
-        ordinal: How many earlier calls had the same owner, verb, resource, namespace, name and
-            subresource.
+        ordinal: The number of earlier calls with the same owner, verb, resource, namespace, name
+            and subresource.
         body: The bytes of the request's body.
     """
 
@@ -63,7 +63,7 @@ class Call:
 
     @property
     def title(self) -> str:
-        """How a timeline names it: `update workloads.kueue.x-k8s.io/status default/one`."""
+        """Its name in a timeline: `update workloads.kueue.x-k8s.io/status default/one`."""
         part = f"/{self.subresource}" if self.subresource else ""
         place = f"{self.namespace}/{self.name}".strip("/")
         what = f"{self.resource}{part}" if self.resource else self.path
@@ -71,21 +71,21 @@ class Call:
 
 
 def head_length(data: bytes | bytearray) -> int:
-    """The bytes of the head of a message with the empty line; 0 while it is not complete."""
+    """The length of the head of a message, with the empty line; 0 while it is incomplete."""
     end = data.find(_HEAD_END)
     return end + len(_HEAD_END) if end >= 0 else 0
 
 
 def is_chunked(head: bytes) -> bool:
-    """Whether the body comes in chunks."""
+    """Whether the body is chunked."""
     return _CHUNKED.search(head) is not None
 
 
 def message_length(data: bytes | bytearray, *, bodiless: bool = False) -> int:
-    """The bytes of the first message; 0 while it is not complete.
+    """The length of the first message; 0 while it is incomplete.
 
     Args:
-        data: what has come so far.
+        data: the bytes so far.
         bodiless: whether it is the answer to a HEAD.
     """
     start = head_length(data)
@@ -140,10 +140,10 @@ def chunk(data: bytes) -> bytes:
 
 
 class Lines:
-    """Takes a body in chunks apart into lines, as bytes come in.
+    """Splits a chunked body into lines, as bytes arrive.
 
     Attributes:
-        ended: whether the last chunk has come.
+        ended: whether the last chunk has arrived.
     """
 
     def __init__(self) -> None:
@@ -209,18 +209,18 @@ class Request:
 
 
 class Calls:
-    """Recognises calls, and counts those that are alike."""
+    """Recognises calls, and counts similar ones."""
 
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, ...]] = Counter()
 
     def watched(self, owners: str) -> tuple[str, ...]:
-        """The resources that processes watch whose names begin so, in alphabetical order."""
+        """The resources that processes with a name prefix watch, in alphabetical order."""
         keys = (key for key in self._seen if key[0].startswith(owners) and key[1] == "watch")
         return tuple(sorted({key[2] for key in keys}))
 
     def recognise(self, owner: str, peer: str, raw: bytes) -> Call:
-        """The call that a complete request makes."""
+        """The call of a complete request."""
         request = Request.read(raw)
         if peer.startswith(_WEBHOOK):
             verb, resource, namespace, name, subresource = _of_review(request.body)

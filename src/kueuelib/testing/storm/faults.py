@@ -1,6 +1,7 @@
-"""The faults of the hostile world as data: what may happen to a call or an event, and why.
+"""The faults of the hostile world as data: the possible fates of calls and events, and why they are
+legal.
 
-Nothing here injects anything. The adversary chooses a fate, the wire carries it out. Each kind of
+Nothing is injected here: the adversary chooses a fate, and the wire executes it. Each kind of
 fault in `CATALOGUE` names the guarantee, or the lack of one, that makes it legal in Kubernetes.
 """
 
@@ -50,13 +51,13 @@ class Answer:
 
 @attrs.frozen
 class Fate:
-    """What happens to one connection or call; the default is: nothing.
+    """The fate of one connection or call; by default no fault.
 
     Attributes:
         delay: Seconds before the server receives the request.
-        refuse: The answer that is sent instead of the server's, which never sees the request. For
-            a connection, any answer means that it is refused.
-        answer_delay: Seconds before the answer sets out for the client.
+        refuse: The answer that is sent instead of the server's, which never receives the request.
+            For a connection, any answer means that it is refused.
+        answer_delay: Seconds before the answer is sent to the client.
         lose_answer: The server handles the request; the connection is reset before the answer.
         cut_answer: The connection is reset after this share (0 to 1) of the answer's bytes.
         silent: The server handles the request, but no byte arrives: the client has to time out.
@@ -79,15 +80,16 @@ class Fate:
 
 @attrs.frozen
 class EventFate:
-    """What happens to one event of a watch stream; the order within a watch never changes.
+    """The fate of one event of a watch; the order within a watch never changes.
 
     Attributes:
-        delay: Seconds before this event and all that follow it move on.
-        close: The stream ends in an orderly way before this event.
-        cut: The connection is reset in the middle of this event.
-        silence: Neither this event nor a later one arrives; the connection stays open.
-        gone: An ERROR event with code 410 arrives instead, then the stream ends.
-        drop: The event does not arrive; only for a bookmark, which is best effort.
+        delay: Seconds by which this event and all later ones are delayed.
+        close: Whether the stream ends in an orderly way before this event.
+        cut: Whether the connection is reset in the middle of this event.
+        silence: Whether neither this event nor a later one arrives, while the connection stays
+            open.
+        gone: Whether an ERROR event with code 410 arrives instead, and the stream ends.
+        drop: Whether the event does not arrive; only for a bookmark, which is best effort.
         faults: The names of the injected faults, for counting.
     """
 
@@ -105,7 +107,7 @@ FLOWING: Final = EventFate()
 
 
 class Adversary(Protocol):
-    """Decides the fate of everything on the wire; pure: the same question has one answer."""
+    """Decides the fate of everything on the wire. Pure: equal questions have equal answers."""
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
         """Return the fate of the attempt number `ordinal` of `owner` to connect to `peer`."""
@@ -126,9 +128,9 @@ class Kind:
 
     Attributes:
         name: The name under which it is counted.
-        place: What it strikes.
+        place: What it affects.
         legal: Why Kubernetes permits it.
-        verbs: The verbs it may strike; empty for faults that do not strike calls.
+        verbs: The verbs that it may affect; empty for faults that do not affect calls.
     """
 
     name: str

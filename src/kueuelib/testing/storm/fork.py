@@ -1,7 +1,7 @@
-"""Many runs from one world: it is booted once, and every run happens in a copy of the process.
+"""Runs many jobs from one world, which is booted once; every run happens in a copy of the process.
 
-A copy shares the memory of the booted world until it changes it, so that a run costs what it does
-and not what importing, compiling schemas and filling caches cost.
+A copy shares the memory of the booted world until it changes it, so a run does not pay for
+importing, compiling schemas and filling caches.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ S = TypeVar("S")
 T = TypeVar("T")
 _PIECE = 1 << 16
 _GRACE = 10.0
-"""Seconds that a copy has to end its own copies once its time is up."""
+"""Seconds that a copy gets to end its own copies once its time is up."""
 _FREEZE = gc.freeze  # a world replaces what it finds in the module
 
 
 class CopyFailed(KueuelibError):
-    """A copy of the process did not come to its end: a traceback, or how it ended."""
+    """A copy of the process failed: a traceback, or how it ended."""
 
 
 @attrs.frozen
 class Outcome(Generic[J]):
-    """What became of one run.
+    """The result of one run.
 
     Attributes:
-        job: what was to be done.
-        value: what the run returned.
-        error: why there is none: a traceback, or how the process ended; empty if all went well.
+        job: the job.
+        value: the result of the run.
+        error: a traceback, or how the process ended; empty after success.
         cpu: seconds of processor time that the run took.
     """
 
@@ -67,13 +67,13 @@ def run_all(
     workers: int = 2,
     limit: float = 120.0,
 ) -> Iterator[Outcome[J]]:
-    """Do every job in a copy of this process; outcomes come in the order in which they end.
+    """Do every job in a copy of this process; yield outcomes in the order in which they end.
 
     Args:
-        state: what every run begins with, for example a booted world.
-        jobs: what is to be done; taken one by one.
-        play: does a job; what it returns is pickled.
-        workers: how many copies there are at once.
+        state: the initial state of every run, for example a booted world.
+        jobs: the jobs; taken one by one.
+        play: does a job; its result is pickled.
+        workers: the number of concurrent copies.
         limit: real seconds after which a copy is killed.
     """
     _FREEZE()
@@ -106,11 +106,11 @@ def run_all(
 
 
 def apart(work: Callable[[], T], *, limit: float) -> T:
-    """Do one thing in a copy of this process, and return its result; the process stays as it is.
+    """Do some work in a copy of this process, and return its result; this process does not change.
 
     Args:
         work: What to do; its result is pickled.
-        limit: Real seconds after which it is given up, together with the copies that it made.
+        limit: Real seconds after which it is killed, together with its own copies.
 
     Raises:
         CopyFailed: It raised, took too long, or its process died.
@@ -160,7 +160,7 @@ def _start(state: S, job: J, play: Callable[[S, J], Any], limit: float) -> tuple
 
 
 def _play(state: S, job: J, play: Callable[[S, J], Any], limit: float, writing: int) -> NoReturn:
-    """Do a job and end this process, whatever happens, without the farewells of a normal end."""
+    """Do a job and end this process in any case, without the clean-up of a normal end."""
     code = 1
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

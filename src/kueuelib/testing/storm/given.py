@@ -21,7 +21,7 @@ from kueuelib.testing.storm.trial import Objects
 __all__ = ["Cluster", "GivenLaws", "GivenProcess", "GivenProgram"]
 
 SETTLING: Final = 5.0
-"""Seconds that a program gets to start on a clean wire: it cannot report that it is ready."""
+"""Seconds that a program gets to start on a clean wire, because it cannot report readiness."""
 
 Function = Callable[[Endpoint], Awaitable[object]]
 """Runs a program against an API server until it is cancelled."""
@@ -75,7 +75,7 @@ class GivenProgram:
     """A program that is a coroutine function.
 
     Attributes:
-        function: Is given the API server's endpoint, and runs until it is cancelled.
+        function: Receives the API server's endpoint, and runs until it is cancelled.
         objects: Raw objects that are created before it starts, in this order: CRDs first.
         services: Addresses of its webhook Services: `namespace/name` to `host:port`.
     """
@@ -85,7 +85,7 @@ class GivenProgram:
     services: Mapping[str, str] = attrs.field(factory=dict)
 
     async def install(self, client: Client, api: Api) -> None:
-        """Create the objects; those that exist already stay as they are."""
+        """Create the objects; existing ones are not changed."""
         del client
         await api.create_missing(self.objects)
 
@@ -95,10 +95,10 @@ class GivenProgram:
 
 
 class Cluster:
-    """What the API server has stored.
+    """The stored objects of the API server.
 
     Args:
-        objects: Gives the stored objects.
+        objects: Returns the stored objects.
 
     Attributes:
         history: Every write of this storm, oldest first.
@@ -122,15 +122,15 @@ CommitLaw = Callable[[Commit, Cluster], Iterable[str]]
 
 
 class GivenLaws:
-    """Laws that are functions; each yields a sentence for everything that is wrong.
+    """Laws that are functions; each yields a sentence for each violation.
 
     Args:
-        objects: Gives the stored objects.
-        at_rest: Judge a state that no longer changes.
+        objects: Returns the stored objects.
+        at_rest: Judge a state at rest.
         at_commit: Judge each write, right after it was stored.
 
     Attributes:
-        sometimes: Empty: functions count nothing.
+        sometimes: Empty, because functions do not count situations.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class GivenLaws:
         self._at_commit = at_commit
 
     def commit(self, commit: Commit) -> list[Violation]:
-        """Return what a commit breaks."""
+        """Return the violations of a commit."""
         self._cluster.history.append(commit)
         return [
             Violation(name_of(law), commit.at, commit.title, text)
@@ -151,7 +151,7 @@ class GivenLaws:
         ]
 
     def at_rest(self, objects: Objects, now: float) -> list[Violation]:
-        """Return what is wrong once nothing changes."""
+        """Return the violations at rest."""
         del objects
         return [
             Violation(name_of(law), now, "", text)

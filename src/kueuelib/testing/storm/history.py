@@ -1,4 +1,4 @@
-"""What was committed, as raw JSON: all that the laws ever see of a run."""
+"""The committed writes as raw JSON: the only input of the laws."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Commit:
 
     @property
     def present(self) -> Obj:
-        """The newest state that is known: the last one of an object that was removed."""
+        """The newest known state; for a removed object, its last one."""
         state = self.new if self.new is not None else self.old
         assert state is not None, "a commit has a state before or after it"
         return state
 
     @property
     def title(self) -> str:
-        """How messages name the object: `jobs.batch default/one`."""
+        """The name of the object in messages: `jobs.batch default/one`."""
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.resource} {place}"

@@ -1,4 +1,4 @@
-"""Faults that were injected, and what each of them strikes."""
+"""Injected faults and their targets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Injection", "Subject"]
 
 @attrs.frozen
 class Subject:
-    """What a fault strikes; empty strings for what it does not have.
+    """The target of a fault; empty strings for missing parts.
 
     Attributes:
         owner: The process.
@@ -31,10 +31,10 @@ class Injection:
     """One injected fault.
 
     Attributes:
-        label: What to suppress to prevent it.
+        label: The label by which it can be suppressed.
         kind: The kind of fault.
         at: The virtual time in seconds.
-        subject: What it strikes.
+        subject: Its target.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""One connection: two ends, and in between the exchanges with what happens to them."""
+"""One connection: two ends, and the exchanges between them with their fates."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Link:
     """A connection between a client and a server.
 
     Args:
-        wire: it belongs to.
+        wire: of the connection.
         number: of the connection.
-        peer: what calls name the server.
-        client: who connects.
-        server: who listens.
+        peer: the name of the server in calls.
+        client: the connecting process.
+        server: the listening process.
     """
 
     def __init__(
@@ -77,7 +77,9 @@ class Link:
 
     @property
     def behind(self) -> bool:
-        """Whether the client has not got all that was sent, or never will without knowing it."""
+        """Whether the client has not received everything that was sent, or never will without
+        noticing.
+        """
         return not self.client.gone and (self._mute or self.client.late or self.server.late)
 
     def other(self, end: End) -> End:
@@ -92,7 +94,7 @@ class Link:
     # ---- what ends say
 
     def sent(self, end: End, data: bytes) -> None:
-        """Bytes of one end set out."""
+        """One end sends bytes."""
         if end is self.client:
             self._request += data
             self._next()
@@ -100,7 +102,7 @@ class Link:
             self._answered(data)
 
     def finished(self, end: End) -> None:
-        """One end has said good-bye."""
+        """One end has closed."""
         if end is self.client:
             self._left(self.server.arrive_end)
             return
@@ -110,7 +112,7 @@ class Link:
             self.client.arrive_end()
 
     def aborted(self, end: End) -> None:
-        """One end has gone without a word."""
+        """One end has reset the connection."""
         if end is self.client:
             self._left(self.server.arrive_error)
         else:
@@ -125,9 +127,9 @@ class Link:
         self.forget()
 
     def _left(self, told: Callable[[], None]) -> None:
-        """The client is gone: the server learns it after it has handled the request.
+        """Handle the loss of the client, which the server notices after it has handled the request.
 
-        So a write may happen long after who asked for it has given up, or has died.
+        So a write may happen long after its sender has given up or died.
         """
         if self._exchange is None or self._exchange.call.verb == "watch":
             told()
@@ -221,7 +223,7 @@ class Link:
     def _witness(self, call: Call, message: bytes, seconds: float) -> None:
         """Show an answer to the witness just before it arrives.
 
-        Afterwards would be too late: at the same instant the client may have sent its next call.
+        Later would be too late, because the client may send its next call at the same instant.
         """
         witness, loop = self.wire.witness, self.wire.loop
         if witness is None or self._mute:
@@ -239,7 +241,7 @@ class Link:
             self.wire.note(f"{call.owner} <- {call.peer}: {call.title} #{call.ordinal}: {what}")
 
     def _pass(self, data: bytes, fate: Fate) -> None:
-        """Let an answer go its way, as far as it gets."""
+        """Deliver an answer, as far as its fate permits."""
         if fate.silent:
             self._mute = True
         elif fate.lose_answer:
@@ -264,7 +266,7 @@ class Link:
             self._next()
 
     def _event(self, exchange: _Exchange, line: bytes) -> bool:
-        """Let an event go its way; False when it was the last one."""
+        """Deliver an event; False if it was the last one."""
         if self._mute:
             return False
         number = exchange.events

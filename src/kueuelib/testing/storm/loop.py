@@ -1,7 +1,7 @@
 """An event loop in virtual time: no selector, no threads, one history per seed.
 
-Ready callbacks run in their order, or in one that a seed chooses; timers run by instant and by the
-order in which they were set. When nothing is ready, time jumps to the next timer.
+Ready callbacks run in their order, or in an order chosen by a seed; timers run by instant, then in
+the order in which they were set. When nothing is ready, time jumps to the next timer.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _CANCELLED_KEPT = 512
 
 
 class Stuck(KueuelibError):
-    """The simulation cannot continue: nothing will ever happen again, or far too much happens."""
+    """The simulation cannot continue: nothing will ever happen again, or too much happens."""
 
 
 class _Handle(asyncio.Handle):
-    """A callback, made without the questions of the debug mode: there are thousands in a storm."""
+    """A callback without debug checks, because there are thousands in a storm."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class _Handle(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer, made in the same way."""
+    """A timer of the same kind."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class StormFuture(asyncio.Future[Any]):
-    """A future with the same place in a set in every run."""
+    """A future whose place in a set is the same in every run."""
 
     def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
@@ -88,10 +88,10 @@ class StormFuture(asyncio.Future[Any]):
 
 
 class StormTask(asyncio.Task[Any]):
-    """A task with the same place in a set in every run.
+    """A task whose place in a set is the same in every run.
 
     Attributes:
-        owner: the process it belongs to.
+        owner: its process.
     """
 
     def __init__(self, number: int, coro: Any, loop: StormLoop, **options: Any) -> None:
@@ -108,15 +108,15 @@ class StormLoop(asyncio.BaseEventLoop):
     """The loop of a simulated world.
 
     Args:
-        seed: of the order of callbacks.
-        disorder: the share of steps (0 to 1) that take any ready callback instead of the first.
+        seed: for the order of callbacks.
+        disorder: the share of steps (0 to 1) that run any ready callback instead of the first.
 
     Attributes:
         now: seconds since the beginning of the world.
-        steps: callbacks that were run.
-        limit: how many may be.
-        wire: carries connections; set by who makes it.
-        problems: what callbacks and tasks raised that nobody caught, as text.
+        steps: the number of callbacks so far.
+        limit: the most callbacks.
+        wire: carries connections; set by its creator.
+        problems: uncaught exceptions of callbacks and tasks, as text.
     """
 
     def __init__(self, seed: int = 0, disorder: float = 0.0) -> None:
@@ -139,18 +139,18 @@ class StormLoop(asyncio.BaseEventLoop):
     # ---- time
 
     def time(self) -> float:
-        """Seconds by the monotonic clock of the process whose code runs."""
+        """Seconds by the monotonic clock of the running process."""
         owner = OWNER.get()
         return owner.own_anchor + (self.now - owner.world_anchor) * owner.rate
 
     def wall(self) -> float:
-        """Seconds since the epoch by the clock of the process whose code runs."""
+        """Seconds since the epoch by the clock of the running process."""
         return OWNER.get().wall(self.now)
 
     def after(
         self, seconds: float, callback: Callable[..., object], *args: Any, context: Any
     ) -> asyncio.TimerHandle:
-        """Call back after so many seconds of the world, whatever clocks say."""
+        """Call back after a number of seconds of the world, independent of clocks."""
         instant = self.now + max(seconds, 0.0)
         own = context.get(OWNER, STORM).monotonic(instant)
         handle = _Timer(own, callback, args, self, context)
@@ -174,7 +174,7 @@ class StormLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call back after so many seconds of the calling process' clock."""
+        """Call back after a number of seconds of the calling process's clock."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def retime(self, owner: Owner) -> None:
@@ -219,7 +219,7 @@ class StormLoop(asyncio.BaseEventLoop):
         return StormFuture(next(self._numbers), self)
 
     def new_number(self) -> int:
-        """A number that nobody else has in this world."""
+        """A unique number in this world."""
         return next(self._numbers)
 
     def spawn(self, owner: Owner, work: Coroutine[Any, Any, Any], actor: str = "") -> StormTask:
@@ -229,9 +229,9 @@ class StormLoop(asyncio.BaseEventLoop):
         return task
 
     def kill(self, owner: Owner) -> None:
-        """Let nothing of a process ever run again.
+        """Keep everything of a process from ever running again.
 
-        What it was doing is kept, so that no `finally` of it runs when memory is freed.
+        Its tasks are kept, so that no `finally` runs when memory is freed.
         """
         owner.alive = False
         self._graveyard.append(owner.held)
@@ -245,11 +245,11 @@ class StormLoop(asyncio.BaseEventLoop):
         heapq.heapify(self._timers)
 
     def bury(self, *objects: Any) -> None:
-        """Keep what must not be freed before the process ends."""
+        """Keep an object that must not be freed before the process ends."""
         self._graveyard += objects
 
     def resume(self, owner: Owner) -> None:
-        """End the pause of a process: what became ready meanwhile runs."""
+        """End the pause of a process, and run what became ready meanwhile."""
         owner.paused, owner.woken_at = False, self.now
         held, owner.held = owner.held, []
         self._queue.extend(held)
@@ -321,10 +321,10 @@ class StormLoop(asyncio.BaseEventLoop):
     def add_signal_handler(  # type: ignore[override]
         self, sig: int, callback: Callable[..., object], *args: Any
     ) -> None:
-        """Nobody sends signals here."""
+        """Does nothing: there are no signals here."""
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Nobody sends signals here."""
+        """Does nothing: there are no signals here."""
         del sig
         return False
 
@@ -338,7 +338,7 @@ class StormLoop(asyncio.BaseEventLoop):
         proto: int = 0,
         flags: int = 0,
     ) -> list[Any]:
-        """The address itself: there are no names here."""
+        """Returns the address itself, because there are no names here."""
         del family, flags
         return [(socket.AF_INET, type or socket.SOCK_STREAM, proto or 6, "", (host, port))]
 
@@ -365,16 +365,16 @@ class StormLoop(asyncio.BaseEventLoop):
         return self.wire.listen(factory, sock.getsockname()[1] if sock is not None else port)
 
     def _process_events(self, event_list: Any) -> None:
-        """There is no selector, so there are no events."""
+        """Does nothing: there is no selector."""
 
     def _write_to_self(self) -> None:
-        """There is no selector to wake."""
+        """Does nothing: there is no selector to wake."""
 
 
 def _is_step(handle: asyncio.Handle) -> bool:
     """Whether a handle is a step of a task.
 
-    Only tasks overtake others: asyncio promises that plain callbacks, for example those of a
+    Only tasks may overtake: asyncio guarantees that plain callbacks, for example those of a
     transport to its protocol, run in the order in which they were registered.
     """
     callback = getattr(handle, "_callback", None)

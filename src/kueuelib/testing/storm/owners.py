@@ -1,7 +1,7 @@
-"""The simulated processes: whose code runs now, by whose clock, with whose chance.
+"""The simulated processes: the owner of the running code, its clock and its random numbers.
 
-A context variable names the owner of the code that runs. Tasks, callbacks and timers inherit it
-with their context, so that a whole process can be killed or held, and has a clock of its own.
+A context variable names the owner of the running code. Tasks, callbacks and timers inherit it with
+their context, so that a whole process can be killed or paused, and has its own clock.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import random
 from typing import Any
 
 EPOCH = 1_790_000_000.0
-"""Seconds since the epoch at which every world begins, by a clock that nobody has set wrong."""
+"""Seconds since the epoch at which every world begins, by a correct clock."""
 UPTIME = 10_000.0
-"""What monotonic clocks show at that moment."""
+"""The time of monotonic clocks at that moment."""
 
 
 class Owner:
-    """One simulated process: what it is called, whether it runs, its clocks and its chance.
+    """One simulated process: its name, whether it runs, its clocks and its random numbers.
 
-    A process that is started again is another owner with the same name.
+    A restarted process is another owner with the same name.
 
     Args:
         name: for example `manager-1`.
-        life: which start of a process of that name this is, from 0.
+        life: the number of this start of the process, from 0.
 
     Attributes:
         alive: False once it was killed: nothing of it still runs.
         paused: whether its callbacks are held back.
-        held: what waits for the end of the pause, in the order in which it became ready.
+        held: callbacks that wait for the end of the pause, in the order in which they became ready.
         woken_at: when its last pause ended, in seconds since the beginning of the world.
         rate: seconds of its clocks in one second of the world.
         offset: seconds by which its wall clock is ahead.
-        chance: where its random numbers come from.
+        chance: the source of its random numbers.
         world_anchor: an instant, in seconds since the beginning of the world ...
-        own_anchor: ... and what its monotonic clock showed then.
+        own_anchor: ... and the time of its monotonic clock then.
     """
 
     def __init__(self, name: str, life: int = 0) -> None:
@@ -58,12 +58,12 @@ class Owner:
         return f"{self.name}/{self.life}"
 
     def reseed(self, seed: int) -> None:
-        """Begin a new sequence of random numbers, which depends on the name and the life, too."""
+        """Begin a new sequence of random numbers, which also depends on the name and the life."""
         text = f"{seed}/{self.name}/{self.life}".encode()
         self.chance.seed(int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big"))
 
     def monotonic(self, world: float) -> float:
-        """What its monotonic clock shows, in seconds.
+        """The time of its monotonic clock, in seconds.
 
         Args:
             world: seconds since the beginning of the world.
@@ -71,7 +71,7 @@ class Owner:
         return self.own_anchor + (world - self.world_anchor) * self.rate
 
     def wall(self, world: float) -> float:
-        """What its wall clock shows, in seconds since the epoch."""
+        """The time of its wall clock, in seconds since the epoch."""
         return EPOCH - UPTIME + self.monotonic(world) + self.offset
 
     def instant(self, monotonic: float) -> float:
@@ -94,11 +94,11 @@ STORM = Owner("storm")
 """The owner of code outside all simulated processes: the test and the wire."""
 OWNER: contextvars.ContextVar[Owner] = contextvars.ContextVar("storm_owner", default=STORM)
 ACTOR: contextvars.ContextVar[str] = contextvars.ContextVar("storm_actor", default="")
-"""Inside the server: who sent the request that is being handled; empty for its own doing."""
+"""Inside the server, the sender of the present request; empty for the server itself."""
 
 
 def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
-    """An otherwise empty context in which code of a process runs."""
+    """An otherwise empty context for the code of a process."""
     context = contextvars.Context()
     context.run(OWNER.set, owner)
     if actor:
@@ -107,6 +107,6 @@ def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
 
 
 def owner_of(handle: Any) -> Owner:
-    """Whose callback this is."""
+    """The owner of a callback."""
     owner: Owner = handle._context.get(OWNER, STORM)  # noqa: SLF001 - no public way
     return owner

@@ -1,4 +1,4 @@
-"""What another replica of the server would answer that lags behind: lists from the past."""
+"""Lists from the past, as a lagging replica of the server would answer them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _PLAIN = frozenset({"resourceVersion", "resourceVersionMatch", "limit", "timeout
 def past_list(
     service: ApiService, revisions: Sequence[tuple[float, int]], call: Call, moment: float
 ) -> bytes | None:
-    """The body of a list as it would have been answered at a moment of the past.
+    """The body of a list at a past moment.
 
-    Only for calls that allow any version, or any that is not older than a given one, of everything
-    of a kind, in the API version in which it is stored. None for all others, and when the past is
-    no longer known.
+    Only for calls that allow any version, or any not older than a given one, of all objects of a
+    kind, in the stored API version. None for all others, and if the past is no longer known.
     """
     query = parse_qs(call.query)
     (least,) = query.get("resourceVersion", [""])

@@ -1,7 +1,7 @@
-"""Which faults a storm may use, and the weather that one seed draws from them.
+"""The faults that a storm may use, and the weather that a seed draws from them.
 
 A swarm: each seed uses a random subset of the faults at random rates, so that one kind of fault
-does not hide what another one would show.
+does not mask another.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Profile:
     Attributes:
         name: The name on the command line.
         kinds: The faults that a seed may use.
-        active: The probability that a seed uses a kind, as bounds between which it is drawn.
+        active: Bounds of the probability that a seed uses a kind.
         always: The kinds that each seed uses.
-        rates: Bounds of the probability with which an active fault strikes a call or event.
+        rates: Bounds of the probability of an active fault per call or event.
         longest: The longest delays in seconds, one of which a seed draws.
         managers: Numbers of managers, one of which a seed draws.
         users: Whether hostile users take part.
         jobs: The least and the largest number of jobs.
-        crowds: The probability of a crowd: many short jobs of all priorities that come in waves.
+        crowds: The probability of a crowd: many short jobs of all priorities that arrive in waves.
         disasters: The least and the largest number of disasters of each active kind.
         pauses: Bounds of the length of a pause in seconds.
         skew: The largest offset of a clock in seconds.
-        rate: How far the rate of a clock may be from 1.
+        rate: The largest deviation of a clock's rate from 1.
     """
 
     name: str
@@ -95,17 +95,17 @@ class Outage:
 
 @attrs.frozen
 class Weather:
-    """What one seed does, drawn from its profile.
+    """The behaviour of one seed, drawn from its profile.
 
     Attributes:
         profile: The profile that it was drawn from.
         rates: The probability of each active fault.
         longest: The longest delay in seconds.
-        focus: The resource that is struck more often, or an empty string.
-        spared: Resources whose calls and events are left alone.
+        focus: The resource with more faults, or an empty string.
+        spared: Resources without faults.
         managers: How many managers run.
-        outages: Windows in which a resource is out of reach.
-        seconds: The least length of the storm in seconds.
+        outages: Windows in which a resource is unavailable.
+        seconds: The shortest length of the storm in seconds.
     """
 
     profile: Profile
@@ -121,12 +121,12 @@ class Weather:
 def weather(
     draws: Draws, profile: Profile, *, resources: tuple[str, ...] = RESOURCES, replicas: int = 2
 ) -> Weather:
-    """Draw what one seed does.
+    """Draw the weather of one seed.
 
     Args:
         draws: The stream of the weather.
         profile: The family that the seed belongs to.
-        resources: Resources on which faults may focus, and which may be out of reach.
+        resources: Resources on which faults may focus, and which may be unavailable.
         replicas: The largest number of managers.
     """
     share = draws.uniform("share", *profile.active)

@@ -1,4 +1,4 @@
-"""The seam between a world and the program in it: what is installed, and what a process runs."""
+"""The interface between a world and its program: the installation, and the processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Process", "Program"]
 class Process(Protocol):
     """One process of a program, from its start until it is killed.
 
-    A process that ends by itself runs again a second later, as a kubelet does it.
+    A process that ends by itself is restarted a second later, as by a kubelet.
     """
 
     @property
     def ready(self) -> bool:
-        """Whether everything that may run does."""
+        """Whether everything that may run is ready."""
         ...
 
     @property
@@ -31,12 +31,12 @@ class Process(Protocol):
 
     @property
     def root(self) -> object:
-        """What leads to everything in its memory, or None if the world cannot look into it."""
+        """The root object of its memory; None if it cannot be inspected."""
         ...
 
     @property
     def telemetries(self) -> Sequence[Telemetry]:
-        """The metrics of each of its lives, the newest last; empty if the world can read none."""
+        """The metrics of each of its lives, the newest last; empty if they cannot be read."""
         ...
 
     async def run(self) -> None:
@@ -53,7 +53,7 @@ class Process(Protocol):
 
 
 class Program(Protocol):
-    """What a world runs."""
+    """The program of a world."""
 
     @property
     def services(self) -> Mapping[str, str]:
@@ -64,8 +64,8 @@ class Program(Protocol):
         """Prepare the cluster, before the first process starts.
 
         Args:
-            client: Calls over the wire, with an administrator's rights and without faults.
-            api: The same calls without the wire, for raw objects.
+            client: For calls over the wire, with an administrator's rights and without faults.
+            api: For the same calls without the wire, on raw objects.
         """
         ...
 

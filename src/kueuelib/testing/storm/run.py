@@ -1,4 +1,6 @@
-"""One seed from its plan to its report: the storm, the calm after it, a restart of everything."""
+"""Plays one seed from its plan to its report: the storm, the calm after it, a restart of
+everything.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,19 @@ __all__ = ["LIMIT", "QUIET", "WATCHES", "storm"]
 QUIET: Final = BOOKMARK_IDLE + 20.0
 """Seconds without a write after which the cluster may be at rest, unless a watch is silent."""
 WATCHES: Final = 2 * ReflectorOptions().watch_timeout + STOP_GRACE
-"""Seconds within which a program has noticed that its watches were silent."""
+"""Seconds within which a program notices that its watches are silent."""
 LIMIT: Final = WATCHES + INVALID_RETRY + LAST_PAUSE
-"""Seconds of calm within which everything has to be right: the longest waits, one after another."""
+"""Seconds of calm within which all laws have to hold: the longest waits, one after another."""
 GRACE: Final = 120.0
 """Seconds that acts and disasters may take beyond the end of the storm."""
 APART: Final = 5.0
-"""Seconds between two changes at rest, in which each of them shows what follows from it."""
+"""Seconds between two changes at rest, for the consequences of each."""
 REVIVAL: Final = 20.0
-"""The most seconds between the death of a manager and its next life."""
+"""The most seconds between the death of a manager and its restart."""
 READY: Final = 120.0
 """Seconds within which a manager has to be ready on a clean wire."""
 MOST_COMMITS: Final = 6_000
-"""Writes after which a storm counts as a hot loop."""
+"""The number of writes after which a storm counts as a hot loop."""
 MOST_OF_ONE_LAW: Final = 5
 """Violations of one law that a report lists."""
 EXPECTED: Final = (
@@ -61,7 +63,7 @@ EXPECTED: Final = (
 )
 """Errors with which a manager may end."""
 UNREACHED: Final = ("could not be listed in time", "the API server did not answer within")
-"""In the error of a manager that could not read what it needs while it started."""
+"""In the error of a manager that could not read required objects during its start."""
 PASSING: Final = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 """Kinds that may be written at rest."""
 
@@ -79,10 +81,10 @@ async def storm(
 
     Args:
         world: A booted world with one manager.
-        plan: What is going to happen.
-        laws: Fresh laws.
+        plan: The plan of the seed.
+        laws: New laws.
         keep_lines: Whether the report contains the trace.
-        limit: Seconds of calm within which everything has to be right.
+        limit: Seconds of calm within which all laws have to hold.
         conduct: Whether the calls of managers have to keep the laws of the bundled manager.
     """
     run = _Run(world, plan, laws, keep_lines=keep_lines, limit=limit)
@@ -132,7 +134,7 @@ class _Run:
         self._tasks: list[asyncio.Task[None]] = []
 
     def watch_conduct(self) -> None:
-        """Judge the calls of managers, too."""
+        """Also judge the calls of managers."""
         world, allowed = self._world, tolerance(self._plan.weather)
         conduct = Conduct(allowed, LEASE_SECONDS, world.now, self._misconduct, world.mind)
         world.set_witness(conduct)
@@ -165,7 +167,7 @@ class _Run:
             self._accuse("every error is handled", "", text)
 
     def report(self) -> Report:
-        """Return what came of it."""
+        """Return the report."""
         return Report(
             seed=self._plan.seed,
             profile=self._plan.profile.name,
@@ -189,7 +191,7 @@ class _Run:
             await self._world.start_manager(name)
 
     async def _rage(self) -> None:
-        """Play acts and disasters in their time; keep managers alive."""
+        """Play acts and disasters at their times; keep managers alive."""
         plan = self._plan
         acts = [act for act in plan.scenario.acts if plan.permits(act.label)]
         strikes = [one for one in plan.disasters if plan.permits(one.label)]
@@ -210,7 +212,7 @@ class _Run:
                 self._accuse("the storm itself works", "", repr(outcome))
 
     async def _calm(self) -> None:
-        """Heal everything and let users put right what is needed."""
+        """Heal everything and let users restore the queues."""
         world = self._world
         self._note("calm: begins")
         for name in world.managers:
@@ -230,10 +232,10 @@ class _Run:
             self._accuse("the storm itself works", act.label, outcome)
 
     async def _come_to_rest(self) -> bool:
-        """Wait until all is quiet and right; note what is wrong when the time is up.
+        """Wait until all is quiet and all laws hold; note violations when the time is up.
 
-        A silent watch without bookmarks is given up after minutes. Until then its manager cannot
-        know what it missed, and the next one will.
+        A silent watch without bookmarks is abandoned after minutes. Until then its manager cannot
+        know what it missed.
         """
         world = self._world
         end = world.now + self._limit
@@ -258,14 +260,14 @@ class _Run:
         return False
 
     async def _change_at_rest(self) -> bool:
-        """Let users change things while nothing else happens; all has to become right again."""
+        """Let users change objects while nothing else happens; all laws have to hold again."""
         for act in self._plan.scenario.rest:
             await self._insist(act)
             await self._world.sleep(APART)
         return not self._plan.scenario.rest or await self._come_to_rest()
 
     async def _restart(self) -> None:
-        """Restart every manager: nothing may change."""
+        """Restart every manager; nothing may change."""
         world = self._world
         before = self._commits
         self._writes.clear()
@@ -297,20 +299,20 @@ class _Run:
         await perform(disaster, self._world)
 
     async def _revive(self) -> None:
-        """Start every manager that is dead and wait until all are ready."""
+        """Start every dead manager and wait until all are ready."""
         world = self._world
         for name in sorted(world.managers):
             if not world.alive(name):
                 await world.start_manager(name)
 
     async def _die(self, name: str, label: str) -> None:
-        """End a process right after its write, and start it again a little later."""
+        """Kill a process right after its write, and restart it a little later."""
         await self._world.sleep(self._draws.uniform(label, 0.0, REVIVAL))
         if not self._world.alive(name):
             await self._world.start_manager(name)
 
     async def _leave(self, name: str, label: str) -> None:
-        """Ask a process to stop right after its write, and start it again a little later."""
+        """Ask a process to stop right after its write, and restart it a little later."""
         await self._world.stop_manager(name)
         await self._die(name, label)
 
@@ -344,7 +346,7 @@ class _Run:
             self._meddle(injection)
 
     def _meddle(self, injection: Injection) -> None:
-        """Let users write what a manager is writing."""
+        """Let users write an object that a manager is writing."""
         target = injection.subject
         where = target.resource, target.namespace, target.name
         acts = self._plan.scenario.acts
@@ -364,7 +366,7 @@ class _Run:
             self._end()
 
     def _end(self) -> None:
-        """Break the storm off."""
+        """Abort the storm."""
         if self.over:
             return
         self.over = True
@@ -391,7 +393,7 @@ class _Run:
         )
 
     def _spawn(self, name: str, part: Coroutine[Any, Any, None]) -> None:
-        """Run something as the storm, even when the server's code asks for it."""
+        """Run a task as the storm, even if the server's code starts it."""
         self._tasks.append(
             asyncio.get_running_loop().create_task(part, name=name, context=self._context)
         )

@@ -1,4 +1,4 @@
-"""What one seed is going to do, as data, and what came of it."""
+"""The plan of one seed, as data, and its report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BASE_LAG = 3.0
 BLIND = 630.0
 """Seconds after which a client notices that a watch without bookmarks is silent."""
 RETRIES = 90.0
-"""Seconds for which a client may repeat a call that the server refuses."""
+"""Seconds for which a client may repeat a refused call."""
 _BLINDING = frozenset(k.name for k in CATALOGUE.values() if k.place in {"watch", "event"})
 _REFUSING = frozenset(k.name for k in CATALOGUE.values() if k.place in {"connect", "call"})
 
@@ -35,7 +35,7 @@ class SeedPlan:
         profile: The family of storms.
         weather: Which faults are active.
         scenario: The objects and the acts of users.
-        disasters: What happens to processes, in the order of time.
+        disasters: The disasters of processes, in the order of time.
         only: The labels of the faults, disasters and acts that may happen; `None` means all.
         fifo: Whether callbacks run in the order in which they became ready.
     """
@@ -56,7 +56,7 @@ class SeedPlan:
         return Draws(self.seed).stream("schedule").choice("disorder", (0.0, 0.05, 0.3, 1.0))
 
     def permits(self, label: str) -> bool:
-        """Return whether something with this label may happen."""
+        """Return whether the fault, disaster or act with this label may happen."""
         return self.only is None or label in self.only
 
 
@@ -77,7 +77,7 @@ def plan_of(
         profile: The name of a profile.
         only: The labels of what may happen; `None` means all.
         fifo: Whether callbacks run in the order in which they became ready.
-        users: Draws what users do.
+        users: Draws the acts of users.
         resources: Resources on which faults may focus.
         replicas: The largest number of managers.
 
@@ -103,8 +103,8 @@ def plan_of(
 def tolerance(drawn: Weather) -> Tolerance:
     """Return how late decisions may be under a weather.
 
-    Nothing fences a request that was held back or repeated, and a decision is as old as the view
-    that it is based on.
+    A delayed or repeated request is not fenced, and a decision is as old as the view that it is
+    based on.
     """
     active = drawn.rates.keys()
     lag = BASE_LAG
@@ -124,19 +124,19 @@ def tolerance(drawn: Weather) -> Tolerance:
 
 @attrs.frozen
 class Report:
-    """What came of one seed.
+    """The report of one seed.
 
     Attributes:
         seed: The seed.
         profile: The name of the profile.
         violations: The broken laws.
         faults: How many faults of each kind were injected.
-        sometimes: How often each rare state was reached.
+        sometimes: How often each rare situation was reached.
         labels: The labels of all faults, disasters and acts that happened, in their order.
         trace: The hash of the trace: equal for equal runs.
-        lines: The lines of the trace, if they were asked for.
+        lines: The lines of the trace, if they were requested.
         commits: How many writes the store accepted.
-        seconds: How much virtual time passed.
+        seconds: The virtual time that passed.
         cells: How often each combination of `coverage.Cell` occurred.
     """
 

@@ -1,4 +1,4 @@
-"""Where the parts of a simulated cluster are, and how its managers are configured."""
+"""The addresses of a simulated cluster, and the configuration of its managers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ SERVER_PORT: Final = 6443
 WEBHOOK_PORT: Final = 9443
 NAMESPACE: Final = "kueue-system"
 RESPAWN_SECONDS: Final = 1.0
-"""After which a manager that ended by itself is started again."""
+"""Seconds until a manager that ended by itself is restarted."""
 INSTALLER: Final = "installer"
 USER: Final = "user"
 LEASE_SECONDS: Final = 30.0
-"""After which a Lease that is not renewed may be taken."""
+"""Seconds after which a Lease that is not renewed may be taken."""
 CONFIGURATION: Final[Mapping[str, Any]] = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta1",
     "kind": "Configuration",

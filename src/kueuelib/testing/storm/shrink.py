@@ -13,12 +13,12 @@ def ddmin(
     """Return a small subset of labels that still fails (Zeller's delta debugging).
 
     Args:
-        labels: The labels of everything that may be left out, a set that fails as a whole.
+        labels: All labels that may be left out; together they fail.
         fails: Runs the storm with only the given labels; `True` if it still fails.
-        tries: How many runs are allowed at most.
+        tries: The most runs.
 
     Returns:
-        The remaining labels in their order; each one is needed unless the tries ran out.
+        The remaining labels in their order; each is needed, unless the tries ran out.
     """
     kept = tuple(labels)
     if kept and tries > 0:

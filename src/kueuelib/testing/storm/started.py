@@ -1,4 +1,4 @@
-"""One start of a manager: its process lives until it is killed, as with a kubelet."""
+"""One start of a manager: its process is restarted until it is killed, as by a kubelet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READY = 120.0
 
 
 class Surroundings(Protocol):
-    """What a process needs of its `World`; see there."""
+    """The part of a `World` that a process needs; see there."""
 
     wire: Wire
     endings: list[str]
@@ -37,10 +37,10 @@ class Started:
     """One start of a manager.
 
     Attributes:
-        world: where it runs.
+        world: its world.
         owner: its name, clocks and chance.
-        process: what it runs.
-        task: runs it.
+        process: the program's process.
+        task: the running task.
     """
 
     world: Surroundings
@@ -49,7 +49,7 @@ class Started:
     task: asyncio.Task[Any] | None = None
 
     async def live(self) -> None:
-        """Run the process, again when it ended by itself, as a kubelet does."""
+        """Run the process, and restart it when it ends by itself, like a kubelet."""
         world, name = self.world, self.owner.name
         while not self.process.stopped:
             if world.wire.witness is not None:
@@ -65,10 +65,10 @@ class Started:
             await asyncio.sleep(RESPAWN_SECONDS)
 
     async def until_ready(self, limit: float) -> None:
-        """Wait until all parts that may run do.
+        """Wait until all parts that may run are ready.
 
         Raises:
-            TimeoutError: they do not within so many seconds.
+            TimeoutError: they are not in time.
         """
         end = self.world.now + limit
         while not self.process.ready:
@@ -78,5 +78,5 @@ class Started:
             await asyncio.sleep(0.05)
 
     def _overslept(self) -> bool:
-        """Whether a process that had to stop may have missed its deadline because it was paused."""
+        """Whether a stopping process may have missed its deadline because it was paused."""
         return self.world.now - self.owner.woken_at <= STOP_DEADLINE

@@ -1,6 +1,7 @@
-"""What replaces time, chance and cryptography in a process that simulates.
+"""Replaces time, randomness and cryptography in a simulating process.
 
-All of it is process-wide and for good: a process that has simulated is not used for anything else.
+Everything is process-wide and permanent: a process that has simulated must not be used for anything
+else.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def install(loop: StormLoop, tell: Tell | None = None) -> None:
     """Make this process simulate.
 
     Args:
-        loop: whose time it is.
+        loop: the source of time.
         tell: gets every line that simulated processes log; None: they log nothing.
     """
     _replace_clocks(loop)
@@ -65,7 +66,7 @@ def install(loop: StormLoop, tell: Tell | None = None) -> None:
 
 
 def _replace_clocks(loop: StormLoop) -> None:
-    """Replace clocks, also where a module has imported one by its name."""
+    """Replace clocks, even in modules that have imported one by name."""
     clocks: dict[Any, Callable[..., Any]] = {
         time.time: loop.wall,
         time.monotonic: loop.time,
@@ -105,12 +106,12 @@ class _PlainCredentials(tls.Credentials):
     """Credentials of a server without TLS."""
 
     def server_context(self) -> ssl.SSLContext:
-        """A context that nobody will use."""
+        """A context that will not be used."""
         return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
 
 def _replace_cryptography() -> None:
-    """TLS is tested elsewhere, and its keys are different each time."""
+    """Replace TLS, which is tested elsewhere and whose keys differ each time."""
     certificates = Certificates(_PEM, b"ca key", _PEM, b"key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -133,19 +134,19 @@ def _replace_cryptography() -> None:
 
 
 def _remember_plugins() -> None:
-    """Nothing is installed while it storms: look for entry points once, not at every start."""
+    """Search for entry points only once, because nothing is installed during a storm."""
     looked = functools.cache(importlib.metadata.entry_points)
     setattr(importlib.metadata, "entry_points", looked)  # noqa: B010 - it is overloaded
 
 
 def _replace_signals() -> None:
-    """A real process handles signals once; here, several processes share it, and are killed."""
+    """Replace signal handlers, because several simulated processes share this one."""
     for name in ("__enter__", "__exit__"):
         setattr(Signals, name, lambda *_: None)
 
 
 def _number_connections(loop: StormLoop) -> None:
-    """Give aiohttp's connections, which it keeps in sets, the same place in every run."""
+    """Give aiohttp's connections, which it keeps in sets, the same order in every run."""
     begin = ResponseHandler.__init__
 
     def init(self: Any, *args: Any, **options: Any) -> None:
@@ -161,7 +162,7 @@ def _number_connections(loop: StormLoop) -> None:
 
 
 class _Problems(logging.Handler):
-    """Keeps what the server reports as an error of its own."""
+    """Keeps errors that the server reports about itself."""
 
     def __init__(self, loop: StormLoop) -> None:
         super().__init__(logging.ERROR)
@@ -175,7 +176,7 @@ class _Problems(logging.Handler):
 
 
 def _quiet(tell: Tell | None) -> None:
-    """Hand log lines over, or write none."""
+    """Pass log lines on, or drop them."""
     if tell is None:
         structlog.configure(
             processors=[_drop],

@@ -1,4 +1,4 @@
-"""What a run needs of its world and of its laws."""
+"""The interfaces of a run to its world and its laws."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ class LawBook(Protocol):
     """Judges one storm."""
 
     sometimes: Counter[str]
-    """How often each situation was reached that is counted, not judged."""
+    """How often each counted situation was reached."""
 
     def commit(self, commit: Commit) -> list[Violation]:
-        """Return what the next commit breaks; called once for each, in the order of revisions."""
+        """Return the violations of the next commit; called once for each, in the order of
+        revisions.
+        """
         ...
 
     def at_rest(
         self, objects: Callable[[str], list[dict[str, Any]]], now: float
     ) -> list[Violation]:
-        """Return what is wrong in a state that no longer changes; may be called several times.
+        """Return the violations of a state at rest; may be called several times.
 
         Args:
-            objects: Gives the stored objects of a resource.
+            objects: Returns the stored objects of a resource.
             now: The virtual time in seconds.
         """
         ...
 
 
 class Theatre(Stage, Protocol):
-    """The world, as far as a run needs it."""
+    """The part of the world that a run needs."""
 
     trace: Callable[[str], None] | None
     listeners: list[Callable[[Commit], None]]
@@ -53,17 +55,17 @@ class Theatre(Stage, Protocol):
 
     @property
     def behind(self) -> bool:
-        """Whether somebody may not know yet what happened."""
+        """Whether some process may not know of all events yet."""
         ...
 
     @property
     def managers(self) -> Mapping[str, object]:
-        """The managers that were started, dead ones too."""
+        """The managers that were started, including dead ones."""
         ...
 
     @property
     def problems(self) -> Sequence[str]:
-        """What nobody caught."""
+        """Uncaught exceptions."""
         ...
 
     def tell(self, line: str) -> None:
@@ -79,11 +81,11 @@ class Theatre(Stage, Protocol):
         ...
 
     def set_adversary(self, adversary: Adversary | None) -> None:
-        """Hand the wire over, or heal it."""
+        """Give the wire to an adversary, or heal it."""
         ...
 
     def user(self) -> Api:
-        """Return clean calls."""
+        """Return calls without faults."""
         ...
 
     def objects(self, resource: str) -> list[dict[str, Any]]:
@@ -95,9 +97,9 @@ class Theatre(Stage, Protocol):
         ...
 
     def mind(self, name: str) -> Mind | None:
-        """Return what a manager believes; None if it does not run."""
+        """Return the mind of a manager; None if it does not run."""
         ...
 
     def inside(self) -> list[Violation]:
-        """Return what is wrong in the memory of managers, at rest."""
+        """Return the violations in the memory of managers, at rest."""
         ...

@@ -1,4 +1,4 @@
-"""Prints what happened in a storm, for people."""
+"""Prints the events of a storm, for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEASES = "leases"
 
 
 def timeline(report: Report, *, about: str = "", leases: bool = False) -> Iterator[str]:
-    """Yield the lines of a storm, and then what was wrong.
+    """Yield the lines of a storm, and then its violations.
 
     Args:
         report: A report that contains its trace.
@@ -51,7 +51,7 @@ def counts(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def coverage(reports: Sequence[Report]) -> Iterator[str]:
-    """Yield tables of what faults met over several reports, and what was never reached."""
+    """Yield tables of fault coverage over several reports, and of uncovered combinations."""
     cells: Counter[Cell] = Counter()
     sometimes: Counter[str] = Counter()
     for report in reports:

@@ -1,4 +1,4 @@
-"""Plays many seeds in forked worlds, replays one, and shrinks what failed."""
+"""Plays many seeds in forked worlds, replays one, and shrinks failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .world import World
 __all__ = ["MIXED", "profile_of", "replay", "shrunk", "tour"]
 
 MIXED = "mixed"
-"""Instead of the name of a profile: each seed draws one."""
+"""In place of a profile's name: each seed draws a profile."""
 DEADLINE = 600.0
 """Real seconds after which a storm counts as hung."""
 SWARM_SHARE = 0.5
@@ -41,13 +41,13 @@ def profile_of(seed: int) -> str:
 def tour(
     seeds: Iterable[int], profile: str = MIXED, *, workers: int = 2, trial: Trial = BUNDLED
 ) -> Iterator[Report]:
-    """Play seeds, each in a world of its own, and yield their reports in order.
+    """Play seeds, each in its own world, and yield their reports in order.
 
     Args:
         seeds: The seeds.
         profile: The name of a profile, or `mixed`.
         workers: How many seeds are played at the same time.
-        trial: What is tried. A process tries one thing only.
+        trial: The trial. A process can only run one.
 
     Raises:
         KeyError: There is no profile of that name.
@@ -72,7 +72,7 @@ def replay(
         profile: The name of a profile, or `mixed`.
         only: The labels of what may happen; `None` means all.
         fifo: Whether callbacks run in the order in which they became ready.
-        trial: What is tried.
+        trial: The trial.
     """
     job = _Job(seed, profile, only=only, fifo=fifo, keep_lines=True)
     return next(_reports([job], trial, workers=1))
@@ -87,7 +87,7 @@ def shrunk(
         report: The report of a seed that broke a law.
         note: Receives a line for each success.
         tries: How many storms are played at most.
-        trial: What is tried.
+        trial: The trial.
     """
     law = report.violations[0].law
     seed, profile = report.seed, report.profile
@@ -109,7 +109,7 @@ def shrunk(
 
 @attrs.frozen
 class _Job:
-    """One seed that is to be played; `profile` may be `mixed`."""
+    """A seed to be played; `profile` may be `mixed`."""
 
     seed: int
     profile: str
@@ -175,7 +175,7 @@ def _booted(trial: Trial) -> World:
 
 
 def _broken(job: _Job, why: str) -> Report:
-    """Return the report of a storm that did not come to its end."""
+    """Return the report of a storm that failed to complete."""
     violation = Violation(law="the storm comes to its end", at=0.0, object="", text=why)
     return Report(
         seed=job.seed,

@@ -1,4 +1,4 @@
-"""What is tried in storms: a program, what users do to it, and the laws that it has to keep."""
+"""The trial of a storm: a program, its users, and its laws."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 __all__ = ["BUNDLED", "Objects", "Trial"]
 
 Objects = Callable[[str], list[Obj]]
-"""Gives all stored objects of a resource, for example of `jobs.batch`."""
+"""Returns all stored objects of a resource, for example of `jobs.batch`."""
 
 
 @attrs.frozen(eq=False)
 class Trial:
-    """Everything that storms need to know about what they try.
+    """Everything that storms need to know about a program.
 
     Attributes:
-        program: What the managers of the world run; the adversary owns their connections.
+        program: The program of the managers; the adversary owns their connections.
         laws: Makes the laws of one storm; the objects are those of the store at any moment.
-        scenario: Draws what users do in one storm.
-        companions: Programs beside it, by the names of their processes; they have a clean wire.
+        scenario: Draws the acts of users in one storm.
+        companions: Programs beside it, by the names of their processes; without faults.
         resources: Resources on which faults may focus; `None` means those that the program reads.
-        limit: Seconds of calm within which everything has to be right.
+        limit: Seconds of calm within which all laws have to hold.
         replicas: The largest number of managers.
         conduct: Whether the calls of managers have to keep the laws of the bundled manager.
-        variant: The program with further settings, which a scenario may ask for.
-        prepare: Done once in the booted world, of which each storm gets a copy.
+        variant: Returns the program with further settings of a scenario.
+        prepare: Called once in the booted world, of which each storm gets a copy.
     """
 
     program: Program

@@ -1,7 +1,7 @@
-"""Warms a world up: what is made when something happens for the first time is made before a fork.
+"""Warms a world up: lazily created values are created before a fork.
 
 Conversions, validation rules and schemas are compiled when they are first needed. A world that has
-seen a Job from its creation to its end hands them to all copies of it.
+played a Job from its creation to its end passes them to all its copies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME: Final = "warm-up"
 NAMESPACE: Final = "default"
 PATIENCE: Final = 120.0
-"""Seconds of the world that the Job, or its removal, may take."""
+"""Seconds of the world for the Job, and for its removal."""
 _FLAVORS: Final = f"resourceflavors.{KUEUE}"
 _CLUSTER_QUEUES: Final = f"clusterqueues.{KUEUE}"
 _LOCAL_QUEUES: Final = f"localqueues.{KUEUE}"
@@ -28,12 +28,12 @@ _PODS: Final = "pods"
 
 
 async def warm_up(world: World) -> None:
-    """Play the life of one Job in a booted world, and take everything away again.
+    """Play the life of one Job in a booted world, and remove everything again.
 
     Events of it stay, and metrics have counted it.
 
     Raises:
-        TimeoutError: the Job did not end, or something of it stayed.
+        TimeoutError: the Job did not end, or was not removed completely.
     """
     api = world.user()
     for resource, obj in _objects():

@@ -1,8 +1,7 @@
-"""The network of a simulated world: connections in memory, which an adversary owns.
+"""The network of a simulated world: in-memory connections, owned by an adversary.
 
 Every connection carries HTTP exchanges, one after the other. A request is held until it is
-complete; then the adversary says what happens to it and to its answer. Watches are taken apart into
-events.
+complete; then the adversary decides its fate and that of its answer. Watches are split into events.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from kueuelib.testing.storm.loop import StormLoop
 from kueuelib.testing.storm.owners import OWNER, Owner, context_of
 
 SERVER_HOST: Final = "10.0.0.1"
-"""Where the API server is."""
+"""The address of the API server."""
 WEBHOOK_HOST: Final = "10.0.0.2"
-"""Where the Service of the webhooks is: any other process that listens."""
+"""The address of the webhooks' Service: any other listening process."""
 SERVER: Final = "server"
 
 
 @attrs.define(eq=False)
 class Listener(asyncio.AbstractServer):
-    """What listens on a port of a process."""
+    """A listener on a port of a process."""
 
     owner: Owner
     port: int
@@ -44,26 +43,26 @@ class Listener(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> list[Place]:
-        """One stand-in that knows its address."""
+        """One stand-in with its address."""
         return [Place(SERVER_HOST if self.owner.name == SERVER else WEBHOOK_HOST, self.port)]
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self.open = False
         self.wire.listeners = [each for each in self.wire.listeners if each is not self]
 
     async def wait_closed(self) -> None:
-        """It is closed at once."""
+        """Returns at once: it is closed immediately."""
 
     async def start_serving(self) -> None:
-        """It takes connections from the beginning."""
+        """Does nothing: it accepts connections from the beginning."""
 
     async def serve_forever(self) -> None:
-        """Wait until cancelled; connections are taken anyway."""
+        """Wait until cancelled; connections are accepted anyway."""
         await self.wire.loop.create_future()
 
     def is_serving(self) -> bool:
-        """Whether it takes connections."""
+        """Whether it accepts connections."""
         return self.open
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -84,14 +83,14 @@ class Place:
         return self.host, self.port
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
 
 class Witness(Protocol):
-    """Sees what is sent and what arrives."""
+    """Observes sent calls and arriving answers."""
 
     def sent(self, call: Call, now: float) -> None:
-        """A call sets out."""
+        """A call is sent."""
         ...
 
     def answered(self, call: Call, status: int, body: bytes, now: float) -> None:
@@ -103,7 +102,7 @@ class Witness(Protocol):
         ...
 
     def woken(self, owner: str, now: float) -> None:
-        """A process that was held continues."""
+        """A paused process continues."""
         ...
 
 
@@ -114,12 +113,12 @@ class Wire:
         loop: of the world.
 
     Attributes:
-        adversary: decides what happens; None: nothing does.
-        clean: names of processes whose calls are left alone.
-        down: whether the server takes no connections.
+        adversary: decides the fates; None: no faults.
+        clean: names of processes without faults.
+        down: whether the server refuses connections.
         links: the open connections, oldest first.
-        stale: the body of an answer from the past (seconds ago), or None if it cannot be had.
-        tell: gets a line about every call, answer and event.
+        stale: returns the body of an answer from some seconds ago, or None if it is not available.
+        tell: receives a line about every call, answer and event.
         witness: receives every call, and every answer that arrives.
     """
 
@@ -141,16 +140,16 @@ class Wire:
 
     @property
     def behind(self) -> bool:
-        """Whether something is on its way, or a connection is silent and nobody noticed yet."""
+        """Whether anything is on its way, or a silent connection has not been noticed yet."""
         return any(link.behind for link in self.links.values())
 
     # ---- what the loop asks for
 
     def listen(self, factory: Callable[[], Any], port: int) -> Listener:
-        """Take connections for the process whose code runs.
+        """Accept connections for the running process.
 
         Raises:
-            OSError: it listens on that port already.
+            OSError: it already listens on that port.
         """
         owner = OWNER.get()
         if any(each.owner is owner and each.port == port for each in self.listeners):
@@ -160,10 +159,10 @@ class Wire:
         return listener
 
     async def reach(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Find who listens.
+        """Find the listener of an address.
 
         Raises:
-            ConnectionRefusedError: nobody does, or the adversary says so.
+            ConnectionRefusedError: there is none, or the adversary refuses.
         """
         host, port = address[0], address[1]
         owner = OWNER.get()
@@ -190,7 +189,7 @@ class Wire:
         """Open the connection that a socket has reached.
 
         Raises:
-            ConnectionResetError: who listened is gone.
+            ConnectionResetError: the listener is gone.
         """
         listener, peer = self._reached.pop(sock.fileno())
         sock.close()
@@ -223,14 +222,14 @@ class Wire:
     # ---- what links ask
 
     def fate(self, call: Call) -> Fate:
-        """What happens to a call."""
+        """The fate of a call."""
         self.requests += 1
         if self.adversary is None or call.owner in self.clean:
             return FINE
         return self.adversary.call(call, self.loop.now)
 
     def event_fate(self, watch: Call, number: int, event: bytes) -> EventFate:
-        """What happens to an event."""
+        """The fate of an event."""
         if self.adversary is None or watch.owner in self.clean:
             return FLOWING
         return self.adversary.event(watch, number, event, self.loop.now)
@@ -249,7 +248,7 @@ class Wire:
             link.died(owner)
 
     def reset(self, owner: Owner) -> None:
-        """All connections of a process break; it lives on."""
+        """Break all connections of a process, which continues."""
         for link in list(self.links.values()):
             if owner in (link.client.owner, link.server.owner):
                 link.reset()

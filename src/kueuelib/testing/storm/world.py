@@ -35,14 +35,14 @@ class _Server(ApiServer):
 
 
 class World:
-    """One simulated cluster; there is one in a process, and it is the last thing it does.
+    """One simulated cluster. A process can have only one, and must not be used for anything else.
 
     Args:
-        seed: of all chance.
-        disorder: the share of callbacks that do not wait for their turn.
-        program: what managers run; None for the bundled manager.
-        companions: programs beside it, by the names of their processes. They are installed
-            first, and the adversary leaves them alone.
+        seed: of all random numbers.
+        disorder: the share of callbacks that run out of order.
+        program: of the managers; None for the bundled manager.
+        companions: programs beside it, by the names of their processes. They are installed first,
+            and have no faults.
         log: whether log lines of the managers get into the trace.
 
     Attributes:
@@ -50,7 +50,7 @@ class World:
         wire: the network.
         history: every write that the store accepted.
         listeners: called with every commit.
-        trace: gets what happens, line by line; None: nobody reads it.
+        trace: receives all events, line by line; None: dropped.
         endings: how managers ended by themselves, as text.
     """
 
@@ -96,11 +96,11 @@ class World:
     # ---- the run
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run something as the storm until it ends."""
+        """Run a coroutine as the storm until it ends."""
         return self.loop.run_until_complete(work)
 
     def reseed(self, seed: int, disorder: float = 0.0) -> None:
-        """Let all chance begin again, with another seed."""
+        """Restart all random sequences with another seed."""
         self.seed = seed
         self.loop.schedule.seed(seed)
         self.loop.disorder = disorder
@@ -155,15 +155,17 @@ class World:
 
     @property
     def behind(self) -> bool:
-        """Whether somebody may not know yet what happened: a watch is silent, or an event late."""
+        """Whether some process may not know of all events yet: a watch is silent, or an event
+        late.
+        """
         return self.wire.behind
 
     async def quiet(self, seconds: float, limit: float) -> bool:
-        """Wait until nothing but Leases and Events was written for so long.
+        """Wait until only Leases and Events have been written for some time.
 
         Args:
             seconds: without a write.
-            limit: after which it is given up, in seconds.
+            limit: the time limit in seconds.
 
         Returns:
             whether it became quiet.
@@ -180,7 +182,7 @@ class World:
     # ---- managers
 
     async def start_manager(self, name: str) -> None:
-        """Start a manager; the one of that name must be dead, or there was none."""
+        """Start a manager; one of that name must be dead or never started."""
         earlier = self.managers.get(name)
         if earlier is not None and earlier.owner.alive:
             raise ValueError(f"{name} runs already")
@@ -188,10 +190,10 @@ class World:
         self._started.append(self.managers[name])
 
     async def ready(self, name: str, limit: float = READY) -> None:
-        """Wait until all parts of a manager that may run do.
+        """Wait until all parts of a manager that may run are ready.
 
         Raises:
-            TimeoutError: they do not within so many seconds.
+            TimeoutError: they are not in time.
         """
         await self.managers[name].until_ready(limit)
 
@@ -212,7 +214,7 @@ class World:
         self.loop.kill(owner)
 
     def pause(self, name: str) -> None:
-        """Hold back everything that a process would do; its connections stay open."""
+        """Pause a process; its connections stay open."""
         self.tell(f"{name} is paused")
         self.owner(name).paused = True
 
@@ -224,7 +226,7 @@ class World:
         self.loop.resume(self.owner(name))
 
     async def next_write(self, name: str, limit: float) -> None:
-        """Wait until a process writes something but a Lease, or for so many seconds."""
+        """Wait until a process writes an object other than a Lease, or for a number of seconds."""
         written = asyncio.Event()
 
         def listen(commit: Commit) -> None:
@@ -254,7 +256,7 @@ class World:
         self.loop.retime(owner)
 
     async def stop_manager(self, name: str, limit: float = 60.0) -> bool:
-        """End a manager with grace; whether it ended in so many seconds."""
+        """Stop a manager gracefully; return whether it ended in time."""
         running = self.managers[name]
         self.tell(f"{name} is asked to stop")
         self.loop.call_soon(running.process.stop)
@@ -264,7 +266,7 @@ class World:
         return bool(done)
 
     async def replace_program(self, program: Program) -> None:
-        """Stop every manager, and start it with another program."""
+        """Restart every manager with another program."""
         self.program = program
         for name in tuple(self.managers):
             await self.stop_manager(name)
@@ -272,10 +274,10 @@ class World:
             await self.ready(name)
 
     async def restart_server(self, *, history: bool, down: float = 0.5) -> None:
-        """Break all connections of the server, and take none for a while.
+        """Break all connections of the server, and refuse new ones for a while.
 
         Args:
-            history: whether watches can be resumed; else all old resource versions are gone.
+            history: whether watches can be resumed; otherwise all old resource versions are gone.
             down: seconds for which connections are refused.
         """
         self.tell(f"the server restarts {'with' if history else 'without'} its history")
@@ -288,7 +290,7 @@ class World:
         self.tell("the server is back")
 
     def hold_jobs(self, *, held: bool) -> None:
-        """Let the Job controller stand still, or continue."""
+        """Pause or resume the Job controller."""
         self.tell(f"the Job controller {'stands still' if held else 'continues'}")
         self.server.cluster.hold_jobs(held)
 
@@ -301,7 +303,7 @@ class World:
         self.wire.witness = witness
 
     def set_adversary(self, adversary: Adversary | None) -> None:
-        """Choose who owns the wire; None: nothing happens to anybody."""
+        """Choose the owner of the wire; None: no faults."""
         self.wire.adversary = adversary
 
     # ---- looking
@@ -312,7 +314,7 @@ class World:
 
     @property
     def problems(self) -> list[str]:
-        """What callbacks and tasks raised that nobody caught."""
+        """Uncaught exceptions of callbacks and tasks."""
         return self.loop.problems
 
     def owner(self, name: str) -> Owner:
@@ -331,7 +333,7 @@ class World:
         return Api(self.loop, self.server.service, self._server_owner, name)
 
     def objects(self, resource: str) -> list[dict[str, Any]]:
-        """What is stored of one kind, as `plural.group`."""
+        """The stored objects of one kind, named `plural.group`."""
         plural, _, group = resource.partition(".")
         kind = self.server.service.registry.by_plural(group, plural)
         if kind is None:
@@ -339,7 +341,7 @@ class World:
         return [entry.obj() for entry in self.server.service.storage.table(kind.table).entries()]
 
     def metrics(self, name: str) -> dict[str, float]:
-        """What a manager measures: `name{label="value"}` to a number."""
+        """The metrics of a manager: from `name{label="value"}` to a number."""
         telemetries = self.managers[name].process.telemetries
         values: dict[str, float] = {}
         for line in telemetries[-1].render().decode().splitlines() if telemetries else ():
@@ -349,7 +351,7 @@ class World:
         return values
 
     def mind(self, name: str) -> Believes | None:
-        """What a manager believes: the same one until it ends or begins again."""
+        """The mind of a manager: the same one until it ends or restarts."""
         one = self.managers.get(name)
         root = one.process.root if one is not None and one.owner.alive else None
         known = self._minds.get(name)
@@ -358,7 +360,7 @@ class World:
         return None if root is None else known
 
     def inside(self) -> list[Violation]:
-        """What is wrong in the memory of the managers that run, at rest."""
+        """The violations in the memory of running managers, at rest."""
         return judge(
             {name: one.process.root for name, one in self.managers.items() if one.owner.alive},
             self.objects,

@@ -1,7 +1,7 @@
-"""Looks into the memory of simulated processes, mostly once all is quiet.
+"""Inspects the memory of simulated processes, mostly at rest.
 
-Laws about the history see only what is written. These read what a process believes, in the process
-itself: it is the same one, and it does not run while it is read.
+Laws about the history see only writes. These read the beliefs of a process in memory, because all
+simulated processes share one real process, and do not run meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .walk import Part, parts_in
 __all__ = ["ALLOWED", "INSIDE_LAWS", "Believes", "judge"]
 
 REPAIRS: Final = ("kueuelib_orphaned_assumptions_total", "kueuelib_orphaned_evictions_total")
-"""Counters of the auditor: each step is a fault that it has repaired."""
+"""Counters of the auditor: each increment is a fault that it has repaired."""
 Objects = Callable[[str], list[Obj]]
 Check = Callable[[Sequence[Part], Objects], Iterator[tuple[str, str]]]
 _CHECKS: Final[Mapping[str, Check]] = {
@@ -47,13 +47,13 @@ def judge(
     telemetries: Iterable[tuple[str, Telemetry]],
     now: float,
 ) -> list[Violation]:
-    """Return what is wrong in the memory of processes; nothing is changed.
+    """Return the violations in the memory of processes; nothing is changed.
 
     Args:
-        processes: The object that leads to everything of a process, by the name of the process.
-        objects: Gives all stored objects of a resource.
+        processes: The root object of each process, by the name of the process.
+        objects: Returns all stored objects of a resource.
         history: All commits since the world began.
-        telemetries: The name and the metrics of every process that ran, dead ones too.
+        telemetries: The name and the metrics of every process that ran, including dead ones.
         now: The virtual time in seconds.
     """
     violations: list[Violation] = []

@@ -1,4 +1,6 @@
-"""What a manager believes is what is stored: all of it at rest, its own reservations always."""
+"""The beliefs of a manager equal the stored state: all of them at rest, its own reservations
+always.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ __all__ = ["Believes", "caches_are_fresh", "engine_is_right", "nothing_is_assume
 
 Objects = Callable[[str], list[Obj]]
 Finding = tuple[str, str]
-"""What is wrong: the object or the place, and the text."""
+"""A violation: the object or the place, and the text."""
 RESTLESS: Final = frozenset({LEASES.plural, EVENTS.plural})
 """Kinds that are written at rest."""
 
@@ -38,7 +40,7 @@ class Believes:
     """The Workloads that the engine of one process charges.
 
     Args:
-        root: Leads to everything of the process.
+        root: The root object of the process.
 
     Attributes:
         root: The same.
@@ -49,7 +51,7 @@ class Believes:
         self._engine: Engine | None = None
 
     def charges(self, namespace: str, name: str, uid: str) -> bool:
-        """Return whether it counts quota as used by this very Workload; true without an engine."""
+        """Return whether it charges exactly this Workload; true without an engine."""
         if self._engine is None:
             engines = (each.what for each in parts_in(self.root) if isinstance(each.what, Engine))
             self._engine = next(engines, None)
@@ -87,7 +89,7 @@ def nothing_is_assumed(parts: Sequence[Part], _objects: Objects) -> Iterator[Fin
 
 
 def engine_is_right(parts: Sequence[Part], objects: Objects) -> Iterator[Finding]:
-    """Usage in the engine is what the stored objects add up to."""
+    """Usage in the engine equals the sum over the stored objects."""
     engines = _of(parts, Engine)
     if not engines:
         return

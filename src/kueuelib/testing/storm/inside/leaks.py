@@ -23,7 +23,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "FrozenQueue.ranked": "the same",
     "Ranking._entries": "what left is dropped at the top, or before there is twice as much",
 }
-"""Places that may know the gone, with the reason: each has a bound of its own."""
+"""Places that may keep deleted objects, with the reason; each is bounded."""
 
 _PAST: Final = frozenset({"events", "events.events.k8s.io"})
 
@@ -37,8 +37,8 @@ class Gone:
         keys: Namespace and name of which no kind has an object.
         names: Names of cluster-scoped objects that no longer exist.
 
-    UIDs and names that an object still mentions are explained by it, so they are not gone. Events
-    explain nothing: they speak of the past.
+    UIDs and names that an existing object mentions do not count as gone. Events are ignored,
+    because they are about the past.
     """
 
     uids: AbstractSet[str]
@@ -46,14 +46,14 @@ class Gone:
     names: AbstractSet[str]
 
     def has(self, name: object) -> bool:
-        """Whether a part of a key is the name of something that is gone."""
+        """Whether a part of a key names a gone object."""
         if isinstance(name, ObjectKey):
             return name in self.keys
         return name in self.uids or name in self.names
 
 
 def gone_of(history: Sequence[Commit]) -> Gone:
-    """Fold all commits of a world into what is gone."""
+    """Compute what is gone from all commits of a world."""
     present: dict[tuple[str, str, str], Obj] = {}
     uids: set[str] = set()
     keys: set[ObjectKey] = set()
@@ -78,7 +78,7 @@ def gone_of(history: Sequence[Commit]) -> Gone:
 
 
 def _mentioned(objects: Iterable[Obj], names: AbstractSet[str]) -> set[str]:
-    """Which of these names are a value in some object."""
+    """The names that occur as a value in some object."""
     if not names:
         return set()
     text = orjson.dumps([{**obj, "metadata": _told(obj["metadata"])} for obj in objects])
@@ -86,15 +86,15 @@ def _mentioned(objects: Iterable[Obj], names: AbstractSet[str]) -> set[str]:
 
 
 def _told(meta: Obj) -> Obj:
-    """What metadata say about other objects."""
+    """The references to other objects in metadata."""
     return {key: value for key, value in meta.items() if key != "managedFields"}
 
 
 def leaks(parts: Sequence[Part], gone: Gone) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each container that keeps a key of something gone.
+    """Yield the place and the text of each container that keeps a key of a gone object.
 
     Args:
-        parts: Everything that a process holds.
+        parts: All objects of a process.
         gone: What no longer exists.
     """
     for part in parts:

@@ -1,4 +1,4 @@
-"""What a manager believes about trees of Cohorts at rest."""
+"""The beliefs of a manager about trees of Cohorts at rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CYCLE: Final = {True: "its parents form a cycle", False: "its parents end"}
 def trees_are_right(
     parts: Sequence[Part], objects: Callable[[str], list[Obj]]
 ) -> Iterator[tuple[str, str]]:
-    """Cycles, quota, scopes and what can still be taken are in the engine as in the objects."""
+    """Cycles, quota, scopes and available amounts in the engine match the objects."""
     engines = [part.what for part in parts if isinstance(part.what, Engine)]
     waiting = [part.what for part in parts if isinstance(part.what, PendingQueue)]
     queues = {name(raw): queue_of_raw(raw) for raw in objects(CLUSTER_QUEUES)}
@@ -77,7 +77,9 @@ def _of_queue(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
 
 
 def _of_pending(engine: Engine, ledger: Ledger, pending: PendingQueue) -> Iterator[str]:
-    """What waits hears of its whole tree, and offers heads while its ClusterQueue is active."""
+    """A queue has the scope of its whole tree, and offers heads while its ClusterQueue is
+    active.
+    """
     node = ledger.queues.get(pending.name)
     if node is None:
         return  # that something is left of it is what another law says

@@ -1,4 +1,4 @@
-"""Finds everything that an object of the product holds, directly or through others."""
+"""Finds everything that an object of the product references, directly or indirectly."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["Part", "names_in", "parts_in"]
 
 PRODUCT: Final = "kueuelib"
 OTHERS: Final = ("kueuelib.testing", "kueuelib.api")
-"""Packages whose objects are not entered: the storm, and objects of the API as they are stored."""
+"""Packages whose objects are not traversed: the storm, and API objects."""
 _PLAIN: Final = frozenset({str, bytes, bytearray, int, float, bool, type(None), type})
 
 
 @attrs.define(eq=False)
 class Part:
-    """One object that is held.
+    """One reachable object.
 
     Attributes:
         what: The object.
-        place: The class and the attribute that hold it, for example `Store._items`. What lies in
-            a container has the place of the container.
-        path: All attributes on the shortest way to it.
+        place: The class and the attribute that reference it, for example `Store._items`. The
+            content of a container has the place of the container.
+        path: All attributes on the shortest path to it.
     """
 
     what: Any
@@ -36,13 +36,13 @@ class Part:
 
 
 def parts_in(root: object) -> Iterator[Part]:
-    """Yield every object of the product and every container that an object leads to, once.
+    """Yield every object of the product and every container reachable from an object, once.
 
-    The way goes through attributes, containers, bound methods, closures and partial calls. Objects
-    of other packages, of the storm and of the API are not entered.
+    The search follows attributes, containers, bound methods, closures and partial calls. Objects of
+    other packages, of the storm and of the API are not traversed.
 
     Args:
-        root: Leads to everything of a process; may be an object of the storm.
+        root: The root object of a process; may be an object of the storm.
     """
     seen: set[int] = set()
     waiting = deque([Part(root, "", "")])

@@ -1,6 +1,6 @@
-"""What must hold, judged by code that shares nothing with the product: raw JSON in, violations out.
+"""The laws, judged by code that shares nothing with the product: from raw JSON to violations.
 
-Nothing in this package imports anything of kueuelib but the package itself and the history.
+This package imports nothing of kueuelib except itself and the history.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LAWS: tuple[Law, ...] = (
 
 
 class Laws:
-    """Follows one history and says where a law is broken.
+    """Follows one history and reports violations.
 
     Args:
-        tolerance: what the adversary of this run makes legal.
+        tolerance: the legal delays of this run.
 
     Attributes:
         sometimes: how often each situation of `SITUATIONS` was reached.
-        memory: what is known so far.
+        memory: the facts so far.
     """
 
     def __init__(self, tolerance: Tolerance | None = None) -> None:
@@ -46,7 +46,7 @@ class Laws:
         """Judges the next commit; call it once for each, in the order of revisions.
 
         Returns:
-            what it breaks, empty if nothing.
+            its violations.
         """
         memory = self.memory
         memory.store(commit)
@@ -60,10 +60,10 @@ class Laws:
         return violations
 
     def at_rest(self, objects: Callable[[str], list[Obj]], now: float) -> list[Violation]:
-        """Judges a state that no longer changes.
+        """Judges a state at rest.
 
         Args:
-            objects: gives all stored objects of a resource, for example of `jobs.batch`.
+            objects: returns all stored objects of a resource, for example of `jobs.batch`.
             now: virtual seconds since the epoch.
         """
         rest = Rest(objects, now)

@@ -1,8 +1,8 @@
-"""The oracle: Workloads that wait although nothing can stand in their way.
+"""The oracle: finds Workloads that wait although nothing can prevent their admission.
 
-It is sound, not complete: it speaks only where every reading of the rules agrees. It says nothing
-about pods that could rule a flavor out, about selectors, limits of a namespace, or a queue whose
-head is not certain.
+It is sound, not complete: it only judges cases that are certain under every reading of the rules.
+It skips pods that could rule a flavor out, selectors, limits of a namespace, and queues whose head
+is uncertain.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from kueuelib.testing.storm.laws.reading import (
 from kueuelib.testing.storm.laws.still import Finding, Rest, title
 
 Need = list[Amounts]
-"""What each pod set asks for in total."""
+"""The total request of each pod set."""
 
 Room = Callable[[Pair], Fraction]
-"""How much of a pair is surely to be had."""
+"""How much of a pair is certainly available."""
 
 
 def admissible_runs(rest: Rest) -> Iterator[Finding]:
-    """Nothing waits whose request surely fits, alone or in place of what it may preempt."""
+    """No Workload waits whose request certainly fits, with or without preemption."""
     for workload in rest.pending():
         raw = rest.queue(workload)
         if raw is None or not _eligible(rest, workload, raw) or not _is_head(rest, workload, raw):
@@ -73,7 +73,7 @@ def admissible_runs(rest: Rest) -> Iterator[Finding]:
 
 
 def _eligible(rest: Rest, workload: Obj, raw: Obj) -> bool:
-    """Whether nothing but quota can keep a Workload from being admitted."""
+    """Whether only quota can prevent the admission of a Workload."""
     local = rest.local_queue(workload)
     state = status(workload)
     checks = state.get("admissionChecks") or ()
@@ -91,7 +91,9 @@ def _eligible(rest: Rest, workload: Obj, raw: Obj) -> bool:
 
 
 def _is_head(rest: Rest, workload: Obj, raw: Obj) -> bool:
-    """Whether a Workload is surely tried: always with best effort, else if it is the head."""
+    """Whether a Workload is certainly tried: always with best effort, otherwise if it is the
+    head.
+    """
     if spec(raw).get("queueingStrategy") != "StrictFIFO":
         return True
     for other in rest.pending():
@@ -108,7 +110,7 @@ def _priority(workload: Obj) -> int:
 
 
 def _before(one: Obj, other: Obj) -> bool:
-    """Whether one is surely queued before the other, whatever counts as its time."""
+    """Whether one is certainly queued before the other, for any definition of its time."""
     if _priority(one) != _priority(other):
         return _priority(one) > _priority(other)
     return _times(one)[1] < _times(other)[0]
@@ -125,7 +127,7 @@ def _times(workload: Obj) -> tuple[float, float]:
 
 
 def _need(workload: Obj, queue: Node) -> Need | None:
-    """What its pod sets ask for; None if that, or the choice of flavors, is not certain."""
+    """The requests of its pod sets; None if these or the choice of flavors are not certain."""
     done = reclaimed(workload)
     needs: Need = []
     covered = {resource for _flavor, resource in queue.quotas}
@@ -147,7 +149,7 @@ def _need(workload: Obj, queue: Node) -> Need | None:
 
 
 def _groups(queue: Node) -> list[tuple[list[str], list[str]]]:
-    """Resources and flavors of each resource group, for a resource is in one group only."""
+    """Resources and flavors of each resource group; a resource is in only one group."""
     flavors: dict[str, list[str]] = {}
     for flavor, resource in queue.quotas:
         flavors.setdefault(resource, []).append(flavor)
@@ -183,7 +185,7 @@ def _no_room(_pair: Pair) -> Fraction:
 
 
 def _free_room(rest: Rest, queue: Node) -> Room:
-    """What is free now, less what the heads of other queues of the tree may hold back."""
+    """The free quota, less what the heads of other queues of the tree may withhold."""
     ledger = rest.ledger
     if _alone(rest, queue):
         return lambda pair: ledger.free(queue, pair)
@@ -193,11 +195,12 @@ def _free_room(rest: Rest, queue: Node) -> Room:
 
 
 def _room_by_preemption(rest: Rest, workload: Obj, raw: Obj) -> Room:
-    """What is free once all that surely may be preempted has left.
+    """The free quota once all certain victims have left.
 
-    Own Workloads of lower priority leave. With `reclaimWithinCohort: Any` nobody in the tree keeps
-    anything beyond its nominal quota, so all of the own nominal quota can be had. That is certain
-    only if it suffices while the own Workloads stay: beyond it, shares decide who leaves.
+    Own Workloads of lower priority leave. With `reclaimWithinCohort: Any`, no other queue in the
+    tree keeps more than its nominal quota, so all of the own nominal quota is available. That is
+    certain only if it suffices while the own Workloads stay: beyond it, shares decide which
+    Workloads leave.
     """
     queue = rest.ledger.queues[name(raw)]
     members = [rest.queues[one.name] for one in rest.ledger.members(queue)]
@@ -225,7 +228,7 @@ def _room_by_preemption(rest: Rest, workload: Obj, raw: Obj) -> Room:
 
 
 def _alone(rest: Rest, queue: Node) -> bool:
-    """Whether nothing waits in another queue of the tree and holds quota back."""
+    """Whether no Workload in another queue of the tree can withhold quota."""
     members = {one.name for one in rest.ledger.members(queue)} - {queue.name}
     waiting = [rest.queue(other) for other in rest.pending()]
     return not any(other is not None and name(other) in members for other in waiting)

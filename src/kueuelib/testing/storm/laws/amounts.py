@@ -26,7 +26,7 @@ _SUFFIXES = {
 
 
 def quantity(text: Any) -> Fraction:
-    """The number that a Kubernetes quantity stands for.
+    """The number of a Kubernetes quantity.
 
     Raises:
         ValueError: it is not a quantity.
@@ -52,9 +52,9 @@ def _of_containers(containers: Iterable[Obj]) -> Iterable[Amounts]:
 
 
 def pod_request(spec: Obj) -> Amounts:
-    """What one pod requests; init containers and overhead are counted as Kubernetes does.
+    """The request of one pod; init containers and overhead are counted as in Kubernetes.
 
-    Sidecars and requests of whole pods are not known here: see `is_simple`.
+    Sidecars and pod-level requests are not supported here; see `is_simple`.
     """
     total: Amounts = {}
     for asked in _of_containers(spec.get("containers") or ()):
@@ -80,7 +80,7 @@ def reclaimed(workload: Obj) -> dict[str, int]:
 
 
 def usage_of(workload: Obj) -> Usage:
-    """The quota that the stored admission of a Workload takes, by flavor and resource."""
+    """The quota in the stored admission of a Workload, by flavor and resource."""
     status = workload.get("status") or {}
     done = reclaimed(workload)
     counts = {one["name"]: int(one.get("count", 1)) for one in workload["spec"]["podSets"]}

@@ -9,12 +9,12 @@ from kueuelib.testing.storm.laws.memory import Memory, is_manager, life
 from kueuelib.testing.storm.laws.reading import LEASES, reserving, subject_of_workload
 
 STEPS = 12
-"""Steps in the life of a Workload between two reservations, if nothing happens to it."""
+"""The most steps of a Workload between two reservations without outside events."""
 STEPS_PER_CAUSE = 4
 
 
 def no_burst(memory: Memory, commit: Commit) -> Iterator[str]:
-    """Managers write one object only so often in a while."""
+    """Managers write one object only a limited number of times within a period."""
     if not is_manager(commit.actor) or commit.resource == LEASES:
         return
     tolerance = memory.tolerance
@@ -29,7 +29,7 @@ def no_burst(memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def bounded_steps(memory: Memory, commit: Commit) -> Iterator[str]:
-    """The writes between two reservations of a Workload are few for what happened to it."""
+    """The number of writes between two reservations of a Workload is bounded by its events."""
     new = commit.new
     if new is None or not is_manager(commit.actor) or life(commit.old) == life(new):
         return

@@ -1,4 +1,4 @@
-"""Whether a manager charges what it has reserved."""
+"""Checks that a manager charges the quota that it has reserved."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Key = tuple[str, str]
 
 
 class Mind(Protocol):
-    """What a manager believes, from one start of it to its end."""
+    """The beliefs of a manager, from its start to its end."""
 
     def charges(self, namespace: str, name: str, uid: str, /) -> bool:
-        """Whether it counts quota as used by this very Workload."""
+        """Whether it charges exactly this Workload."""
         ...
 
 
 class Charged:
-    """The reservations that managers which still live have written.
+    """The reservations written by managers that are still alive.
 
-    A manager charges a Workload from its decision on. It may do so no longer when it has seen that
-    the quota was given back, which nobody sees before it is stored. What a manager asked for in an
-    earlier life may be stored in the next one, which need not know of it.
+    A manager charges a Workload from its decision until it has seen the release of the quota, which
+    is visible only once it is stored. A request from an earlier life may be stored during the next
+    one, which need not know of it.
 
     Args:
-        mind: of the manager of a name, the same one until it ends; None if it does not run, or
-            nobody can look into it.
+        mind: returns the mind of a manager by name, the same one until it ends; None if it does not
+            run or cannot be inspected.
     """
 
     def __init__(self, mind: Callable[[str], Mind | None]) -> None:
@@ -49,10 +49,10 @@ class Charged:
             self._sent[owner, key] = uid(patch), mind
 
     def committed(self, commit: Commit) -> Iterator[tuple[Key, str]]:
-        """Something was stored.
+        """Take in a commit.
 
         Returns:
-            the Workloads that the writer has reserved quota for without charging it, each once,
+            the Workloads, each once, that the writer has reserved quota for without charging them,
             and their UIDs.
         """
         if commit.resource == WORKLOADS:

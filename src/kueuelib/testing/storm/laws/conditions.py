@@ -1,4 +1,4 @@
-"""Laws about the status of one Workload: no combination that contradicts itself."""
+"""Laws about the status of one Workload: no contradictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kueuelib.testing.storm.laws.reading import (
 
 
 def consistent_conditions(_memory: Memory, commit: Commit) -> Iterator[str]:
-    """Admitted implies QuotaReserved, which implies an admission, and the other way round."""
+    """Admitted implies QuotaReserved, which implies an admission, and vice versa."""
     new = commit.new
     if new is None or not is_manager(commit.actor):
         return
@@ -42,7 +42,7 @@ def consistent_conditions(_memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def finished_for_ever(_memory: Memory, commit: Commit) -> Iterator[str]:
-    """Finished is never taken back, and a finished Workload is never admitted again."""
+    """Finished is never revoked, and a finished Workload is never admitted again."""
     old, new = commit.old, commit.new
     if old is None or new is None or not finished(old):
         return

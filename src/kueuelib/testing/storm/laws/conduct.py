@@ -1,4 +1,4 @@
-"""What must hold of the calls that managers send, whatever becomes of them.
+"""Laws about the calls of managers, whatever their results.
 
 A store only shows writes that succeeded. A manager that forgets what it wrote, or retries without
 success, is protected by conflicts and visible only on the wire.
@@ -31,12 +31,12 @@ from kueuelib.testing.storm.laws.running import Running, lets_go
 
 SERVER = "server"
 LED = frozenset({WORKLOADS, JOBS, PODS, CLUSTER_QUEUES, LOCAL_QUEUES})
-"""What only the leader writes."""
+"""The resources that only the leader writes."""
 WRITES = frozenset({"create", "update", "patch", "apply", "delete"})
 WINDOW = 10.0
 """Seconds over which calls are counted."""
 MOST = 60
-"""Calls of one kind about one object within the window."""
+"""The most calls of one kind about one object within the window."""
 
 RELEASED = Law(
     "no-write-after-release",
@@ -104,7 +104,7 @@ Key = tuple[str, str, str]
 
 
 class Call(Protocol):
-    """What these laws read of a request."""
+    """The parts of a request that these laws read."""
 
     @property
     def owner(self) -> str:
@@ -143,7 +143,7 @@ class Call(Protocol):
 
     @property
     def title(self) -> str:
-        """How a timeline names it."""
+        """Its name in a timeline."""
         ...
 
     @property
@@ -154,21 +154,21 @@ class Call(Protocol):
 
 @attrs.define
 class ProcessConduct:
-    """What one process has sent and heard.
+    """The calls and answers of one process.
 
     Attributes:
-        renewed: when it sent the claim of a Lease that was granted last.
-        began: the newest version that a manager knew to be written when this process began.
-        taken_over: the newest version of a Workload that a manager wrote before this process took
+        renewed: when it sent its last granted claim of a Lease.
+        began: the newest version written by a manager before this process began.
+        taken_over: the newest version of a Workload written by a manager before this process took
             the Lease.
-        listed: the version of the newest list of Workloads that it has got.
-        released: whether it gave the Lease up since.
-        claims: when claims were sent whose answers are awaited, by identity of the call.
-        known: the newest version that an answer has shown, and when it came.
-        told: all versions of Jobs that answers have shown, when they came, and what was the newest
-            version of anything then.
-        refused: bodies that a conflict refused since the object was asked for last.
-        again: bodies that are sent again because the server asked for it.
+        listed: the version of its newest list of Workloads.
+        released: whether it has released the Lease since.
+        claims: when unanswered claims were sent, by identity of the call.
+        known: the newest version in an answer, and the time of the answer.
+        told: all versions of Jobs in answers, with the times, and the newest version of anything
+            then.
+        refused: bodies refused by a conflict since the object was last read.
+        again: bodies that are repeated because the server asked for it.
         times: instants of recent calls.
     """
 
@@ -186,14 +186,14 @@ class ProcessConduct:
 
 
 class Conduct:
-    """Follows the calls of managers and says where a law is broken.
+    """Follows the calls of managers and reports violations.
 
     Args:
         tolerance: what the adversary of this run makes legal.
         lease: seconds that a Lease lasts, in the time of the world.
-        start: the virtual time; who writes first is believed to lead since then.
+        start: the virtual time since which the first writer is assumed to lead.
         accuse: called with every violation.
-        mind: gives what the manager of a name believes, see `Charged`.
+        mind: returns the mind of a manager by name; see `Charged`.
     """
 
     def __init__(
@@ -230,17 +230,17 @@ class Conduct:
             self._accuse(Violation(CHARGED.name, commit.at, where, text))
 
     def reborn(self, owner: str) -> None:
-        """A process of that name starts: it knows nothing and leads nobody."""
+        """A process of that name starts, without knowledge or Lease."""
         self._processes[owner] = ProcessConduct(-math.inf, self._written)
 
     def woken(self, owner: str, now: float) -> None:
-        """A process that was held continues: what came meanwhile comes now."""
+        """A paused process continues: everything that arrived meanwhile is delivered now."""
         process = self._of(owner)
         process.known = {key: (version, now) for key, (version, _) in process.known.items()}
         process.told.clear()
 
     def sent(self, call: Call, now: float) -> None:
-        """A call sets out."""
+        """A call is sent."""
         if call.peer != SERVER or not is_manager(call.owner):
             return
         process = self._of(call.owner)
@@ -319,9 +319,10 @@ class Conduct:
         yield from self._keep(process, call, now)
 
     def _keep(self, process: ProcessConduct, call: Call, now: float) -> Iterator[tuple[Law, str]]:
-        """All states of a Job since a version ran, and the process knows one of them.
+        """Whether all states of a Job since a version were running, and the process knows one of
+        them.
 
-        What was made from a state of the Workload was made after that state was stored.
+        A decision from a state of the Workload was made after that state was stored.
         """
         used = self._running.used(_key(call))
         if used is None or call.body in process.again or not lets_go(call.subresource, call.body):
@@ -355,7 +356,7 @@ def _key(call: Call) -> Key:
 
 
 def _must_name_a_version(call: Call) -> bool:
-    """Whether a call changes what somebody else may change, too; a JSON patch has its tests."""
+    """Whether a call changes fields that others may change, too; a JSON patch has its tests."""
     if call.verb not in ("patch", "update", "apply") or call.body[:1] != b"{":
         return False
     if call.subresource:
@@ -366,7 +367,7 @@ def _must_name_a_version(call: Call) -> bool:
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
-    """An object; empty for anything else."""
+    """A JSON object; empty for anything else."""
     try:
         data = json.loads(body) if body[:1] == b"{" else {}
     except ValueError:
@@ -381,7 +382,7 @@ def _version(obj: dict[str, Any]) -> int:
 
 
 def _changes_hands(commit: Commit) -> bool:
-    """Whether somebody takes a Lease that he did not hold."""
+    """Whether the holder of a Lease changes."""
     before, after = (spec(obj or {}).get("holderIdentity") for obj in (commit.old, commit.new))
     return bool(after) and after != before
 

@@ -1,4 +1,4 @@
-"""Laws at rest about jobs and pods: they run if admitted, and leave nothing behind."""
+"""Laws at rest about jobs and pods: they run if they are admitted, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _alive(pod: Obj) -> bool:
 
 
 def _ours(pod: Obj) -> bool:
-    """Whether the webhook saw the pod: only then there was a gate."""
+    """Whether the webhook saw the pod; only then it has a gate."""
     return labels(pod).get(POD_FINALIZER) == "true"
 
 
@@ -102,7 +102,7 @@ def no_orphans(rest: Rest) -> Iterator[Finding]:
 
 
 def no_leaked_finalizers(rest: Rest) -> Iterator[Finding]:
-    """Finalizers go as soon as what they protect is gone."""
+    """A finalizer is removed as soon as the object that it protects is gone."""
     for workload in rest.workloads:
         if finished(workload) and IN_USE in finalizers(workload):
             yield title(WORKLOADS, workload), "it has finished, but it keeps its finalizer"
@@ -115,7 +115,7 @@ def no_leaked_finalizers(rest: Rest) -> Iterator[Finding]:
 
 
 def _explained(rest: Rest, pod: Obj) -> bool:
-    """Whether nothing can need a pod that has ended: the rules for groups are looser."""
+    """Whether an ended pod may stay, because the rules for groups are looser."""
     group = group_of(pod)
     if not group:
         return True

@@ -1,4 +1,4 @@
-"""Laws about owners: one Workload per job, owners that exist, ends that happened."""
+"""Laws about owners: one Workload per job, existing owners, real ends."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kueuelib.testing.storm.laws.reading import (
 )
 
 ENDED = ("Succeeded", "Failed", "JobFinished")
-"""Reasons of Finished that speak of how the job ended."""
+"""Reasons of Finished about how the job ended."""
 
 ABOUT = ("Job", "Pod", "Workload")
-"""Kinds whose events are checked: all objects of them are in the history."""
+"""Kinds whose events are checked, because all their objects are in the history."""
 
 
 def one_workload_per_job(memory: Memory, commit: Commit) -> Iterator[str]:
-    """A job never has two live Workloads of the managers' making."""
+    """A job never has two live Workloads that managers created."""
     new = commit.new
     if new is None or not is_manager(commit.actor) or is_group(new) or leaving(new):
         return
@@ -54,7 +54,7 @@ def owners_are_real(memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def finished_with_cause(memory: Memory, commit: Commit) -> Iterator[str]:
-    """A Workload is Finished only if the job that it was made for has ended."""
+    """A Workload is Finished only if its job has ended."""
     new = commit.new
     if new is None or not is_manager(commit.actor) or not finished(new) or finished(commit.old):
         return

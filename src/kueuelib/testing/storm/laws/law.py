@@ -1,4 +1,4 @@
-"""What a law is, and what it may tolerate."""
+"""Laws, violations, and tolerances."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Violation:
     Attributes:
         law: its name in the table of laws.
         at: virtual seconds since the epoch.
-        object: what broke it: resource, namespace and name.
-        text: what was seen and what should have been.
+        object: the object at fault: resource, namespace and name.
+        text: the observation and the expectation.
     """
 
     law: str
@@ -36,8 +36,8 @@ class Law:
 
     Attributes:
         name: short, with hyphens.
-        when: `commit` (holds in every stored state), `call` (holds of every call that is sent) or
-            `rest` (holds once all is quiet).
+        when: `commit` (holds in every stored state), `call` (holds for every call) or
+            `rest` (holds at rest).
         sentence: what has to hold.
     """
 
@@ -48,15 +48,15 @@ class Law:
 
 @attrs.frozen
 class Tolerance:
-    """What the adversary makes legal.
+    """The legal delays of a run.
 
     Attributes:
-        lag: seconds that a decision may be older than the commit that it leads to. A request that
-            is held back on the wire is committed that late, and nothing fences it. With 0 every
-            decision has to agree with the stored state.
+        lag: seconds that a decision may be older than its commit. A request that is held back on
+            the wire is committed late, without fencing. With 0, every decision has to agree with
+            the stored state.
         burst: commits of managers to one object within `window` seconds.
         window: seconds over which bursts are counted.
-        patience: seconds that a write may wait for a connection after it was made.
+        patience: seconds that a write may wait for a connection.
     """
 
     lag: float = 0.0

@@ -1,4 +1,4 @@
-"""Laws about leaders: who does not hold the Lease does not write."""
+"""Laws about leaders: only the holder of the Lease writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kueuelib.testing.storm.laws.memory import Memory, is_manager
 from kueuelib.testing.storm.laws.reading import spec
 
 RATIO = 1.5
-"""By how much the clock of a candidate may run faster than that of a leader."""
+"""The largest rate of a candidate's clock relative to that of a leader."""
 
 
 def only_the_leader_writes(memory: Memory, commit: Commit) -> Iterator[str]:

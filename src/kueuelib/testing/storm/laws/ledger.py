@@ -1,7 +1,7 @@
-"""Trees of Cohorts with their usage: what a ClusterQueue can take, and the shares of nodes.
+"""Trees of Cohorts with their usage: available amounts, and the shares of nodes.
 
-Everything is computed again from the declared quota, by recursion. Amounts of a node whose parents
-form a cycle are not defined: ask `endless` first.
+Everything is computed recursively from the declared quota. Amounts of a node whose parents form a
+cycle are undefined: check `endless` first.
 """
 
 from __future__ import annotations
@@ -66,14 +66,16 @@ class Ledger:
                 yield one
 
     def pairs(self, node: Node) -> set[Pair]:
-        """What a node, or anything below it, declares quota of."""
+        """The pairs for which a node, or any node below it, declares quota."""
         below = self._below(node) if node.inner else ()
         return set(node.quotas).union(*(self.pairs(child) for child in below))
 
     # ---- amounts
 
     def used(self, node: Node, pair: Pair) -> Fraction:
-        """What a ClusterQueue uses, or what a Cohort has to provide to those below it."""
+        """The usage of a ClusterQueue, or the amount that a Cohort has to provide to those
+        below it.
+        """
         if not node.inner:
             return self.usage.get(node.name, {}).get(pair, ZERO)
         children = self._below(node)
@@ -87,16 +89,18 @@ class Ledger:
         return total
 
     def _kept(self, node: Node, pair: Pair) -> Fraction:
-        """What a node never lends."""
+        """The part that a node never lends."""
         lending = node.quota(pair).lending
         return ZERO if lending is None else max(ZERO, self.owned(node, pair) - lending)
 
     def _asked(self, node: Node, pair: Pair) -> Fraction:
-        """What a node uses of its parent: all but what it keeps for itself."""
+        """What a node uses of its parent: everything beyond its own guaranteed part."""
         return max(ZERO, self.used(node, pair) - self._kept(node, pair))
 
     def free(self, node: Node, pair: Pair) -> Fraction:
-        """What a node can still take of a pair; negative if it, or a Cohort above, has too much."""
+        """How much of a pair a node can still use; negative if it, or a Cohort above, uses too
+        much.
+        """
         if not node.inner and pair not in node.quotas:
             return -self.used(node, pair)
         owned, used, parent = self.owned(node, pair), self.used(node, pair), self.above(node)
@@ -112,11 +116,11 @@ class Ledger:
         return max(ZERO, kept - used) + left
 
     def largest(self, node: Node, pair: Pair) -> Fraction:
-        """What a node could take if nothing were used."""
+        """How much a node could use if nothing were used."""
         return attrs.evolve(self, usage={}).free(node, pair)
 
     def excess(self, queue: Node, pairs: Iterable[Pair]) -> Iterator[str]:
-        """What of these pairs a ClusterQueue has too much of."""
+        """The pairs that a ClusterQueue overuses."""
         for pair in sorted(pairs):
             left = self.free(queue, pair)
             if left < 0:
@@ -130,7 +134,7 @@ class Ledger:
     # ---- shares
 
     def share(self, node: Node) -> Fraction | None:
-        """The share of what its parent could give that a node has borrowed, in thousandths.
+        """The share that a node has borrowed of what its parent could lend, in thousandths.
 
         Divided by the weight of the node; None for a node of weight 0 that borrows.
         """

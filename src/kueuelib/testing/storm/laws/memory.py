@@ -1,4 +1,4 @@
-"""What the laws remember of a history: the present state, and permanent facts."""
+"""The memory of the laws: the present state, and permanent facts of a history."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 LIFE = ("QuotaReserved", "Admitted", "Evicted", "Finished")
-"""The conditions whose change is a step in the life of a Workload."""
+"""The conditions whose changes are steps in the life of a Workload."""
 
 
 def is_manager(actor: str) -> bool:
-    """Whether an actor is a manager, by the names that the world gives."""
+    """Whether an actor is a manager, by its name."""
     return actor.startswith("manager")
 
 
 @attrs.define
 class Admissions:
-    """What is known about the admissions of one job, pod or group.
+    """The admissions of one job, pod or group.
 
     Attributes:
         ever: how often a Workload of it became Admitted.
-        unused: whether an admission, or a user who suspended an admitted job, is a reason for one
-            start that did not happen yet.
-        live: UIDs of the Workloads that let it run now.
-        ended: when the last of them ceased to, minus infinity if none ever did.
+        unused: whether an admission, or a suspension of an admitted job by a user, permits one
+            start that has not happened yet.
+        live: UIDs of the Workloads that permit it to run now.
+        ended: when the last of them ceased to; minus infinity if none ever did.
     """
 
     ever: int = 0
@@ -86,7 +86,7 @@ class Budget:
 
     Attributes:
         steps: how many since it last reserved quota.
-        causes: commits of others to the Workload, its job or its pods since then.
+        causes: commits by others to the Workload, its job or its pods since then.
         turn: the number of changes of queues at that time.
     """
 
@@ -98,25 +98,24 @@ class Budget:
 class Memory:
     """The fold of all commits so far.
 
-    Laws are asked with the memory as it was *before* the commit that they judge, except for
-    `objects`, which already has it.
+    Laws see the memory *before* the commit that they judge, except `objects`, which already
+    contains it.
 
     Attributes:
-        tolerance: what the adversary makes legal.
+        tolerance: the legal delays.
         objects: the stored objects by resource and key.
-        uids: every UID that ever was, with resource, namespace and name.
+        uids: every UID that ever existed, with resource, namespace and name.
         ended: UIDs of jobs and pods that ended by themselves.
-        groups: UIDs of all pods that ever were in a group, by `namespace/group`.
+        groups: UIDs of all pods that were ever in a group, by `namespace/group`.
         admissions: by the subject of `reading.subject_of`.
         by_owner: live Workloads by the UID of their controller.
-        reserved_by: who wrote the reservation of a Workload that holds one, and when, by UID.
-        cut: when the quota of a ClusterQueue or Cohort may last have shrunk, or their tree
-            changed. Keys are `queue:NAME`, `cohort:NAME`, and `all` for changes of flavors and
-            checks.
+        reserved_by: the writer and the time of each present reservation, by UID of the Workload.
+        cut: when the quota of a ClusterQueue or Cohort may have last shrunk, or their tree changed.
+            Keys are `queue:NAME`, `cohort:NAME`, and `all` for changes of flavors and checks.
         required: when the checks that a ClusterQueue requires last changed, by name.
         terms: the leader by Lease.
-        leaderless: when a Lease was given up, by Lease.
-        renewed: when a Lease was written last, by Lease.
+        leaderless: when a Lease was released, by Lease.
+        renewed: when a Lease was last written, by Lease.
         busy: since when pods of a job, or a pod, have been running, by UID.
         turns: changes of queues, Cohorts, flavors and checks by users.
         budgets: steps of managers since a Workload last reserved quota, by subject.
@@ -166,7 +165,7 @@ class Memory:
     # ---- the fold
 
     def store(self, commit: Commit) -> None:
-        """Takes over the state that the commit leads to; before the laws are asked."""
+        """Takes over the new state of a commit, before the laws judge it."""
         key = (commit.namespace, commit.name)
         if commit.new is None:
             self.objects[commit.resource].pop(key, None)
@@ -174,7 +173,7 @@ class Memory:
             self.objects[commit.resource][key] = commit.new
 
     def learn(self, commit: Commit) -> None:
-        """Draws conclusions from a commit; after the laws were asked."""
+        """Draws conclusions from a commit, after the laws have judged it."""
         self.uids.setdefault(uid(commit.present), commit.key)
         resource, ours = commit.resource, is_manager(commit.actor)
         if resource in (WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES):
@@ -295,7 +294,7 @@ class Memory:
 
 
 def life(workload: Obj | None) -> object:
-    """What a step in the life of a Workload changes."""
+    """The conditions in the life of a Workload."""
     if workload is None:
         return None
     conditions = [condition(workload, kind).get("status") for kind in LIFE]
@@ -303,7 +302,7 @@ def life(workload: Obj | None) -> object:
 
 
 def _controllers(workload: Obj | None) -> list[str]:
-    """UIDs of the controllers of a Workload that is alive and one of a single job."""
+    """UIDs of the controllers of a live Workload of a single job."""
     if workload is None or workload["metadata"].get("deletionTimestamp"):
         return []
     if is_group(workload):

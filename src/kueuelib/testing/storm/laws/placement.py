@@ -1,4 +1,6 @@
-"""Laws about reservations: from the right queue, for what the pods ask, and only when allowed."""
+"""Laws about reservations: from the right queue, for the requests of the pods, and only if
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ PODS_RESOURCE = "pods"
 
 
 def _reserved(commit: Commit) -> bool:
-    """Whether a manager reserves quota; that there is an admission then is another law."""
+    """Whether a manager reserves quota; another law requires the admission."""
     new, old = commit.new, commit.old
     return (
         new is not None
@@ -75,9 +77,9 @@ def reserved_only_if_allowed(memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def _touched(memory: Memory, commit: Commit, local: str) -> bool:
-    """Whether the queues may have changed after the decision was made.
+    """Whether the queues may have changed after the decision.
 
-    The Workload may not: a reservation is written only on the state that it was made for.
+    The Workload cannot have: a reservation is written only on the state that it was made for.
     """
     assert commit.new is not None, "something was reserved"
     keys = (
@@ -90,7 +92,7 @@ def _touched(memory: Memory, commit: Commit, local: str) -> bool:
 
 
 def usage_is_what_pods_request(memory: Memory, commit: Commit) -> Iterator[str]:
-    """An admission counts what the pods of each pod set request, no more and no less."""
+    """An admission counts exactly the requests of the pods of each pod set."""
     new = commit.new
     if new is None or not _reserved(commit) or memory.all(LIMIT_RANGES):
         return

@@ -1,4 +1,4 @@
-"""Laws about quota: no reservation that is written exceeds it, and none is made in a cycle."""
+"""Laws about quota: no written reservation exceeds it, and none is made in a cycle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def preempts_late(queue: Obj | None, checks: list[Obj]) -> bool:
 
 
 def quota_not_exceeded(memory: Memory, commit: Commit) -> Iterator[str]:
-    """What is reserved, own and borrowed, is never more than the quota when it is written."""
+    """Reserved quota, own and borrowed, never exceeds the quota when it is written."""
     old, new = commit.old, commit.new
     if new is None or not is_manager(commit.actor) or not reserving(new):
         return
@@ -80,7 +80,7 @@ def _has_excess(ledger: Ledger, queue: Node, holders: list[Obj], new: Obj) -> bo
 
 
 def _cut(memory: Memory, commit: Commit, ledger: Ledger, members: list[Node]) -> bool:
-    """Whether quota was cut or the tree changed, and the writer could not know it yet."""
+    """Whether quota was reduced or the tree changed without the writer being able to know."""
     causes = {"all", *(f"queue:{one.name}" for one in members)}
     causes |= {f"cohort:{cohort.name}" for one in members for cohort in ledger.chain(one)}
     cuts = [memory.cut[cause] for cause in causes if cause in memory.cut]
@@ -88,15 +88,15 @@ def _cut(memory: Memory, commit: Commit, ledger: Ledger, members: list[Node]) ->
 
 
 def _writer(memory: Memory, commit: Commit, holder: Obj) -> str:
-    """Who wrote the reservation; the actor of the commit if that is not known."""
+    """The writer of the reservation; the actor of the commit if it is not known."""
     return memory.reserved_by.get(uid(holder), (commit.actor, 0.0))[0]
 
 
 def _news(memory: Memory, commit: Commit, holder: Obj) -> bool:
-    """Whether another manager let it have quota, and the writer could not know it yet.
+    """Whether another manager gave it quota without the writer being able to know.
 
-    So what two leaders use together exceeds the quota by no more than what the other one has given
-    away within the lag. What was reserved before the writer took the Lease is not news to it.
+    So two leaders together exceed the quota at most by what the other one has reserved within the
+    lag. Reservations from before the writer took the Lease are not news to it.
     """
     _, at = memory.reserved_by.get(uid(holder), ("", 0.0))
     since = [term.since for term in memory.terms.values() if term.actor == commit.actor]

@@ -1,4 +1,4 @@
-"""Quota as ClusterQueues and Cohorts declare it, and what Workloads use of it."""
+"""The declared quota of ClusterQueues and Cohorts, and the usage by Workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 
 @attrs.frozen
 class Quota:
-    """What a node owns of one flavor and resource; None: without a limit."""
+    """The own quota of a node for one flavor and resource; None: without a limit."""
 
     nominal: Fraction
     borrowing: Fraction | None
@@ -29,12 +29,12 @@ NOTHING = Quota(ZERO, None, None)
 
 @attrs.frozen
 class Node:
-    """A ClusterQueue or a Cohort as far as quota goes.
+    """The quota of a ClusterQueue or a Cohort.
 
     Attributes:
         name: its name.
-        parent: the Cohort that it names, empty if there is none.
-        quotas: what it owns by itself.
+        parent: the Cohort that it names; empty if there is none.
+        quotas: its own.
         weight: of its share.
         inner: whether it is a Cohort.
     """
@@ -46,7 +46,7 @@ class Node:
     inner: bool = False
 
     def quota(self, pair: Pair) -> Quota:
-        """Its quota of a pair, nothing if it has none."""
+        """Its quota of a pair; zero if it has none."""
         return self.quotas.get(pair, NOTHING)
 
 

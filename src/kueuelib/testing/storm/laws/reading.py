@@ -1,4 +1,4 @@
-"""What raw objects say: conditions, owners, phases."""
+"""Reads raw objects: conditions, owners, phases."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def holds(obj: Obj | None, kind: str) -> bool:
 
 
 def denied(obj: Obj, kind: str) -> bool:
-    """Whether a condition is False, which is not the same as absent."""
+    """Whether a condition is False, which differs from absent."""
     return condition(obj, kind).get("status") == "False"
 
 
@@ -113,7 +113,7 @@ def admitted(workload: Obj | None) -> bool:
 
 
 def may_run(workload: Obj | None) -> bool:
-    """Whether the job of a Workload may start: admitted, and not on the way out."""
+    """Whether the job of a Workload may start: it is admitted, and not being evicted."""
     return (
         workload is not None
         and admitted(workload)
@@ -123,12 +123,12 @@ def may_run(workload: Obj | None) -> bool:
 
 
 def active(workload: Obj) -> bool:
-    """Whether nobody deactivated it."""
+    """Whether it is active."""
     return spec(workload).get("active", True) is not False
 
 
 def queue_of(workload: Obj) -> str:
-    """The ClusterQueue that its quota comes from, empty without a reservation."""
+    """The ClusterQueue of its quota; empty without a reservation."""
     return str((status(workload).get("admission") or {}).get("clusterQueue", ""))
 
 
@@ -152,19 +152,19 @@ def is_group(workload: Obj) -> bool:
 
 
 def suspended(job: Obj) -> bool:
-    """Whether a Job may run no pods."""
+    """Whether a Job is suspended."""
     return spec(job).get("suspend") is True
 
 
 def busy(obj: Obj) -> bool:
-    """Whether a pod runs, or pods of a Job do or are still on their way out."""
+    """Whether a pod, or any pod of a Job, is running or still terminating."""
     if obj.get("kind") == "Job":
         return any(int(status(obj).get(count) or 0) > 0 for count in ("active", "terminating"))
     return status(obj).get("phase") == "Running"
 
 
 def job_end(job: Obj) -> str:
-    """`Complete` or `Failed` for a Job that has ended, else empty."""
+    """`Complete` or `Failed` for a Job that has ended, otherwise empty."""
     return next((kind for kind in ("Complete", "Failed") if holds(job, kind)), "")
 
 
@@ -189,7 +189,9 @@ def seconds(text: str | None) -> float:
 
 
 def subject_of_workload(workload: Obj) -> str:
-    """What a Workload admits: `uid:...` of its controller, or `group:namespace/name`."""
+    """The subject that a Workload admits: `uid:...` of its controller, or
+    `group:namespace/name`.
+    """
     if is_group(workload):
         return f"group:{namespace(workload)}/{name(workload)}"
     owner = controller(workload)
@@ -197,6 +199,6 @@ def subject_of_workload(workload: Obj) -> str:
 
 
 def subject_of(obj: Obj) -> str:
-    """What has to be admitted before a Job or Pod may run, in the words of the above."""
+    """The subject that has to be admitted before a Job or Pod may run, in the same form."""
     group = group_of(obj)
     return f"group:{namespace(obj)}/{group}" if group else f"uid:{uid(obj)}"

@@ -1,4 +1,4 @@
-"""The table of laws that hold once all is quiet."""
+"""The table of laws that hold at rest."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["REST_LAWS", "Rest", "RestLaw"]
 
 @attrs.frozen
 class RestLaw:
-    """A law with the function that finds where it is broken."""
+    """A law with the function that finds violations."""
 
     law: Law
     check: Check
 
 
 def _law(name: str, check: Check) -> RestLaw:
-    """The first line of the function is the sentence of the law."""
+    """Makes a law whose sentence is the first line of the function's docstring."""
     sentence = (check.__doc__ or "").partition("\n")[0]
     return RestLaw(Law(name, REST, sentence), check)
 
@@ -47,4 +47,4 @@ REST_LAWS = (
     _law("queues-say-if-they-admit", statuses.queues_say_if_they_admit),
     _law("shares-are-right", statuses.shares),
 )
-"""In the order in which they are asked."""
+"""The laws in the order in which they are checked."""

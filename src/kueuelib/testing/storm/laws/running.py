@@ -1,4 +1,4 @@
-"""Which Jobs run, and which calls release what a running Job uses."""
+"""Tracks running Jobs, and recognises calls that release the quota of one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Running:
         self._used_by: dict[Key, str] = {}
 
     def commit(self, commit: Commit) -> None:
-        """Take over what was stored."""
+        """Take in a commit."""
         new = commit.new
         if commit.resource == JOBS:
             identity = uid(commit.present)
@@ -50,11 +50,11 @@ class Running:
                 self._used_by[commit.key] = str(owner["uid"])
 
     def used(self, workload: Key) -> tuple[Key, int] | None:
-        """The Job that runs with the quota of a Workload.
+        """The running Job of a Workload.
 
         Returns:
-            the Job, and the version since which all of its states have been running; None if
-            nothing runs.
+            the Job, and the version since which all its states were running; None if it does not
+            run.
         """
         return self._since.get(self._used_by.get(workload, ""))
 

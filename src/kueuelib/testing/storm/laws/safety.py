@@ -33,7 +33,7 @@ Check = Callable[[Memory, Commit], Iterator[str]]
 
 @attrs.frozen
 class SafetyLaw:
-    """A law with the kinds that it is about and the function that finds where it is broken."""
+    """A law with its kinds and the function that finds violations."""
 
     law: Law
     resources: tuple[str, ...]
@@ -41,13 +41,13 @@ class SafetyLaw:
 
 
 def _law(name: str, check: Check, *resources: str) -> SafetyLaw:
-    """The first line of the function is the sentence of the law."""
+    """Makes a law whose sentence is the first line of the function's docstring."""
     sentence = (check.__doc__ or "").partition("\n")[0]
     return SafetyLaw(Law(name, COMMIT, sentence), resources, check)
 
 
 LED = (WORKLOADS, JOBS, PODS, CLUSTER_QUEUES, LOCAL_QUEUES)
-"""What only the leader writes."""
+"""The resources that only the leader writes."""
 
 SAFETY = (
     _law("one-workload-per-job", identity.one_workload_per_job, WORKLOADS),
@@ -73,4 +73,4 @@ SAFETY = (
     _law("bounded-steps", bounds.bounded_steps, WORKLOADS),
     _law("no-burst", bounds.no_burst, *LED),
 )
-"""In the order in which they are asked."""
+"""The laws in the order in which they are checked."""

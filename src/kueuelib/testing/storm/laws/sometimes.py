@@ -1,4 +1,4 @@
-"""What a run should reach now and then: situations that are counted, not judged."""
+"""Situations that a run should reach sometimes, which are counted, not judged."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ SITUATIONS = (
     "cycle of Cohorts opened",
     "leader changed",
 )
-"""All that are known; a run that never reaches one of them tests less than it seems to."""
+"""All situations; a run that never reaches one of them tests less than it seems to."""
 
 
 def situations(memory: Memory, commit: Commit) -> Iterator[str]:
-    """The situations that a commit brings about; the memory is as for laws."""
+    """The situations that a commit causes; for the memory see the laws."""
     if commit.resource == WORKLOADS:
         yield from _of_workload(memory, commit)
     elif commit.resource in (JOBS, PODS):

@@ -1,4 +1,4 @@
-"""Laws about what runs: started by an admission, once, and by nothing else."""
+"""Laws about starts: only an admission starts a job, and only once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kueuelib.testing.storm.laws.reading import (
 
 
 def _started(commit: Commit) -> bool:
-    """Whether a manager lets a job or pod run."""
+    """Whether a manager starts a job or pod."""
     old, new = commit.old, commit.new
     if old is None or new is None or not is_manager(commit.actor):
         return False

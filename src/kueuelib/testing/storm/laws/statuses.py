@@ -1,4 +1,4 @@
-"""Laws at rest about the statuses of queues: they equal what the objects add up to."""
+"""Laws at rest about the statuses of queues: they equal the sums over the objects."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def local_queue_status(rest: Rest) -> Iterator[Finding]:
 
 
 def queues_say_if_they_admit(rest: Rest) -> Iterator[Finding]:
-    """A ClusterQueue says that it is active exactly if it can admit something."""
+    """A ClusterQueue is reported as active if and only if it can admit something."""
     for queue in rest.queues.values():
         can = rest.can_admit(queue)
         if not leaving(queue) and holds(queue, "Active") is not can:
@@ -80,7 +80,9 @@ def queues_say_if_they_admit(rest: Rest) -> Iterator[Finding]:
 
 
 def shares(rest: Rest) -> Iterator[Finding]:
-    """The share of a ClusterQueue or Cohort is what it borrowed of what its parent could give."""
+    """The share of a ClusterQueue or Cohort is the part that it has borrowed of what its parent
+    could lend.
+    """
     ledger = rest.ledger
     nodes = [
         *((CLUSTER_QUEUES, raw, ledger.queues[key]) for key, raw in rest.queues.items()),
@@ -98,7 +100,7 @@ def shares(rest: Rest) -> Iterator[Finding]:
 
 
 def _rounded_up(share: Fraction | None) -> set[int]:
-    """A share as it is shown; a product of floats may miss a whole number."""
+    """A share in the form of a status; a product of floats may miss a whole number."""
     if share is None:
         return {LARGEST}
     slack = share / 10**9

@@ -34,22 +34,22 @@ from kueuelib.testing.storm.laws.reading import (
 )
 
 Finding = tuple[str, str]
-"""What is wrong: the object, as messages name it, and the text."""
+"""A violation: the name of the object in messages, and the text."""
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 def title(resource: str, obj: Obj) -> str:
-    """How messages name an object."""
+    """The name of an object in messages."""
     place = f"{namespace(obj)}/" if namespace(obj) else ""
     return f"{resource} {place}{name(obj)}"
 
 
 class Rest:
-    """All objects of a state that no longer changes.
+    """All objects of a state at rest.
 
     Args:
-        objects: gives all stored objects of a resource.
+        objects: returns all stored objects of a resource.
         now: virtual seconds since the epoch.
     """
 
@@ -93,12 +93,12 @@ class Rest:
         return self.local_queues.get((namespace(workload), spec(workload).get("queueName", "")))
 
     def queue(self, workload: Obj) -> Obj | None:
-        """The ClusterQueue that a Workload waits in by its LocalQueue."""
+        """The ClusterQueue in which a Workload waits, by its LocalQueue."""
         local = self.local_queue(workload)
         return None if local is None else self.queues.get(spec(local).get("clusterQueue", ""))
 
     def can_admit(self, queue: Obj) -> bool:
-        """Whether a ClusterQueue has all it needs to admit anything."""
+        """Whether a ClusterQueue can admit anything."""
         if leaving(queue) or spec(queue).get("stopPolicy", "None") != "None":
             return False
         if self.ledger.endless(self.ledger.queues[name(queue)]):
@@ -113,7 +113,7 @@ class Rest:
         return flavors <= set(self.flavors) and all(holds(check, "Active") for check in checks)
 
     def pending(self) -> Iterator[Obj]:
-        """Workloads that wait for quota and could get it as far as they are concerned."""
+        """Workloads that wait for quota and are eligible for it."""
         for workload in self.workloads:
             waits = not reserving(workload) and not finished(workload)
             if waits and active(workload) and not leaving(workload):

@@ -1,4 +1,4 @@
-"""Laws at rest about Workloads that wait, and about those that should."""
+"""Laws at rest about waiting Workloads, and about those that should wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kueuelib.testing.storm.laws.still import Finding, Rest, title
 
 
 def waiting_says_why(rest: Rest) -> Iterator[Finding]:
-    """Every Workload that waits for quota says why."""
+    """Every Workload that waits for quota has a reason."""
     for workload in rest.pending():
         reservation = condition(workload, "QuotaReserved")
         if denied(workload, "Requeued") and condition(workload, "Requeued").get("message"):
@@ -57,7 +57,7 @@ def no_reservation_in_vain(rest: Rest) -> Iterator[Finding]:
 
 
 def stopped_queues(rest: Rest) -> Iterator[Finding]:
-    """A stopped queue keeps only what was admitted, a drained one nothing."""
+    """A stopped queue keeps only admitted Workloads, a drained one none."""
     for workload in rest.workloads:
         if not reserving(workload):
             continue

@@ -1,6 +1,6 @@
-"""Users of the simulated cluster: what they set up, what they submit, and how they interfere.
+"""The users of the simulated cluster: their queues, their jobs, and their interference.
 
-All of it is data, drawn from a seed, so that a run can be stored, repeated and shrunk.
+Everything is data, drawn from a seed, so that a run can be stored, repeated and shrunk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users do, as data."""
+"""The acts of users, as data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VERBS = (
 )
 """All verbs.
 
-`restore` creates an object, or merges its body into the one that is there. `patch-workload` and
+`restore` creates an object, or merges its body into the existing one. `patch-workload` and
 `delete-workload` are for the Workload of the Job or Pod that the act names, `delete-pods` for the
 pods of a Job. `answer` gives every Workload that waits for an admission check the state of the
 body.
@@ -42,7 +42,7 @@ body.
 
 
 class Draws(Protocol):
-    """Random decisions, each by a label of its own."""
+    """Random decisions, each with its own label."""
 
     def chance(self, label: str, probability: float, /) -> bool:
         """True with a probability."""
@@ -62,7 +62,7 @@ class Draws(Protocol):
 
 
 class Family(Protocol):
-    """What a profile says about users."""
+    """The part of a profile about users."""
 
     @property
     def jobs(self) -> tuple[int, int]:
@@ -86,7 +86,7 @@ class Act:
 
     Attributes:
         at: virtual seconds since the start.
-        label: unique in a scenario, and the same when other acts are left out.
+        label: unique in a scenario, and independent of other acts.
         verb: one of `VERBS`.
         resource: plural and group.
         namespace: empty for objects of the cluster.
@@ -105,19 +105,18 @@ class Act:
 
 @attrs.frozen
 class Scenario:
-    """All that users do in one run.
+    """All acts of users in one run.
 
     Attributes:
         setup: before anything happens, in this order.
         acts: while it storms, ordered by time.
-        calm: when it is over: queues, flavors and checks are as at the start again, but without
-            admission checks. What can run then is up to the objects: jobs that users suspended
-            run all the same, Workloads that were deactivated do not. A tree of Cohorts is
-            another one, which may have a cycle.
-        rest: one after another, once all is at rest; it has to be right again without any other
-            change.
-        meddling: whether users write what a manager is writing (`meddling.meddle`).
-        settings: what the configuration of the manager has besides the usual.
+        calm: after the storm: queues, flavors and checks are restored, but without admission
+            checks. Jobs that users suspended run again, deactivated Workloads do not. A tree of
+            Cohorts is replaced by another one, which may have a cycle.
+        rest: one after another, once all is at rest; all laws have to hold again without further
+            changes.
+        meddling: whether users write objects that a manager is writing (`meddling.meddle`).
+        settings: additional settings of the manager.
         resources: further resources on which faults may focus.
     """
 

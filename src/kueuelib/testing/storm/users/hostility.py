@@ -1,4 +1,4 @@
-"""How users interfere: edits, deletions and new beginnings at the worst moment."""
+"""Interference by users: edits, deletions and recreations at the worst moment."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from kueuelib.testing.storm.users.work import (
 )
 
 Trick = Callable[[Draws, str, float, Work, InitialCluster], list[Act]]
-"""Makes acts out of decisions, a label, a time, something submitted and the queues."""
+"""Makes acts from decisions, a label, a time, submitted work and the queues."""
 
 SOON = 8.0
-"""Seconds within which users follow up what they did."""
+"""Seconds within which users follow up their acts."""
 
 
 def _do(at: float, label: str, verb: str, work: Work, body: Obj | None = None) -> Act:
@@ -249,13 +249,13 @@ TRICKS: tuple[Trick, ...] = (
     _check_away,
     _refuse,
 )
-"""What users do to others and to themselves; one that is listed twice is twice as likely."""
+"""The tricks of users; one that is listed twice is twice as likely."""
 
 
 def draw_hostility(
     draws: Draws, works: list[Work], cluster: InitialCluster, count: int, seconds: float
 ) -> list[Act]:
-    """Draws `count` tricks within some seconds, each played on something that was submitted."""
+    """Draws `count` tricks within some seconds, each on submitted work."""
     planned: list[Act] = []
     tricks = (*TRICKS, *TREE_TRICKS) if cluster.cohorts or cluster.strategies else TRICKS
     for number in range(1, count + 1):
@@ -274,7 +274,7 @@ def draw_hostility(
 
 
 def _theft(draws: Draws, label: str, work: Work) -> list[Act]:
-    """Deletes the Workload of something that may run by now, or wait."""
+    """Deletes the Workload of work that may be running or waiting."""
     if not draws.chance(label, 0.2):
         return []
     at = work.at + draws.uniform(f"{label}/after", 0.0, 2 * SOON)

@@ -1,4 +1,4 @@
-"""What users do to an object while a manager writes it."""
+"""Acts of users on an object while a manager writes it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ WORKLOADS = "workloads.kueue.x-k8s.io"
 AT_ONCE = 0.01
 """Seconds between two acts that belong together."""
 SOON = 0.5
-"""Seconds within which something is created again, at most."""
+"""The most seconds until an object is created again."""
 BACK = (2.0, 30.0)
-"""Seconds after which a Workload is active again."""
+"""Seconds until a Workload is activated again."""
 
 ANNOTATE, DELETE, AGAIN, DEACTIVATE, STRIP = "annotate", "delete", "again", "deactivate", "strip"
 WAYS = {
@@ -21,19 +21,19 @@ WAYS = {
     "jobs.batch": (ANNOTATE, AGAIN, AGAIN, DELETE),
     "pods": (ANNOTATE, AGAIN, DELETE),
 }
-"""What may be done to objects of a kind; what is listed twice is twice as likely."""
+"""The possible acts on objects of a kind; one that is listed twice is twice as likely."""
 
 
 def meddle(
     draws: Draws, label: str, target: tuple[str, str, str], before: Iterable[Act]
 ) -> tuple[Act, ...]:
-    """Draws what users do to an object; the times count from now.
+    """Draws acts on an object; the times count from now.
 
     Args:
         draws: decisions.
         label: of this interference.
         target: resource, namespace and name of the object.
-        before: all acts of the scenario, which know how users create it.
+        before: all acts of the scenario, which contain its creation.
     """
     body = next((act.body for act in before if act.verb == acts.CREATE and _is(act, target)), None)
     way = draws.choice(f"{label}/way", WAYS[target[0]])

@@ -1,4 +1,4 @@
-"""Performs acts by calls that the adversary leaves alone."""
+"""Performs acts by calls without faults."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ WORKLOADS = "workloads.kueue.x-k8s.io"
 PODS = "pods"
 JOB_NAME = "batch.kubernetes.io/job-name"
 FAILING = frozenset({"ServerError", "Unavailable", "ServerTimeout"})
-"""Outcomes of acts after which a user tries again."""
+"""Outcomes after which a user repeats an act."""
 TRIES = 120
 PAUSE = 1.0
-"""Seconds between two tries of an act that a user insists on."""
+"""Seconds between two tries of an act."""
 
 
 class Api(Protocol):
@@ -47,11 +47,11 @@ class Api(Protocol):
 
 
 async def perform(act: Act, api: Api) -> str:
-    """Does what an act says.
+    """Performs an act.
 
     Returns:
-        the outcome in a word: `done`, `nothing` if there was nothing to do it to, or the name of
-        the error that the API server answered.
+        the outcome in a word: `done`, `nothing` if the object does not exist, or the name of the
+        API server's error.
     """
     try:
         return await _perform(act, api)
@@ -60,16 +60,17 @@ async def perform(act: Act, api: Api) -> str:
 
 
 async def insist(act: Act, api: Api, sleep: Callable[[float], Awaitable[None]]) -> str:
-    """Does what an act says, again while the server fails: a manager's webhook may be away.
+    """Performs an act, and repeats it while the server fails, because a manager's webhook may not
+    answer.
 
     Args:
-        act: what to do.
+        act: the act.
         api: calls.
         sleep: waits for some seconds.
 
     Returns:
-        the outcome as `perform`; one of `FAILING` if no try succeeded. An object may go between
-        the two calls that restore it, so that a restored object is tried again, too.
+        the outcome of `perform`; one of `FAILING` if no try succeeded. An object may disappear
+        between the two calls of `restore`, so that is also repeated.
     """
     again = FAILING | {"NotFound"} if act.verb == acts.RESTORE else FAILING
     for _ in range(TRIES):
@@ -115,7 +116,7 @@ async def _restore(act: Act, api: Api) -> str:
 
 
 async def _to_workload(act: Act, api: Api) -> str:
-    """To the Workloads of the object that the act names, by its UID."""
+    """Applies an act to the Workloads of the named object, by its UID."""
     owner = (await api.get(act.resource, act.namespace, act.name))["metadata"]["uid"]
     outcome = "nothing"
     for workload in await api.list(WORKLOADS, act.namespace):

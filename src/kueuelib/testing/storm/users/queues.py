@@ -23,9 +23,11 @@ PRIORITIES = "workloadpriorityclasses.kueue.x-k8s.io"
 TREES = 0.25
 """The share of scenarios with trees of Cohorts."""
 POOLED = 0.75
-"""The share of these whose trees become one at rest; the others keep a cycle, if there is one."""
+"""The share of these whose trees are joined at rest; the others keep a cycle, if there is one."""
 PLENTY, SCARCE = (1, 5), (0, 2)
-"""Bounds of the nominal quota of a ClusterQueue; in a tree there is little, so that it borrows."""
+"""Bounds of the nominal quota of a ClusterQueue; it is small in a tree, so that the queue
+borrows.
+"""
 POOL = "kueuelib.dev/pool"
 POOLS = ("on-demand", "spot")
 CHECK = "approval"
@@ -47,7 +49,7 @@ ACTIVE = {
 
 @attrs.frozen
 class InitialCluster:
-    """What a scenario starts with.
+    """The initial objects of a scenario.
 
     Attributes:
         flavors: raw objects.
@@ -56,8 +58,8 @@ class InitialCluster:
         check: a raw AdmissionCheck, if one is required.
         cohorts: raw Cohorts; ClusterQueues may name others, too.
         strategies: of fair sharing; empty without it.
-        last: the acts that make the Cohorts of the calm, which are others.
-        rest: the acts that change those once all is at rest.
+        last: the acts that create the different Cohorts of the calm.
+        rest: the acts that change these at rest.
     """
 
     flavors: tuple[Obj, ...]
@@ -71,7 +73,7 @@ class InitialCluster:
 
     @property
     def settings(self) -> Obj:
-        """What the configuration of the manager has besides the usual."""
+        """Additional settings of the manager."""
         if not self.strategies:
             return {}
         return {
@@ -79,7 +81,7 @@ class InitialCluster:
         }
 
     def setup(self) -> tuple[Act, ...]:
-        """The acts that make it."""
+        """The acts that create it."""
         planned = [
             _act(acts.CREATE, PRIORITIES, _object("WorkloadPriorityClass", name, value=value))
             for name, value in LEVELS.items()
@@ -93,7 +95,7 @@ class InitialCluster:
         return tuple(planned)
 
     def calm(self) -> tuple[Act, ...]:
-        """The acts that put it right again, except a tree; checks are no longer answered."""
+        """The acts that restore it, except a tree; checks are no longer answered."""
         planned = [_act(acts.RESTORE, FLAVORS, one) for one in self.flavors]
         if self.check is not None:
             planned += [_act(acts.RESTORE, CHECKS, self.check), activate(CHECK, "calm")]
@@ -117,7 +119,7 @@ def _act(verb: str, resource: str, obj: Obj) -> Act:
 
 
 def activate(check: str, when: str = "setup", *, at: float = 0.0, active: bool = True) -> Act:
-    """Says that the controller of a check is alive, or not."""
+    """Sets whether a check is active."""
     condition = {**ACTIVE, "status": "True" if active else "False"}
     label = f"admissionchecks/{check}/{when}-{'active' if active else 'inactive'}"
     body = {"conditions": [condition]}
@@ -125,11 +127,12 @@ def activate(check: str, when: str = "setup", *, at: float = 0.0, active: bool =
 
 
 def draw_cluster(draws: Draws, *, crowded: bool = False) -> InitialCluster:
-    """Draws 1 to 4 ClusterQueues with what they need: a quarter of them below trees of Cohorts.
+    """Draws 1 to 4 ClusterQueues with their objects, in a quarter of the cases below trees of
+    Cohorts.
 
     Args:
         draws: decisions.
-        crowded: whether there is little quota, of which the higher priority takes from the lower.
+        crowded: whether quota is scarce and preemption by priority is on.
     """
     treed = draws.chance("tree", TREES)
     count = draws.integer("queues", 2, 4) if treed else draws.integer("queues", 1, 3)

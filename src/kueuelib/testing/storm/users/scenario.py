@@ -14,7 +14,7 @@ SECONDS = 180.0
 APPROVAL_SECONDS = 15.0
 """Seconds between two looks at Workloads that wait for approval."""
 ENDLESS = 0.4
-"""The share of jobs that still run at rest, where usage has to be shown right along a tree."""
+"""The share of jobs that still run at rest, so that statuses along a tree have usage."""
 TRICKS = (3, 10)
 CROWD = (24, 40)
 """The least and the largest number of jobs in a crowd."""
@@ -25,7 +25,7 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
 
     Args:
         draws: decisions by label; the same labels give the same scenario.
-        profile: how many jobs there are, and whether users interfere.
+        profile: the number of jobs, and whether users interfere.
     """
     crowded = draws.chance("crowd", profile.crowds)
     cluster = draw_cluster(draws, crowded=crowded)

@@ -1,4 +1,4 @@
-"""What users do to trees of Cohorts, at the worst moment."""
+"""Changes of trees of Cohorts by users, at the worst moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kueuelib.testing.storm.users.trees import COHORTS, WEIGHTS
 from kueuelib.testing.storm.users.work import Work
 
 LATER = 40.0
-"""Seconds within which most changes are taken back."""
+"""Seconds within which most changes are undone."""
 KEPT = 0.2
 """The share of changes that stay until the calm."""
 
@@ -24,7 +24,7 @@ def _name(obj: Obj) -> str:
 def _change(
     draws: Draws, label: str, at: float, resource: str, obj: Obj, field: str, value: object
 ) -> list[Act]:
-    """Sets a field of a spec, and mostly sets it back."""
+    """Sets a field of a spec, and usually restores it."""
     where = (acts.PATCH, resource, "", _name(obj))
     planned = [Act(at, f"{label}/{field}", *where, {"spec": {field: value}})]
     if not draws.chance(f"{label}/kept", KEPT):
@@ -37,7 +37,7 @@ def _change(
 def move_cohort(
     draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
-    """Puts a Cohort below any other one, or itself, which may close a cycle."""
+    """Moves a Cohort below any other one, or itself, which may close a cycle."""
     if not cluster.cohorts:
         return []
     victim = draws.choice(f"{label}/cohort", cluster.cohorts)
@@ -48,7 +48,7 @@ def move_cohort(
 def close_cycle(
     draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
-    """Puts the top of a tree below what a ClusterQueue names, which closes a cycle."""
+    """Moves the top of a tree below the Cohort of a ClusterQueue, which closes a cycle."""
     if not cluster.cohorts:
         return []
     cohorts = {_name(one): one for one in cluster.cohorts}
@@ -64,7 +64,7 @@ def close_cycle(
 def resize_cohort(
     draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
-    """Changes what a Cohort owns; without quota it has no limits."""
+    """Changes the quota of a Cohort; without quota it has no limits."""
     if not cluster.cohorts:
         return []
     victim = draws.choice(f"{label}/cohort", cluster.cohorts)
@@ -95,7 +95,7 @@ def replace_cohort(
 def move_queue(
     draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
-    """Puts a ClusterQueue below another Cohort."""
+    """Moves a ClusterQueue to another Cohort."""
     if not cluster.cohorts:
         return []
     victim = draws.choice(f"{label}/queue", cluster.queues)
@@ -125,4 +125,4 @@ TREE_TRICKS = (
     weigh,
     weigh,
 )
-"""What users do where there are trees or shares; one that is listed twice is twice as likely."""
+"""The tricks for trees and shares; one that is listed twice is twice as likely."""

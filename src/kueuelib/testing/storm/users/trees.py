@@ -1,4 +1,4 @@
-"""Trees of Cohorts that a scenario starts and ends with."""
+"""The first and last trees of Cohorts in a scenario."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kueuelib.testing.storm.users.acts import Act, Draws
 COHORTS = "cohorts.kueue.x-k8s.io"
 API = "kueue.x-k8s.io/v1beta2"
 DEPTH = 3
-"""Cohorts on the longest way from a ClusterQueue to the top."""
+"""The most Cohorts on the way from a ClusterQueue to the top."""
 ABOVE, POOLED = "above-all", "6"
-"""The Cohort that is above all others in the end, and the CPU that it owns of each flavor."""
+"""The last Cohort above all others, and its CPU quota per flavor."""
 WEIGHTS = ("0", "0.3", "1", "2")
 OPTIONAL = ("parentName", "resourceGroups", "fairSharing")
 """The parts of the spec of a Cohort."""
@@ -24,7 +24,7 @@ def draw_trees(
 
     Args:
         draws: decisions.
-        flavors: of which Cohorts may own quota.
+        flavors: for the quota of Cohorts.
         fair: whether Cohorts have weights.
         when: a part of all labels.
 
@@ -71,18 +71,18 @@ def _quota(draws: Draws, label: str, parent: str) -> Obj:
 
 
 def weighed(draws: Draws, label: str) -> Obj:
-    """Draws a weight of half of the nodes, as a part of their spec."""
+    """Draws weights for half of the nodes, as a part of their spec."""
     if draws.chance(f"{label}/weighed", 0.5):
         return {}
     return {"fairSharing": {"weight": draws.choice(f"{label}/weight", WEIGHTS)}}
 
 
 def last_acts(draws: Draws, first: tuple[Obj, ...], last: tuple[Obj, ...]) -> tuple[Act, ...]:
-    """The acts that lead from whatever users made of a tree to the tree of the calm.
+    """The acts that turn any state of a tree into the tree of the calm.
 
     Args:
-        draws: decides whether the first Cohort, mostly the top, gets a parent at last, too.
-        first: raw Cohorts of the start.
+        draws: decides whether the first Cohort, usually the top, also gets a parent.
+        first: raw Cohorts at the start.
         last: raw Cohorts of the calm.
     """
     names = [_name(one) for one in last]
@@ -101,15 +101,15 @@ def last_acts(draws: Draws, first: tuple[Obj, ...], last: tuple[Obj, ...]) -> tu
 def pool_acts(
     last: tuple[Obj, ...], named: tuple[str, ...], flavors: tuple[str, ...]
 ) -> tuple[Act, ...]:
-    """The acts that put all trees below one new Cohort, which alone of them owns quota.
+    """The acts that put all trees below one new Cohort, the only one with quota.
 
-    ClusterQueues stay as they are: what they show must follow from the Cohorts alone. Usage beyond
-    their own quota is borrowed from the top, so that the Cohorts between have shares, too.
+    ClusterQueues are not changed: their statuses must follow from the Cohorts alone. Usage beyond
+    their own quota is borrowed from the top, so that the Cohorts in between also have shares.
 
     Args:
         last: raw Cohorts of the calm.
         named: the Cohorts that ClusterQueues name.
-        flavors: those of which the new Cohort owns quota.
+        flavors: for the quota of the new Cohort.
     """
     rows = [
         {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": POOLED}]}
@@ -126,7 +126,7 @@ def pool_acts(
 
 
 def _made(cohort: Obj, when: str) -> Act:
-    """Gives a Cohort its spec; what is absent has to be null, which removes what users added."""
+    """Sets the spec of a Cohort; absent fields are null, to remove what users added."""
     body = {**cohort, "spec": {**dict.fromkeys(OPTIONAL), **cohort["spec"]}}
     name = _name(cohort)
     return Act(0.0, f"cohorts/{name}/{when}", acts.RESTORE, COHORTS, "", name, body)

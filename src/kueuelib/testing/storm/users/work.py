@@ -1,4 +1,4 @@
-"""What users submit: Jobs, Pods and groups of Pods."""
+"""The work of users: Jobs, Pods and groups of Pods."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PRIORITY = "kueue.x-k8s.io/priority-class"
 GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"
 WAVES = 3
-"""In which the jobs of a crowd come."""
+"""The number of waves of a crowd."""
 WAVE_SECONDS = 6.0
-"""How long the jobs of a wave keep coming."""
+"""Seconds for which the jobs of a wave arrive."""
 RUN = "kueuelib.dev/run-seconds"
 FOR_EVER = "1000000"
 EXIT = "kueuelib.dev/exit-code"
@@ -28,12 +28,12 @@ EXIT = "kueuelib.dev/exit-code"
 
 @attrs.frozen
 class Work:
-    """Something that waits for quota.
+    """Submitted work that waits for quota.
 
     Attributes:
         kind: `job`, `pod` or `group`.
         name: of the Job, the Pod or the group.
-        at: when it is submitted.
+        at: the time of its submission.
         objects: the raw objects: one, or the Pods of a group.
     """
 
@@ -71,11 +71,11 @@ class Work:
 def draw_work(
     draws: Draws, count: int, queues: tuple[str, ...], seconds: float, *, endless: float = 0.0
 ) -> list[Work]:
-    """Draws what is submitted.
+    """Draws work.
 
     Args:
         draws: decisions.
-        count: how many.
+        count: the number.
         queues: names of LocalQueues.
         seconds: all arrive within this time.
         endless: the share that runs longer than any storm.
@@ -85,7 +85,7 @@ def draw_work(
 
 
 def draw_crowd(draws: Draws, count: int, queues: tuple[str, ...]) -> list[Work]:
-    """Draws many short jobs that come in waves, those of a higher priority often a little later."""
+    """Draws many short jobs in waves; those of a higher priority often arrive a little later."""
     waves = [draws.uniform(f"wave-{number}", 0.0, 60.0) for number in range(WAVES)]
     return [_in_crowd(draws, f"work-{number}", queues, waves) for number in range(1, count + 1)]
 
