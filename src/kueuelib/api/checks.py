@@ -68,7 +68,7 @@ class AdmissionCheckStatus(Struct):
 
 @attrs.frozen
 class AdmissionCheck(KubeObject):
-    """Something beside quota that a workload must pass before it starts."""
+    """Something besides quota that a workload must pass before it starts."""
 
     resource = ADMISSION_CHECKS
 
@@ -150,7 +150,8 @@ class ProvisioningRequestConfigSpec(Struct):
         parameters: passed to the provisioning class.
         managed_resources: only pod sets that ask for one of them need nodes; empty: all do.
         retry_strategy: what happens after a request has failed.
-        pod_set_updates: how pods find their nodes, beside the annotations that they always get.
+        pod_set_updates: how pods find their nodes, in addition to the annotations that they always
+            get.
         pod_set_merge_policy: which pod sets are asked for as one: those with equal templates, or
             those with equal requirements for a node; empty: none.
     """

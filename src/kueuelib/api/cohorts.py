@@ -19,8 +19,8 @@ class CohortSpec(Struct):
     Attributes:
         parent_name: the cohort above; empty: the Cohort is a root. The parent need not exist as an
             object. While parents form a cycle, nothing below it is admitted.
-        resource_groups: quota that belongs to all members together, beside their own. Limits say
-            how much the members together may borrow from the parent and lend to it.
+        resource_groups: quota that belongs to all members together, in addition to their own.
+            Limits say how much the members together may borrow from the parent and lend to it.
         fair_sharing: the weight of the Cohort below its parent.
     """
 

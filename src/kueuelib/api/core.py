@@ -165,7 +165,7 @@ class LimitRange(KubeObject):
 
 @attrs.frozen
 class Overhead(Struct):
-    """What a pod of a runtime class costs beside its containers."""
+    """What a pod of a runtime class costs in addition to its containers."""
 
     pod_fixed: Mapping[str, Quantity] = NOTHING
 

@@ -44,7 +44,7 @@ from kueuelib.api.schema import object_schema
 
 @attrs.frozen
 class _Definition:
-    """The parts of a CRD beside its schema.
+    """The parts of a CRD besides its schema.
 
     Attributes:
         cls: the class of the objects.

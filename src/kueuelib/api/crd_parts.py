@@ -16,7 +16,7 @@ CONVERSION_PATH: Final = "/convert"
 
 @attrs.frozen
 class Column:
-    """What `kubectl get` prints beside the name.
+    """What `kubectl get` prints besides the name.
 
     Attributes:
         name: the heading.

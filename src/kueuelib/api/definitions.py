@@ -66,7 +66,7 @@ class Version:
 
 @attrs.frozen
 class Definition:
-    """The parts of a CRD beside the schema of its stored version; see `crd`."""
+    """The parts of a CRD besides the schema of its stored version; see `crd`."""
 
     resource: Resource
     cls: type[KubeObject]

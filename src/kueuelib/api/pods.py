@@ -162,7 +162,7 @@ class PodSpec(Struct):
         node_selector: labels that the node must have.
         affinity: further demands on the node.
         tolerations: taints that are tolerated.
-        overhead: what the pod itself costs beside its containers.
+        overhead: what the pod itself costs in addition to its containers.
         resources: requests and limits of the pod as a whole.
         scheduling_gates: keep the pod from being scheduled.
     """

@@ -52,7 +52,7 @@ _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.item
 _BINARY_SUFFIX: Final = ("", *_BINARY)
 _LARGEST_EXPONENT: Final = 400
 _LONGEST: Final = 1000
-"""The most characters of a quantity that is read."""
+"""The maximum number of characters in a quantity that is read."""
 _SHAPE: Final = re.compile(
     r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))"
     r"(?:([KMGTPE]i)|[eE]([+-]?[0-9]+)|([numkMGTPE]?))",

@@ -344,7 +344,7 @@ class LocalQueueStatus(Struct):
 
 @attrs.frozen
 class LocalQueue(KubeObject):
-    """The door of a namespace to a ClusterQueue."""
+    """The entry from a namespace to a ClusterQueue."""
 
     resource = LOCAL_QUEUES
 

@@ -50,7 +50,7 @@ class ResourceGroup(Struct):
 
     Attributes:
         covered_resources: the names of the resources.
-        flavors: the flavors in the order in which they are tried.
+        flavors: the flavors in the order they are tried.
     """
 
     covered_resources: tuple[str, ...] = attrs.field(

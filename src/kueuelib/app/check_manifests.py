@@ -18,7 +18,7 @@ _READ = ("get", "list", "watch")
 def check_manifests(
     checks: Sequence[Check], reference: str, namespace: str, *, image: str
 ) -> list[Obj]:
-    """What a process with checks needs, in the order in which it is to be created.
+    """What a process with checks needs, in the order of creation.
 
     Everything has the name of the Lease. The permissions are those of the library; what the
     functions do with the client of `current()` needs further ones.

@@ -1,4 +1,4 @@
-"""The metadata of a configuration key, beside its name, type and default.
+"""The metadata of a configuration key, besides its name, type and default.
 
 ```python
 timeout: Duration = key(Duration(300), live=True)

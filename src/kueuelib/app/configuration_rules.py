@@ -1,6 +1,6 @@
 """The rules of a configuration that concern several keys, or what is installed (spec/api 4).
 
-What one key has to meet is beside the key, in `configuration.py` or the module of its block.
+What one key has to meet is next to the key, in `configuration.py` or the module of its block.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Deployed:
         return ports
 
     def manifests(self, namespace: str) -> list[Obj]:
-        """Everything, in the order in which it has to be created."""
+        """Everything, in the order of creation."""
         wanted = [
             *([_service_monitor(namespace)] if self.service_monitor else []),
             *([_dashboards(namespace)] if self.dashboards else []),

@@ -31,7 +31,7 @@ class FairSharing:
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """The strategies in the order in which they are tried."""
+        """The strategies in the order they are tried."""
         return self.preemption_strategies or BOTH_STRATEGIES
 
 

@@ -193,7 +193,7 @@ class Installation:
         return visibility_manifests(self.namespace, port, self.host)
 
     def manifests(self) -> list[Obj]:
-        """All of it, in the order in which it is written."""
+        """All of it, in the order of writing."""
         return [
             *self.foundation(),
             *self.definitions(),

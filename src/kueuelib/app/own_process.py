@@ -1,4 +1,4 @@
-"""Runs one integration in its own process, beside the bundled manager or the Go manager.
+"""Runs one integration in its own process, in addition to the bundled manager or the Go manager.
 
 It reconciles jobs of one kind and answers their webhooks; scheduling is up to another process.
 All its objects in the cluster have one name, made from the kind: webhook configurations, Service,
@@ -30,9 +30,9 @@ from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 
 NAME_LIMIT = 57
-"""The most characters of the name, to which suffixes are added."""
+"""The maximum length of the name; suffixes are added to it."""
 BUNDLED_KINDS = frozenset({JOBS.group_kind, PODS.group_kind})
-"""Kinds that the manager beside us is expected to queue, so that their children are left alone."""
+"""Kinds that the other manager is expected to queue, so that their children are left alone."""
 
 
 def process_name(integration: Integration) -> str:

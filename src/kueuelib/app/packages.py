@@ -40,11 +40,11 @@ _FILES: Final[Mapping[str, str]] = {
 }
 """The file of each kind; all other kinds are permissions."""
 _VALUES: Final[Mapping[str, Obj]] = {
-    "image": {"type": "string", "minLength": 1, "description": "With kueuelib in it."},
+    "image": {"type": "string", "minLength": 1, "description": "It must contain kueuelib."},
     "replicas": {
         "type": "integer",
         "minimum": 1,
-        "description": "Pods: one decides, the others wait warm.",
+        "description": "Pods: one decides, the others stand by.",
     },
     "config": {
         "type": "string",

@@ -81,7 +81,7 @@ class ConfigurationFile:
         self._log = get_logger("configuration")
         self._reloads = telemetry.counter(
             "kueuelib_configuration_reloads_total",
-            "Changed configuration files that were taken over, or refused.",
+            "Changed configuration files that were applied or refused.",
             ("result",),
         )
         self._restart = telemetry.gauge(

@@ -1,7 +1,7 @@
-"""What is in the way of an installation that reaches the manager otherwise than the one before.
+"""What blocks an installation that reaches the manager in another way than the previous one.
 
-A webhook is reached by a URL or by a Service. An apply adds one beside the other if somebody else
-owns that, and an object with both is invalid.
+A webhook is reached by a URL or by a Service. An apply adds the second one if another manager owns
+the first, and an object with both is invalid.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _VERSIONS: Final = {
 _TLS13: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
-"""Suites of TLS 1.3, which no server can choose among; they may be listed beside others."""
+"""Suites of TLS 1.3, which no server can choose among; they may be listed among others."""
 _SUITES: Final = {
     f"TLS_ECDHE_{key}_WITH_{name}": f"ECDHE-{key}-{openssl_name}"
     for key in ("ECDSA", "RSA")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
 
 NAME_LIMIT = 63
-"""The most characters of a finalizer after its domain."""
+"""The maximum number of characters in a finalizer after its domain."""
 MARK = 10
 """Hexadecimal digits that distinguish reservations."""
 CALL_PAUSE = 0.1

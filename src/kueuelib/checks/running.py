@@ -1,4 +1,4 @@
-"""Runs checks in their own process, beside any manager."""
+"""Runs checks in their own process, in addition to any manager."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _updates(value: Iterable[PodSetUpdate]) -> tuple[PodSetUpdate, ...]:
         try:
             raw = encode(update)
         except (TypeError, ValueError, AttributeError) as error:
-            raise TypeError(f"{path} has a field of a wrong type: {error}") from error
+            raise TypeError(f"{path} has a field of the wrong type: {error}") from error
         _verify(path, raw)
     return updates
 

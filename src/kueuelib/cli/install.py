@@ -46,7 +46,7 @@ class InstallOptions:
             if self != InstallOptions(config=self.config):
                 raise ConfigError(
                     "--webhook-url",
-                    "the manager runs outside of the cluster, without a Deployment",
+                    "the manager runs outside the cluster, without a Deployment",
                     "leave out --image, --replicas, --service-monitor and --dashboards",
                 )
             return None

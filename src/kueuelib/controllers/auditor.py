@@ -75,9 +75,7 @@ class Auditor:
         if ordered(claim.key, claim.uid):
             return  # since the look
         fault = "counts as leaving without an eviction" if claim.leaving else "is assumed"
-        self._log.error(
-            f"a workload {fault}, and nobody is going to write it", workload=str(claim.key)
-        )
+        self._log.error(f"a workload {fault}, and nothing will write it", workload=str(claim.key))
         self._written.metrics.orphaned(leaving=claim.leaving)
         self._written.observe(claim.withdrawal)
 

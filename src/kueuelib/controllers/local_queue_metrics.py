@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
 BY_WORKLOAD = frozenset({ADMITTED, ADMITTED_WAIT})
-"""What is counted by labels of Workloads as well."""
+"""The counts that are also split by labels of Workloads."""
 ACTIVE = ("True", "False", "Unknown")
 _QUEUE = ("name", "namespace")
 EVICTION = ("reason", "underlying_cause")
@@ -79,7 +79,7 @@ class LocalQueueMetrics:
         selector: which LocalQueues are reported, by their labels.
         resources: whether quota is reported by flavor and resource.
         inadmissible: how many Workloads of a LocalQueue wait for a change; asked at every scrape.
-        by_workload: what is reported by labels of Workloads as well.
+        by_workload: the metrics that are also split by labels of Workloads.
     """
 
     def __init__(
@@ -138,7 +138,9 @@ class LocalQueueMetrics:
         )
 
     def select(self, selector: Selector) -> None:
-        """Select which LocalQueues are reported; each one changes when it is shown next."""
+        """Select which LocalQueues are reported; the change takes effect for each one when it
+        is next shown.
+        """
         self._selector = selector
 
     def show(

@@ -125,11 +125,11 @@ class SchedulerMetrics:
         self._orphaned = {
             False: telemetry.counter(
                 "kueuelib_orphaned_assumptions_total",
-                "Quota that was kept for a Workload without an order; any is a fault of kueuelib.",
+                "Quota that was kept for a Workload without an order; any is a bug in kueuelib.",
             ),
             True: telemetry.counter(
                 "kueuelib_orphaned_evictions_total",
-                "Workloads that counted as leaving without an order; any is a fault of kueuelib.",
+                "Workloads that counted as leaving without an order; any is a bug in kueuelib.",
             ),
         }
 

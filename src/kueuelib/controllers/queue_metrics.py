@@ -71,7 +71,7 @@ class QueueMetrics:
         resources: whether quota is reported by flavor and resource.
         pending: what waiting Workloads ask for, by queue and resource; called at every scrape.
         shapes: how many different Workloads wait, by queue and status; called at every scrape.
-        by_workload: what is reported by labels of Workloads as well.
+        by_workload: the metrics that are also split by labels of Workloads.
     """
 
     def __init__(

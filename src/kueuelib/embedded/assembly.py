@@ -37,7 +37,7 @@ async def new_service(
         folder: with its state, which is saved there; the service closes it.
         now: its time, seconds since the epoch.
         plugins: further admission plug-ins.
-        objects: initial objects beside namespaces and system PriorityClasses.
+        objects: initial objects besides namespaces and system PriorityClasses.
 
     Raises:
         ConfigError: the state in the folder is damaged.

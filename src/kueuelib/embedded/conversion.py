@@ -3,7 +3,7 @@
 A custom resource with several versions is converted by its webhook (`spec.conversion`), many
 objects per call; with the strategy `None` only the version is replaced. Afterwards the schema of
 the new version prunes and defaults (spec/api 7.3). The form of a state at another version is cached
-beside it.
+next to it.
 
 A Kubernetes API server keeps a watch cache for each version of a kind, with objects that were
 converted when they were written. So lists and watches continue while a conversion webhook does not
@@ -141,7 +141,7 @@ class Converter:
                 await self._views(kind, entries, version)
 
     def _readers(self, kind: Kind) -> list[str]:
-        """The versions, beside the stored one, that were read recently."""
+        """The versions, besides the stored one, that were read recently."""
         read = self._read.get(kind.table)
         if not read:
             return []
@@ -153,7 +153,7 @@ class Converter:
 
     @staticmethod
     def keep(kind: Kind, entry: Entry, forms: Mapping[str, Obj]) -> None:
-        """Caches the results of `ahead` beside the stored state."""
+        """Caches the results of `ahead` next to the stored state."""
         if not forms:
             return
         views = dict(entry.views or {})

@@ -24,7 +24,7 @@ from kueuelib.embedded.verbs import FieldValidation, WriteOptions
 from kueuelib.errors import BadRequest, FieldError
 
 STRICT_ERRORS = 100
-"""The most unknown or repeated fields that are named, as in kube-apiserver."""
+"""The maximum number of unknown or repeated fields that are named, as in kube-apiserver."""
 _HEAD = frozenset(("apiVersion", "kind", "metadata"))
 
 

@@ -27,7 +27,7 @@ MODIFIED = (
 )
 
 SHOWN = 256 * 1024
-"""The most characters of errors in one answer."""
+"""The maximum number of characters in errors in one answer."""
 
 
 def details(kind: Kind, name: str = "", **more: Any) -> dict[str, Any]:

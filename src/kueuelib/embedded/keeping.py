@@ -1,4 +1,4 @@
-"""Keeps certificates, the administrator's token and the port of a server, beside its objects."""
+"""Keeps certificates, the administrator's token and the port of a server, besides its objects."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kueuelib.errors import ServerTimeout, TooManyRequests
 from kueuelib.runtime.memory import LARGE, uncollected
 
 WAITING: Final = 64
-"""The most pieces of work that may wait for the thread."""
+"""The maximum number of pieces of work that may wait for the thread."""
 SECONDS = 34.0
 """Seconds that a piece may wait, and that it may take, as in kube-apiserver."""
 P = ParamSpec("P")

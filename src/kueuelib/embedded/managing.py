@@ -36,8 +36,8 @@ from kueuelib.errors import ApiError, BadRequest
 MANAGER_LIMIT = 128
 UNKNOWN_MANAGER = "unknown"
 PROBLEMS = 100
-"""The most values of wrong types that are named, each of which takes another pass over the
-object.
+"""The maximum number of values of wrong types that are named, each of which takes another pass over
+the object.
 """
 R = TypeVar("R")
 

@@ -96,7 +96,7 @@ class ListOptions:
         field_selector: as in a URL; empty selects all.
         resource_version: as in a URL.
         resource_version_match: `Exact`, `NotOlderThan` or empty.
-        limit: the most items in one answer; 0 for all.
+        limit: the maximum number of items in one answer; 0 for all.
         continue_token: from the previous answer.
     """
 

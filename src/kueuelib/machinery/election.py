@@ -141,7 +141,7 @@ class ElectionCore:
     def start(self, now: float) -> tuple[Command, ...]:
         """The first command."""
         if self._state is not _State.NEW:
-            raise ValueError("an election is started once")
+            raise ValueError("an election can be started only once")
         return tuple(self._fetch(now))
 
     def step(self, event: Input, now: float, wall: float, chance: float) -> tuple[Command, ...]:

@@ -56,8 +56,7 @@ class QueueCore(Generic[K]):
     Guarantees:
         - A key is never held by two workers. Adds before a pop lead to one run, adds during a run
           to exactly one more.
-        - Ready keys are handed out by descending priority, then in the order in which they became
-          ready.
+        - Ready keys are handed out by descending priority, then in the order they became ready.
         - A key that has been ready for `patience` seconds is overdue. As long as there is one,
           every second pop takes the one that became ready first, whatever its priority. So a busy
           queue delays the keys of a first list but does not starve them, and live changes lose at

@@ -161,7 +161,7 @@ class ReflectorCore:
             ValueError: it was started before.
         """
         if self._state is not _State.NEW:
-            raise ValueError("a reflector is started once")
+            raise ValueError("a reflector can be started only once")
         return tuple(self._fill("start", chance))
 
     def step(self, event: Input, now: float, chance: float) -> tuple[Command, ...]:

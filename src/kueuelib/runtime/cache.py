@@ -116,8 +116,8 @@ class Cache:
             field_selector: only objects with these fields.
             transform: applied to each object before it is stored.
             metadata_only: read and store the metadata of objects only, as `PartialObjectMetadata`
-                of the API. It costs a fraction of the memory. The same objects may be read whole
-                beside it; then they are watched twice.
+                of the API. It costs a fraction of the memory. The same objects may also be read
+                whole; then they are watched twice.
 
         Raises:
             ValueError: there is one with another version or another transform, or a class is to be

@@ -85,12 +85,11 @@ async def reached(
 ) -> AsyncIterator[Client]:
     """A client whose server answers, for an interactive command.
 
-    A server that refuses connections is not waited for.
+    It does not wait for a server that refuses connections.
 
     Args:
         kubeconfig: a file, found by kubectl's rules when None.
-        seconds: how long to wait for a server that does not answer; later no call takes longer,
-            or longer than an attempt to reach it.
+        seconds: how long to wait for a server that does not answer; also the limit for later calls.
         user_agent: the `User-Agent` header.
 
     Raises:
@@ -121,8 +120,8 @@ async def wait_for_server(
         backoff: the pauses between attempts.
 
     Raises:
-        ConfigError: it did not answer in time, is not trusted, or refuses the credentials or, if
-            it is not `starting`, the connection.
+        ConfigError: it did not answer in time, is not trusted, refused the credentials, or (unless
+            `starting`) refused the connection.
     """
     log = get_logger("connect")
     endpoint = await client.transport.endpoint()
@@ -185,7 +184,7 @@ async def wait_for_server(
 
 
 def _nobody_listens(error: TransportError) -> bool:
-    """Whether the connection was refused: by the host, as nobody listens at that port."""
+    """Whether the connection was refused: by the host, as nothing listens on that port."""
     cause = error.__cause__
     return isinstance(cause, aiohttp.ClientConnectorError) and cause.errno == errno.ECONNREFUSED
 

@@ -27,7 +27,9 @@ IDLE_SECONDS = 120.0
 FAREWELL_SECONDS = 5.0
 """Seconds that a client may take to confirm the end of TLS."""
 MOST: Final = 4096
-"""The most open connections of a server, or half the process's file limit if that is less."""
+"""The maximum number of open connections of a server, or half the process's file limit if that
+is less.
+"""
 MADE_ROOM: Final = 16
 """When there are too many connections, one in this many is closed."""
 CROWD: Final = 256
@@ -62,7 +64,7 @@ class Room:
     """The open connections of one server.
 
     Args:
-        most: the most at a time.
+        most: the maximum number at a time.
     """
 
     def __init__(self, most: int) -> None:
@@ -385,11 +387,11 @@ async def _invite(request: web.BaseRequest) -> None:
     """
     expected = request.headers.get("Expect", "").lower()
     if expected not in ("", "100-continue"):
-        raise ApiError(f"nothing is known of {expected!r}", code=417, reason="")
+        raise ApiError(f"the expectation {expected!r} is not supported", code=417, reason="")
     if expected and request.version >= HttpVersion11 and request.can_read_body:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
 
 
 def _missing() -> ApiError:
-    return ApiError("the body of the request does not come", code=408, reason="")
+    return ApiError("the body of the request did not arrive", code=408, reason="")

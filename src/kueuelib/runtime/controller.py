@@ -234,7 +234,7 @@ class Controller:
             if self._clock.monotonic() >= end:
                 raise ConfigError(
                     f"controller {self.name}",
-                    f"nobody runs the informers of {', '.join(idle)}",
+                    f"nothing runs the informers of {', '.join(idle)}",
                     "add the cache to the manager: manager.add(Group.CACHES, cache)",
                 )
             await self._clock.sleep(START_GRACE / 20)

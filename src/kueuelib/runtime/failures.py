@@ -29,7 +29,7 @@ def reported(error: Exception, program: str) -> int:
         program: whose voice it is.
 
     Raises:
-        Exception: the error itself, if it is none of ours.
+        Exception: the error itself, if it is not one of ours.
     """
     cause = error
     while isinstance(cause, ExceptionGroup) and len(cause.exceptions) == 1:

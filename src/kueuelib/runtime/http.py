@@ -129,8 +129,8 @@ def _unbound(host: str, port: int, subject: str, error: OSError) -> ConfigError:
 class ProbeServer:
     """`/healthz` and `/readyz`, with a sub-path per check, `?verbose` and `?exclude=name`.
 
-    Answers withhold why a check failed, and the log has it, unless the reason is `shown`: probes
-    need no credentials.
+    Only the log says why a check failed, unless the reason is `shown`, because probes need no
+    credentials.
 
     Args:
         host: the address to bind.

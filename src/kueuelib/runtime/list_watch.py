@@ -54,7 +54,7 @@ class InformerMetrics:
         own = ("resource", "cluster")
         counter = telemetry.counter(
             "kueuelib_informer_requests_total",
-            "Lists and watches begun, by why.",
+            "Lists and watches begun, by reason.",
             (*own, "verb", "cause"),
         )
         self.requested = lambda verb, cause: counter.labels(*labels, verb, cause).inc()

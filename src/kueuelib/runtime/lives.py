@@ -40,7 +40,7 @@ async def live(once: Callable[[Life, float], Awaitable[None]], patience: float) 
     """Runs a program until SIGTERM or SIGINT, again after each lost lease.
 
     Use one identity for all lives (see `ElectionOptions`): then the next one takes the lease of the
-    lost one at once, unless somebody else has it.
+    lost one at once, unless another process has it.
 
     Args:
         once: one life: connects, sets `Life.manager` while the manager runs, and closes its

@@ -178,7 +178,7 @@ class Manager:
             BaseException: what the first failing part raised.
         """
         if self._running or self._stopping:
-            raise RuntimeError("a manager runs once")
+            raise RuntimeError("a manager can run only once")
         self._running = True
         try:
             await self._start_all()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 EVERY_SECONDS: Final = 60.0
-FULL: Final = "too many connections: those that rested longest are closed"
+FULL: Final = "too many connections: those idle longest are closed"
 REPEATED: Final = frozenset(
     ("SSL connection is closed", "socket.send() raised exception.", "SSL handshake failed", FULL)
 )

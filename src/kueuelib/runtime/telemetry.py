@@ -195,7 +195,7 @@ class Telemetry:
                 own,
             ).labels(name),
             panics=self.counter(
-                f"{prefix}_panics_total", "Reconciliations that failed unforeseen.", own
+                f"{prefix}_panics_total", "Reconciliations that failed unexpectedly.", own
             ).labels(name),
             timeouts=self.counter(
                 f"{prefix}_timeouts_total", "Reconciliations that took too long.", own

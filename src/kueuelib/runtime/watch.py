@@ -117,7 +117,7 @@ class WatchStream:
             event: dict[str, Any] = orjson.loads(line)
             kind, _ = event["type"], event["object"]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise self._broken(f"what came is not an event: {line[:80]!r}") from error
+            raise self._broken(f"the line is not an event: {line[:80]!r}") from error
         if kind == "BOOKMARK":
             self._patience = min(self._patience, BOOKMARK_IDLE)
         return event

@@ -40,8 +40,7 @@ class Outlook:
             policies of the ClusterQueue protect all users of the flavor.
         victims: the workloads that would have to leave, sorted; empty if no victims suffice.
         lack: the amount that would still be missing without any of them.
-        named: the first candidates, in the order in which they would leave, if all of them do not
-            suffice.
+        named: the first candidates, in the order they would leave, if all of them do not suffice.
         spared: how many more the policies allow but the shares do not.
         borrowing: whether the workload could borrow in the end; otherwise it has to stay within
             nominal quota.
@@ -61,7 +60,7 @@ class Together:
 
     Attributes:
         candidates: how many workloads were considered as victims, in the widest round.
-        named: the first candidates, in the order in which they would leave.
+        named: the first candidates, in the order they would leave.
         borrowing: whether that round let the workload borrow in the end; a preemptor that reclaims
             one resource may have to stay within nominal quota for all.
         lacks: what would still be missing without any of them: flavor, resource, amount.

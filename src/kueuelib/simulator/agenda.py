@@ -20,7 +20,7 @@ class Agenda:
         self._number = 0
 
     def plan(self, at: float, act: Callable[[], None]) -> None:
-        """Plans an event; events at equal times happen in the order in which they were planned."""
+        """Plans an event; events at equal times happen in the order they were planned."""
         self._number += 1
         heapq.heappush(self._planned, (at, self._number, act))
 

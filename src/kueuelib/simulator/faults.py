@@ -10,7 +10,7 @@ import attrs
 from kueuelib.errors import ConfigError
 
 SHOWN = 10
-"""The most bad lines that are kept and shown; the others are only counted."""
+"""The maximum number of bad lines that are kept and shown; the others are only counted."""
 
 
 @attrs.frozen

@@ -33,7 +33,7 @@ RUNS = 200
 HORIZON = 30 * 86400.0
 """Seconds after which a simulation ends."""
 MOST_LATER = 2000
-"""The most later arrivals in each simulation."""
+"""The maximum number of later arrivals in each simulation."""
 SHORTEST = 3600.0
 """The shortest period, in seconds, whose arrivals are used to predict later ones."""
 FEW = 5
@@ -47,7 +47,7 @@ class Known:
 
     Attributes:
         times: the run times of jobs that have ended.
-        limits: by UID, the most seconds that a Workload may run.
+        limits: by UID, the maximum number of seconds that a Workload may run.
         recent: Workloads that arrived recently, whatever their fate.
         since: the time since which `recent` is complete, in seconds since the epoch.
     """
@@ -67,7 +67,7 @@ class Forecast:
         runs: how many simulations there were.
         because: why it did not start in the others: condition reasons with their numbers.
         sources: how many run times of present Workloads came from each source: `alike`,
-            `few alike`, `limit`, `longer than all alike`, `unknown`.
+            `few alike`, `limit`, `longer than all similar ones`, `unknown`.
         unknown: the Workloads whose run time is unknown; they never end here.
         arrivals: the median number of later arrivals.
     """

@@ -16,7 +16,7 @@ from kueuelib.simulator.live import Live
 KEPT = 20
 """The number of jobs that are kept."""
 MOST_TURNS = 200
-"""The most runs of a job that are kept; later ones are not."""
+"""The maximum number of runs of a job that are kept; later ones are not."""
 
 
 @attrs.define

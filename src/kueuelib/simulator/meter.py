@@ -24,7 +24,9 @@ from kueuelib.simulator.live import Live
 SHORTEST = 10.0
 """The shortest run time, in seconds, in the bounded slowdown."""
 MOST_GROUPS = 5000
-"""The most shapes, priorities or queues that are counted separately, to bound the memory."""
+"""The maximum number of shapes, priorities or queues that are counted separately, to bound the
+memory.
+"""
 OTHERS = "(others)"
 
 

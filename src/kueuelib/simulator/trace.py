@@ -118,7 +118,7 @@ class Trace:
         self._rest = []
 
     def __iter__(self) -> Iterator[Job]:
-        """The jobs by arrival; those with equal arrivals in the order in which they were read."""
+        """The jobs by arrival; those with equal arrivals in the order they were read."""
         return heapq.merge(*map(_stored, self._files), self._rest, key=_order)
 
     def __enter__(self) -> Self:

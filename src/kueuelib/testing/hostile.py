@@ -78,13 +78,13 @@ __all__ = [
 SEEDS: Final = range(1, 31)
 """The default seeds of a test."""
 TRIES: Final = 60
-"""The most storms that are played to shrink one."""
+"""The maximum number of storms that are played to shrink one."""
 DEADLINE: Final = 3600.0
 """Real seconds after which the storms of one test count as hung."""
 SHOWN: Final = 60
 """Lines of a timeline in the message of a failed test."""
 KUEUE: Final = "kueue"
-"""The process name of the bundled manager beside a program that needs one."""
+"""The process name of the bundled manager when a program needs one."""
 
 
 Tried = Function | Check | Integration | type[GenericJob]

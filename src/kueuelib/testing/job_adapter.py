@@ -29,8 +29,9 @@ class JobAdapter(abc.ABC):
     integration: ClassVar[Integration]
     """The kind."""
     crd: ClassVar[str | Path | Obj | None] = None
-    """Its CRD: a file, beside that of the adapter if the path is relative, or the raw object. Every
-    path of a declared kind must lead to a field of it; None: not checked."""
+    """Its CRD: a file, next to that of the adapter if the path is relative, or the raw object.
+    Every path of a declared kind must lead to a field of it; None: not checked.
+    """
 
     @abc.abstractmethod
     def make(self) -> Obj:

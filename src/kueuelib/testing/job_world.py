@@ -37,7 +37,7 @@ from kueuelib.workload.patches import BUNDLE
 NAMESPACE = "conformance"
 QUEUE = "team"
 MOST_PLANS = 30
-"""The most plans until there must be nothing left to do."""
+"""The maximum number of plans until there must be nothing left to do."""
 _BUNDLED_FIELDS = (
     "admission",
     "requeueState",

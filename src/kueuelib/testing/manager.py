@@ -41,8 +41,8 @@ async def queueing(
 
     Args:
         client: of the API server, for example the fixture `client`.
-        own: job kinds and admission checks, each with its own manager beside the bundled one.
-            The CRD of a job kind may be created before or inside the block.
+        own: job kinds and admission checks, each with its own manager in addition to the bundled
+            one. The CRD of a job kind may be created before or inside the block.
 
     Raises:
         Exception: the exception of a failed part, when the block ends.

@@ -70,16 +70,16 @@ async def eventually(look: Callable[[], T], within: float = 30.0) -> T: ...
 async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
     """Call a function until it returns something true, and return that.
 
-    Answers of the API server such as NotFound, and lost answers, count as not yet. Those that no
-    repetition changes are raised at once.
+    Answers of the API server such as NotFound, and lost answers, count as not yet. Errors that a
+    retry cannot change are raised at once.
 
     Args:
         look: a function, or one that returns an awaitable.
         within: seconds.
 
     Raises:
-        AssertionError: it did not; the message has the last error or value, and what a controller
-            under `running` or `queueing` failed at last.
+        AssertionError: it did not in time; the message has the last error or value, and the last
+            failure of a controller under `running` or `queueing`.
         BadRequest: the server does not understand the call.
         Invalid: the server does not accept the object.
     """

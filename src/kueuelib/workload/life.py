@@ -31,7 +31,7 @@ class PodsReadyPolicy:
         recovery_timeout: seconds that a pod of a running job may take to be replaced; None: without
             a limit.
         backoff_base: seconds until the first retry; they double with every further one.
-        backoff_max: the most seconds until a retry.
+        backoff_max: the maximum number of seconds until a retry.
         limit: the number of tries before the workload is deactivated; None: unlimited.
     """
 

@@ -334,7 +334,7 @@ def _check(wl: Obj, step: str, words: str) -> Phase:
     """The phase of a workload that can take a step.
 
     Raises:
-        IllegalTransition: it cannot.
+        IllegalTransition: the workload cannot take it.
     """
     phase = phase_of(wl)
     if phase not in STEPS[step]:

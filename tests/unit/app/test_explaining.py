@@ -231,7 +231,7 @@ async def test_that_nothing_stands_in_the_way_is_said_after_three_looks() -> Non
     assert answer.explanation is not None
     assert answer.explanation.verdict is Verdict.ADMITTED
     assert clock.slept == [1.0, 1.0]
-    assert answer.notes[-1] == "this was so for 2 seconds, and no manager acted: does one run?"
+    assert answer.notes[-1] == "this was so for 2 seconds, and no manager acted: is one running?"
 
 
 async def test_an_admission_between_two_looks_is_the_answer() -> None:
@@ -525,8 +525,8 @@ async def test_a_job_without_a_queue_is_nobodys(capsys: pytest.CaptureFixture[st
         "Job train names no queue, so no manager queues it: it gets no Workload, and "
         "nothing holds it\n"
         f"To have it queued, set the label {LABEL} to one of lq\n"
-        "Note: a manager whose configuration sets manageJobsWithoutQueueName queues it all the "
-        "same; --config says what the configuration is\n"
+        "Note: a manager whose configuration sets manageJobsWithoutQueueName queues it "
+        "anyway; name its configuration with --config\n"
     )
     (data,) = json.loads(to_json(answers, many=True))
     assert (data["verdict"], data["submitted"]) == ("not managed", False)

@@ -83,8 +83,8 @@ def test_a_question_finds_the_workload_of_a_job(
     shown = capsys.readouterr().out
     assert "At 1001.5:\nWorkload ns/job-train-1a2b3" in shown
     assert "At 1000000:\nWorkload ns/other" in shown
-    assert "elsewhere/train was not there" in shown
-    assert "At 5:\ntrain was not there" in shown
+    assert "elsewhere/train did not exist" in shown
+    assert "At 5:\ntrain did not exist" in shown
 
 
 def test_a_scenario_names_what_it_has_no_place_for(

@@ -98,4 +98,4 @@ def test_a_question_is_answered_on_the_way(tmp_path: Path) -> None:
     found = simulate(tmp_path, "--explain", "a3@130", "--explain", "a3@5")
     assert "Workload default/a3, priority 0" in found
     assert "ClusterQueue team-a: raise nominalQuota of flavor default: cpu by 2 (to 6)" in found
-    assert "default/a3 was not there" in found
+    assert "default/a3 did not exist" in found

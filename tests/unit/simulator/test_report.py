@@ -179,7 +179,7 @@ def mean(rows: list[tuple[Any, ...]], queue: str, column: int, begin: float, unt
 
 
 def test_the_parts_of_the_waits_are_those_of_the_jobs(folder: Path, page: ET.Element) -> None:
-    head, *rows = table(page, "Time within which a part of the jobs that started did so")
+    head, *rows = table(page, "Time within which a given part of the started jobs did start")
     for run in ("baseline", "no-reclaim"):
         with (folder / run / "jobs.csv").open() as file:
             waits = sorted(

@@ -107,7 +107,7 @@ def test_nobody_knows_when_a_job_ends_that_has_neither() -> None:
     assert found.unknown == (ObjectKey("ns", "r"), TARGET)
     text = "\n".join(lines(answer))
     assert "When Job target starts cannot be known." in text
-    assert "no end is known of ns/r, ns/target: without a limit" in text
+    assert "no end is known for ns/r, ns/target: without a limit" in text
     data = when_data(answer)
     assert data["known"] is False
     assert data["p90Seconds"] is None
@@ -132,7 +132,7 @@ def test_what_will_never_fit_is_said_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("workload", "why"),
     [
-        (running("target", 10), "has its quota already"),
+        (running("target", 10), "already has its quota"),
         (finished("target", 10), "has finished"),
         (waiting(active=False), "is deactivated: its spec.active is false"),
     ],

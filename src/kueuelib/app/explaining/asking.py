@@ -42,8 +42,8 @@ PAUSE = 1.0
 """Seconds between two of these reads."""
 _JOBS = JobSettings()
 _ALL_MANAGED = (
-    "a manager whose configuration sets manageJobsWithoutQueueName queues it all the same; "
-    "--config says what the configuration is"
+    "a manager whose configuration sets manageJobsWithoutQueueName queues it anyway; "
+    "name its configuration with --config"
 )
 
 
@@ -123,7 +123,7 @@ async def ask(
     (answer,) = await _remarked(client, cluster, [answer])
     if not _is_free(answer):
         return answer
-    note = f"this was so for {(LOOKS - 1) * PAUSE:g} seconds, and no manager acted: does one run?"
+    note = f"this was so for {(LOOKS - 1) * PAUSE:g} seconds, and no manager acted: is one running?"
     return attrs.evolve(answer, notes=(*answer.notes, note))
 
 
@@ -188,7 +188,7 @@ async def _look(
         return Answer(title, False, None, None, (problem,))
     note = (
         "there is no Workload for it yet; this is the answer for the one that it would get "
-        "(does a manager run, and does it manage this object?)"
+        "(is a manager running, and does it manage this object?)"
     )
     (answer,) = _hypothetical(cluster, [Document(obj, title, title)], now, jobs)
     return attrs.evolve(answer, notes=(note, *answer.notes))
@@ -260,7 +260,7 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
         text = f"the manager has the preemption policy {rest.split()[0]}, which is left out here"
         notes = (f"{text}; name its configuration with --config", *notes)
     if is_held_back(raw):
-        notes = ("it stays outside of its queue until pods that are missing are there", *notes)
+        notes = ("it stays out of its queue until the missing pods exist", *notes)
     return Answer(title, True, explanation, told, (), notes)
 
 

@@ -167,7 +167,7 @@ def when(
     if not workload.spec.active:
         return When(title, now, None, "is deactivated: its spec.active is false")
     if holds_quota(workload):
-        return When(title, now, None, "has its quota already")
+        return When(title, now, None, "already has its quota")
     times = RunTimes()
     for each in world.workloads.values():
         seconds = run_time(each)

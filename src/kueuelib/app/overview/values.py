@@ -156,7 +156,7 @@ class Overview:
         now: when that was, in seconds since the epoch.
         trees: the quota.
         waiting: the Workloads without quota, by ClusterQueue, in queue order.
-        running: those with quota, by ClusterQueue, in the order in which they would be preempted.
+        running: those with quota, by ClusterQueue, in the order they would be preempted.
         evictions: the last ones, the latest first.
         decided: whether verdicts and amounts are the engine's; otherwise a manager wrote them.
         notes: what was not read, and what follows from that.

@@ -134,20 +134,20 @@ def _assumed(answer: When, simulated: Forecast) -> Iterator[str]:
     if limit:
         yield f"{_run(limit)} as long as allowed"
     if longer:
-        yield f"{_run(longer)} about as long again, having run longer than all that are alike"
+        yield f"{_run(longer)} about as long again, having run longer than all similar ones"
     if simulated.unknown:
         names = ", ".join(map(str, simulated.unknown[:MOST_NAMES]))
         more = len(simulated.unknown) - MOST_NAMES
         rest = f" and {more} more" if more > 0 else ""
-        why = "without a limit, and none that is alike has finished"
-        yield f"no end is known of {names}{rest}: {why}"
+        why = "without a limit, and no similar one has finished"
+        yield f"no end is known for {names}{rest}: {why}"
     if answer.lately:
         yield (
             f"jobs keep coming like the {answer.lately} of the last {answer.hours:.1f} h that "
             f"still exist: {simulated.arrivals} until the start"
         )
     else:
-        yield "no other job comes"
+        yield "no other job arrives"
     yield "preempted jobs start from scratch, admission checks pass at once, quotas stay"
 
 

@@ -37,7 +37,7 @@ def run(kind: str, name: str, folder: Path) -> list[Path]:
         )
     module = name.replace("-", "_")
     if module in sys.stdlib_module_names or find_spec(module) is not None:
-        problem = f"would hide the module {module} that Python has already"
+        problem = f"would hide Python's module {module}"
         raise ConfigError(name, problem, "choose another name")
     target = folder / name
     try:

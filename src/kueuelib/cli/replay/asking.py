@@ -53,7 +53,7 @@ def answer(asked: Question, world: World) -> None:
     console.print(f"At {asked.at:.10g}:", style="bold", highlight=False)
     keys = matching(asked.job, world)
     if not keys:
-        console.print(f"{asked.job} was not there", highlight=False)
+        console.print(f"{asked.job} did not exist", highlight=False)
     for key in keys:
         show([Answer(f"Workload {key.name}", True, explain(world, key, asked.at))])
     console.print()

@@ -16,7 +16,7 @@ from kueuelib.recording.rerun import Difference, Rerun
 WIDTH = 160
 """Columns if the output is not a terminal."""
 MOST_LINES = 40
-"""The most lines shown that both sides have in common."""
+"""The maximum number of lines shown that both sides have in common."""
 
 
 def show_summary(rerun: Rerun, notes: Sequence[str], file: IO[str]) -> None:
@@ -34,7 +34,7 @@ def show_summary(rerun: Rerun, notes: Sequence[str], file: IO[str]) -> None:
 
 
 def show_difference(difference: Difference, rerun: Rerun, file: IO[str]) -> None:
-    """Prints the first plan that is not the recorded one beside the recorded one."""
+    """Prints the first plan that differs from the recorded one, next to the recorded one."""
     console = _console(file)
     when = format_micro_time(difference.at)
     text = (

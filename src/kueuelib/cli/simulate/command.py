@@ -269,7 +269,7 @@ def _check_names(
 
 
 def _notes(options: SimulateOptions, chosen: Sequence[Policy]) -> list[str]:
-    """Effects of a policy that are perhaps not intended."""
+    """Effects of a policy that may be unintended."""
     overlaid = zip(options.policies, chosen[1:], strict=True)
     return [f"{path} adds {what}" for path, policy in overlaid for what in policy.adds]
 

@@ -145,7 +145,7 @@ def show_answers(run: str, answers: Sequence[tuple[Question, Explanation | None]
         where = f", {run}" if run else ""
         console.print(f"At {question.at:.10g}{where}:", style="bold", highlight=False)
         if explanation is None:
-            console.print(f"{question.job} was not there", highlight=False)
+            console.print(f"{question.job} did not exist", highlight=False)
         else:
             show_explanations([Answer(f"Workload {question.job.name}", True, explanation)])
         console.print()

@@ -120,7 +120,7 @@ class Hook:
 
 
 def compile_hooks(configurations: Iterator[Obj], *, mutating: bool) -> list[Hook]:
-    """The hooks of all configurations, in the order in which they are called."""
+    """The hooks of all configurations, in the order they are called."""
     return [
         _compile(hook, mutating=mutating)
         for configuration in configurations

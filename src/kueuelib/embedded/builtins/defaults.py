@@ -1,6 +1,6 @@
 """Defaults that depend on other fields, by the type of their object.
 
-Other defaults are in `schema/wire.txt` beside their fields, and are filled in before.
+Other defaults are in `schema/wire.txt` next to their fields, and are filled in before.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
 
 
 def builtin_plugins() -> tuple[AdmissionPlugin, ...]:
-    """The plug-ins in the order in which they are called."""
+    """The plug-ins in the order they are called."""
     return (
         LimitRangePlugin(),
         ServiceAccountPlugin(),

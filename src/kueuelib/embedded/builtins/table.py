@@ -1,4 +1,4 @@
-"""Validation rules as data: `rules.txt` beside this module, whose head explains it.
+"""Validation rules as data: `rules.txt` next to this module, whose head explains it.
 
 Checks that the table cannot express are functions of the caller.
 """

@@ -58,7 +58,7 @@ from kueuelib.embedded.cel.types import (
 from kueuelib.embedded.cel.values import Optional
 
 DEEPEST = 150
-"""The most levels of a tree; in long sums, each term counts."""
+"""The maximum number of levels in a tree; in long sums, each term counts."""
 
 
 class Compiler:

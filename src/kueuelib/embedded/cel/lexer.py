@@ -12,7 +12,7 @@ from kueuelib.embedded.cel.errors import CompileError, Issue
 from kueuelib.embedded.cel.values import INT_MAX, UINT_MAX, Uint
 
 LONGEST = 100_000
-"""The most characters of an expression."""
+"""The maximum number of characters in an expression."""
 
 
 class TokenKind(Enum):

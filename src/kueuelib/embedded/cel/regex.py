@@ -19,7 +19,7 @@ from kueuelib.embedded.cel.errors import EvalError
 COMPILED: Final = 128
 """The number of compiled patterns that are kept, equal to the library's own limit."""
 MEMORY: Final = 2 * 2**20
-"""The most bytes of each, including its cache."""
+"""The maximum number of bytes of each, including its cache."""
 UNITS_TO_COMPILE: Final = 3
 """The cost of compiling one step of a program."""
 STEPS_PER_UNIT = 60

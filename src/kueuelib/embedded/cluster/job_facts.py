@@ -17,8 +17,8 @@ MET, TARGET = "SuccessCriteriaMet", "FailureTarget"
 SUSPENDED = "Suspended"
 
 MOST_AT_ONCE = 500
-"""The most pods that one evaluation of a Job creates or deletes; the rest follows in the next
-one.
+"""The maximum number of pods that one evaluation of a Job creates or deletes; the rest follows in
+the next one.
 """
 
 
@@ -28,7 +28,7 @@ class Backoff:
 
     Attributes:
         base: seconds after the first failure; each further one in a row doubles it.
-        cap: the most seconds.
+        cap: the maximum number of seconds.
     """
 
     base: float = 0.5

@@ -1,4 +1,4 @@
-"""The whole simulated cluster, which `--simulate` starts beside the API server."""
+"""The whole simulated cluster, which `--simulate` starts with the API server."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kueuelib.errors import ApiError
 
 WARNING_LIMIT = 256
 WARNINGS_LIMIT = 4096
-"""The most characters of one warning, and of all together, as in kube-apiserver."""
+"""The maximum number of characters in one warning, and of all together, as in kube-apiserver."""
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:

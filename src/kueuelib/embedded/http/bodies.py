@@ -18,7 +18,7 @@ from kueuelib.errors import BadRequest, TooLarge, UnsupportedMediaType
 
 LIMIT = 3 * 2**20
 VALUES = 100_000
-"""The most items and fields of a body, because each is work for the server."""
+"""The maximum number of items and fields in a body, because each is work for the server."""
 JSON_TYPES = ("application/json", "text/json")
 _FIELD_ENDS = re.compile(rb'"\s*:')
 _HEAD = ("apiversion", "kind")

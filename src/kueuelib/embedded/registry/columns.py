@@ -1,6 +1,6 @@
 """The columns that `kubectl get` shows for built-in kinds; NAME and AGE are those of every kind.
 
-They are data: `columns.txt` beside this module, whose head explains it.
+They are data: `columns.txt` next to this module, whose head explains it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fields and types of the built-in kinds, as data.
 
-They are `wire.txt` beside this module, whose head says how to read it.
+They are `wire.txt` next to this module, whose head says how to read it.
 """
 
 from __future__ import annotations

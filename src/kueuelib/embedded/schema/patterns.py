@@ -12,7 +12,9 @@ OBJECT_UNITS = 8_000_000
 """The budget for all patterns of one object, at most 2 s, because the server blocks meanwhile."""
 
 DEFINITION_SIZE = 250_000
-"""The most steps of all patterns of one definition: 0.2 s to compile. Ours have at most 124."""
+"""The maximum number of steps of all patterns of one definition: 0.2 s to compile. Ours have at
+most 124.
+"""
 
 SHORT = 64
 """Results for texts up to this length are cached, because names and quantities repeat."""

@@ -60,7 +60,7 @@ def problem(text: str, fraction: str = "") -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in Go's message that it is not a time."""
+    """The text as Go's error message quotes it when it is not a time."""
     shown = text.translate({34: '\\"', 92: "\\\\"}).encode()
     letters = (chr(each) if 32 <= each < 128 else f"\\x{each:02x}" for each in shown)
     return f'"{"".join(letters)}"'

@@ -65,7 +65,7 @@ def _sync_completions(new: Obj) -> list[FieldError]:
     if spec.get("completionMode") != "Indexed":
         return [invalid(path, text, "needs the completion mode Indexed")]
     if spec.get("completions") != spec.get("parallelism", 1):
-        detail = f"must equal the parallelism, for the annotation {SYNC_COMPLETIONS} is true"
+        detail = f"must equal the parallelism, because the annotation {SYNC_COMPLETIONS} is true"
         return [invalid("spec.completions", spec.get("completions"), detail)]
     return []
 

@@ -12,7 +12,7 @@ from kueuelib.jobs.contract.integration import Integration
 
 @attrs.frozen
 class Registry:
-    """All known integrations, in the order in which they were registered."""
+    """All known integrations, in the order they were registered."""
 
     integrations: tuple[Integration, ...] = ()
 

@@ -61,7 +61,9 @@ def existing(job: Mapping[str, Any] | GenericJob) -> Obj:
     """
     obj = placed(job, "")
     if not obj["metadata"].get("name"):
-        raise ConfigError("metadata.name", "is missing", "name the job, or give what submit gave")
+        raise ConfigError(
+            "metadata.name", "is missing", "name the job, or give what submit returned"
+        )
     return obj
 
 
@@ -73,7 +75,7 @@ def placed(job: Mapping[str, Any] | GenericJob, namespace: str) -> Obj:
     """
     raw: Any = job.object if isinstance(job, GenericJob) else job
     if not isinstance(raw, Mapping):
-        fix = "give a raw object, a GenericJob, or what submit gave"
+        fix = "give a raw object, a GenericJob, or what submit returned"
         raise ConfigError("the job", f"is a {type(raw).__name__}", fix)
     obj = copy.deepcopy(dict(raw))
     if isinstance(job, GenericJob):

@@ -134,7 +134,7 @@ def _state(job: GenericJob | None, obj: Obj | None, wl: Obj) -> tuple[State, Why
     if states.is_evicted(wl) and (waits_elsewhere or not states.is_active(wl)):
         return State.EVICTED, _eviction(wl)
     reserved = states.condition(wl, QUOTA_RESERVED)
-    why = _why(reserved) if reserved else Why("NotEvaluated", "Nobody has looked at it yet")
+    why = _why(reserved) if reserved else Why("NotEvaluated", "No manager has looked at it yet")
     causes = (_eviction(wl),) if states.is_evicted(wl) else ()
     return State.QUEUED, attrs.evolve(why, causes=(*causes, *_checks(wl)))
 
@@ -179,7 +179,7 @@ def _eviction(wl: Obj) -> Why:
     causes = [_why(preempted)] if preempted.get("status") == "True" else []
     state = states.status_of(wl).get("requeueState") or {}
     if state.get("requeueAt"):
-        causes.append(Why("BackingOff", f"It is tried again at {state['requeueAt']}"))
+        causes.append(Why("BackingOff", f"It will be tried again at {state['requeueAt']}"))
     why = _why(states.condition(wl, EVICTED))
     return attrs.evolve(why, causes=(*causes, *_checks(wl)))
 

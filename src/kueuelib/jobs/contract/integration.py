@@ -1,4 +1,4 @@
-"""Describes one kind of jobs to kueuelib, beside the class of its jobs (spec/jobs 1.3)."""
+"""Describes one kind of jobs to kueuelib, in addition to the class of its jobs (spec/jobs 1.3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
 
 
 REFERRED = "referred"
-"""The key beside the spec for the object that a job refers to; it is never written."""
+"""The key next to the spec for the object that a job refers to; it is never written."""
 
 
 @attrs.frozen

@@ -1,8 +1,8 @@
 """AppWrapper (workload.codeflare.dev): one job that contains whole objects, which its controller
 creates.
 
-Its pod templates are inside the wrapped objects. What admission adds is written into a field beside
-them, from which its controller takes it.
+Its pod templates are inside the wrapped objects. What admission adds is written into a field next
+to them, from which its controller takes it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Wrapped(Slot):
 
     @property
     def template(self) -> Obj:
-        """A copy of the wrapped template, with what was added beside it."""
+        """A copy of the wrapped template, with what was added next to it."""
         wrapped = super().template
         meta = wrapped.get("metadata") or {}
         kept = {key: meta[key] for key in ("labels", "annotations") if meta.get(key)}
@@ -75,7 +75,7 @@ class _Wrapped(Slot):
         return template
 
     def merge(self, info: PodSetInfo) -> None:
-        """Write what admission adds beside the wrapped object.
+        """Write what admission adds next to the wrapped object.
 
         Raises:
             InvalidPodSetUpdate: it contradicts the template.

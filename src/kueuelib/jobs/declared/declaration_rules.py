@@ -59,7 +59,7 @@ def check_versions(resource: Resource, versions: Any) -> None:
         if not isinstance(version, str) or not _VERSION.fullmatch(version):
             raise ValueError(f"other_versions: {version!r} is not a version such as v1")
         if version in known:
-            raise ValueError(f"other_versions: {version!r} is there twice")
+            raise ValueError(f"other_versions: {version!r} is given twice")
         known.add(version)
 
 
@@ -81,7 +81,7 @@ def check_shapes(pods: Any) -> None:
             continue
         name = each.name
         if name in names:
-            raise ValueError(f"pods[{index}]: the name {name!r} is there twice")
+            raise ValueError(f"pods[{index}]: the name {name!r} is given twice")
         names.add(name)
 
 

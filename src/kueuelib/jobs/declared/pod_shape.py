@@ -75,7 +75,7 @@ def _check_pods(pods: Pods) -> None:
     if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
         raise ValueError(f"order={pods.order!r} is not a tuple of keys")
     if pods.order and not pods.each:
-        raise ValueError("order is of no use without each")
+        raise ValueError("order has no effect without each")
     check_path("template", pods.template)
     _check_count(pods)
     _check_succeeded(pods.succeeded)
@@ -120,4 +120,4 @@ def _check_count(pods: Pods) -> None:
         raise ValueError("with min_count, count has to be one path")  # noqa: TRY004
     check_path("min_count", pods.min_count)
     if pods.min_count == count:
-        raise ValueError("min_count is the path of count too")
+        raise ValueError("min_count and count have the same path")

@@ -61,7 +61,7 @@ def _validate_job(new: Obj, _old: Obj | None) -> Sequence[FieldError]:
         return (invalid("spec.clusterSelector", value(new, "spec.clusterSelector"), detail),)
     errors = [*_autoscaling(new, "spec.rayClusterSpec")]
     if value(new, "spec.shutdownAfterJobFinishes") is not True:
-        detail = "must be true for a queued job: its cluster would keep using quota"
+        detail = "must be true for a queued job: otherwise its cluster would keep using quota"
         errors.append(invalid("spec.shutdownAfterJobFinishes", False, detail))
     return errors
 

@@ -185,7 +185,7 @@ class KindFollower:
                 if self.standing != before:
                     pauses.reset()
                 if isinstance(self._definition.last_error, Forbidden) and not definition.done():
-                    self._log.info("the CRD may not be watched; the kind is looked for instead")
+                    self._log.info("the CRD may not be watched; the kind is looked up instead")
                     definition.cancel()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pauses.next(now, random.random())):
@@ -196,7 +196,7 @@ class KindFollower:
         try:
             presence = await look(self._client, self.integration)
         except (ApiError, TransportError, ConfigError) as error:
-            self._log.info("the kind cannot be looked for now", error=str(error))
+            self._log.info("the kind cannot be looked up now", error=str(error))
             if self.standing.state is KindState.STARTING and self._reading is None:
                 self._stand(Standing(KindState.MISSING, "the API server does not list it"))
             return

@@ -127,7 +127,9 @@ def judged(
         if served is not None and not served.namespaced:
             return Unfit("its objects are in no namespace")
         if served is not None:
-            return Unfit(f"its plural is {served.plural}, and the integration's {resource.plural}")
+            return Unfit(
+                f"its plural is {served.plural}, and the integration's is {resource.plural}"
+            )
     if offered:
         return _other_versions(integration, offered)
     if crd is None:

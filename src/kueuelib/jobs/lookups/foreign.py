@@ -18,7 +18,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 REMEMBERED = 30.0
 """Seconds that an owner is remembered; its queue name may change."""
 LIMIT = 10_000
-"""The most owners that are remembered."""
+"""The maximum number of owners that are remembered."""
 
 
 class ForeignOwners:

@@ -17,7 +17,7 @@ from kueuelib.jobs.lookups.stores import JobStores, owner_uids
 from kueuelib.workload import states
 
 DEPTH = 16
-"""The most owners that are followed upwards."""
+"""The maximum number of owners that are followed upwards."""
 
 
 class Foreign(Protocol):

@@ -11,7 +11,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 REMEMBERED = 10.0
 """Seconds that an object is remembered; a job that waits sees a change after that."""
 LIMIT = 1_000
-"""The most objects that are remembered."""
+"""The maximum number of objects that are remembered."""
 
 
 class Referred:

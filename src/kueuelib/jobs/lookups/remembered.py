@@ -24,7 +24,7 @@ class Remembered(Generic[K]):
 
     Args:
         seconds: how long it is remembered.
-        limit: the most objects that are remembered; the oldest are forgotten first.
+        limit: the maximum number of objects that are remembered; the oldest are forgotten first.
         clock: the time.
     """
 

@@ -101,7 +101,7 @@ def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
     for each in () if wanted else members:
         count = total_count_of(each.pod)
         if count is None:
-            text = f"The annotation {GROUP_TOTAL_COUNT} is missing or no positive number"
+            text = f"The annotation {GROUP_TOTAL_COUNT} is missing or not a positive number"
             return Composition(problem=Problem(each.pod, text))
         if count != total:
             text = (
@@ -173,7 +173,7 @@ def _declared(members: Sequence[Member]) -> Composition:
     )
     role = declared.role_of(role_label_of(author.pod))
     if role not in declared.names:
-        text = f"The role of the pod is none of {', '.join(declared.names)}, or is unknown"
+        text = f"The role of the pod is not one of {', '.join(declared.names)}, or is unknown"
         return Composition(problem=Problem(author.pod, text))
     out = {each.member.uid for each in rejected}
     return Composition(

@@ -26,7 +26,7 @@ from kueuelib.jobs.pods.template_fields import CONTAINER_FIELDS, POD_SPEC_FIELDS
 
 MOST_SETS = 8
 LONGEST = 131_072
-"""The most bytes of a declaration."""
+"""The maximum number of bytes in a declaration."""
 DEEPEST = 32
 DIGEST_DIGITS = 16
 PATH = annotation_path(GROUP_SETS)
@@ -66,7 +66,7 @@ class DeclaredSet:
 
 @attrs.frozen
 class GroupDeclaration:
-    """The pod sets of a group, in the order in which they were written."""
+    """The pod sets of a group, in the order they were written."""
 
     sets: tuple[DeclaredSet, ...]
 
@@ -188,7 +188,9 @@ def _template_errors(template: Any, path: str) -> list[FieldError]:
         if key not in ("metadata", "spec")
     ]
     errors += [
-        fields.forbidden(f"{path}.metadata.{key}", "only labels and annotations are of use here")
+        fields.forbidden(
+            f"{path}.metadata.{key}", "only labels and annotations have an effect here"
+        )
         for key in template.get("metadata") or {}
         if key not in ("labels", "annotations")
     ]

@@ -228,8 +228,8 @@ class PodGroup(
         made = compose(facts.counted, (), facts.parent)
         if facts.name_is_taken:
             text = (
-                f"A Workload named {facts.name} exists and is not of this group; give the group "
-                "another name"
+                f"A Workload named {facts.name} exists and does not belong to this group; "
+                "give the group another name"
             )
             return (Emit(self.object, COMPOSE_ERROR, text, WARNING),)
         if made.problem is not None:

@@ -79,7 +79,7 @@ class MissedPods:
             self._told.pop(next(iter(self._told)))
         self._told[uid] = None
         self._metrics.missed(PODS.kind, LEFT_ALONE)
-        text = "The pod came in past the webhook, or lost our marks; it runs without quota"
+        text = "The pod bypassed the webhook, or lost our marks; it runs without quota"
         return (Emit(pod, NOT_GATED, text, WARNING),)
 
 

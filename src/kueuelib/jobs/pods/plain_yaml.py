@@ -18,7 +18,7 @@ import yaml
 from kueuelib.errors import KueuelibError
 
 LONGEST_NUMBER = 100
-"""The most characters of a number."""
+"""The maximum number of characters in a number."""
 
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -63,7 +63,7 @@ def _mapping(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise NotPlain(f"the key {key!r} is there twice")
+            raise NotPlain(f"the key {key!r} is given twice")
         mapping[key] = value
     return mapping
 

@@ -112,7 +112,7 @@ def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
     before, after = labels_of(old), labels_of(new)
     counts = has_finalizer(old) or stage_of(old) in (Stage.GATED, Stage.STARTED, Stage.LEAVING)
     if is_managed(old) and counts and MANAGED not in after:
-        text = "the pod is counted until it is over; delete it to have it gone"
+        text = "the pod counts until it has ended; delete it to get rid of it"
         errors.append(forbidden(label_path(MANAGED), text))
     if queue_of(old) != queue_of(new) and stage_of(new) is Stage.STARTED:
         errors.append(invalid(label_path(QUEUE_LABEL), queue_of(new), IMMUTABLE))

@@ -64,7 +64,7 @@ class PodWebhook:
         errors = validate_job(attrs.evolve(self._parts.integration, validate=rules), new, old)
         warnings = []
         if is_managed(new) and self.is_managed_by_owner(new, request.namespace):
-            text = "the pod says that it is managed by itself, but its owner is; it is left alone"
+            text = "the pod is marked as managed, but its owner is managed; the pod is left alone"
             warnings.append(text)
         return Verdict(errors, warnings)
 

@@ -24,7 +24,7 @@ class JobMetrics:
         telemetry = telemetry or Telemetry()
         self._missed = telemetry.counter(
             "kueuelib_missed_by_webhook_total",
-            "Jobs that came in past our webhook, by their kind and what became of them.",
+            "Jobs that bypassed our webhook, by kind and outcome.",
             ("kind", "what"),
         )
 

@@ -15,7 +15,7 @@ from kueuelib.api.meta import ObjectKey
 FIRST_PAUSE = 1.0
 """Seconds until a Workload that vanished twice is created again; doubles each time."""
 LAST_PAUSE = 60.0
-"""The most seconds until a Workload is created again."""
+"""The maximum number of seconds until a Workload is created again."""
 STEADY = 10.0
 """Seconds that a Workload has to exist before its end counts as the first one again."""
 

@@ -108,7 +108,7 @@ def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
 
 
 def shared_rbac_rules() -> tuple[Obj, ...]:
-    """Further rules for every process that queues jobs, including one beside the manager."""
+    """Further rules for every process that queues jobs, including one other than the manager."""
     kueue = "kueue.x-k8s.io"
     return (
         _rule(kueue, "workloads", *READ, "create", "patch", "delete"),

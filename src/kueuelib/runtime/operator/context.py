@@ -98,7 +98,7 @@ class Context:
         """One raw object out of the cache; the namespace is that of the object by default.
 
         Args:
-            kind: one of `owns=` or `watches=`, so a kind of another cluster as well.
+            kind: one of `owns=` or `watches=`, so kinds of other clusters, too.
             name: of the object.
             namespace: of the object.
 
@@ -162,10 +162,10 @@ class Context:
     async def apply(self, child: Obj | KubeObject, *, adopt: bool = False) -> Obj:
         """Make an object exist with these fields, by server-side apply.
 
-        A field that somebody else changed is taken back, a field that is no longer named is
-        removed, and what others added stays. Nothing is sent for a kind in `owns=` if this process
-        applied the same before and the object has not changed outside its status since. A kind in
-        `writes=` is not cached, so that every call sends a patch.
+        A field that another writer changed is set back, a field that is no longer named is removed,
+        and what others added stays. Nothing is sent for a kind in `owns=` if this process applied
+        the same before and the object has not changed outside its status since. A kind in `writes=`
+        is not cached, so that every call sends a patch.
 
         A child of a kind in `owns=` gets the owner reference and the operator's label, and is
         refused if it exists and does not belong to the object.
@@ -235,7 +235,7 @@ class Context:
     def report(self, status: Struct | Mapping[str, Any]) -> None:
         """Set the status, which is written once after the call, if it differs.
 
-        Conditions are kept beside it, and `observedGeneration` is filled in if the class has it.
+        Conditions are kept next to it, and `observedGeneration` is filled in if the class has it.
 
         Args:
             status: the whole status, typed or raw.

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 MAX_VALUES: Final = 600_000
-"""The most objects, lists and further fields of a review: each takes memory when decoded."""
+"""The maximum number of objects, lists and further fields of a review: each takes memory when
+decoded.
+"""
 MAX_CONTAINERS: Final = 150_000
 VALUE_BYTES: Final = 64
 CONTAINER_BYTES: Final = 160

@@ -292,11 +292,11 @@ class _Metrics:
             f"{prefix}_requests_in_flight", "Reviews under way.", ("webhook",)
         )
         self._panics = telemetry.counter(
-            f"{prefix}_panics_total", "Reviews that failed unforeseen.", ("webhook",)
+            f"{prefix}_panics_total", "Reviews that failed unexpectedly.", ("webhook",)
         )
         self._conversion_panics = telemetry.counter(
             "controller_runtime_conversion_webhook_panics_total",
-            "Conversions that failed unforeseen.",
+            "Conversions that failed unexpectedly.",
         )
 
     def began(self, path: str) -> None:

@@ -317,4 +317,6 @@ class CertificateKeeper:
         if missing != self._missing:
             self._missing = missing
             if missing:
-                self._log.warning("nobody to trust our certificate", missing=missing)
+                self._log.warning(
+                    "the objects that should trust our certificate are missing", missing=missing
+                )

@@ -155,7 +155,7 @@ class Plan:
         admissions: the workloads that get quota, in the order of the decisions.
         waits: the workloads that don't, those without a nomination last. All of them are queued
             again, those that are parked as well.
-        order: the nominated heads in the order in which they were decided.
+        order: the nominated heads in the order they were decided.
         preemptions: the waiting workloads for which others have to leave, in the order of the
             decisions. No Workload is a victim twice.
         faults: failures of the preemption policy.

@@ -38,7 +38,7 @@ room.
 """
 
 MOST_PREEMPTIONS = 5
-"""The most such preemptions; then it waits for an outside change of quota."""
+"""The maximum number of such preemptions; then it waits for an outside change of quota."""
 
 
 @value

@@ -292,7 +292,7 @@ class Turns:
 
 
 def _promise(entry: Entry) -> Promise:
-    """The room for which the victims of a head leave."""
+    """The room that the victims of a head will free."""
     assignment = entry.proposal.assignment
     return Promise(
         tuple(choice.count for choice in assignment.choices),

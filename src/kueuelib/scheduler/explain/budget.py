@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 MOST_STEPS = 14_000
-"""The most heads in all trials of a search together."""
+"""The maximum number of heads in all trials of a search together."""
 MOST_BASE_STEPS = 100_000
-"""The most heads that are tried to find the outcome without a change."""
+"""The maximum number of heads that are tried to find the outcome without a change."""
 STEPS_PER_WORKLOAD = 50
 FEWEST_STEPS = 1_000
 COPIED_PER_STEP = 50
@@ -59,7 +59,7 @@ class Budget:
 
 
 def most_steps(workloads: int) -> int:
-    """The most heads that a run to rest may try in a world of a given size.
+    """The maximum number of heads that a run to rest may try in a world of a given size.
 
     That is far more than any world needs that ever comes to rest.
     """

@@ -14,7 +14,7 @@ from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.reasons import NoFlavors
 
 MOST_ENDS = 20
-"""The most ends of protections that are tried, one after the other."""
+"""The maximum number of ends of protections that are tried, one after the other."""
 
 
 @attrs.frozen

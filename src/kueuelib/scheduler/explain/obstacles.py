@@ -75,7 +75,7 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
         return
     local_queue = world.local_queue_of(workload)
     if local_queue is None and not names.is_dns1123_subdomain(queue_name):
-        text = f'the queue name "{queue_name}" is none that a LocalQueue can have'
+        text = f'no LocalQueue can have the name "{queue_name}"'
         fix = f"set the label {names.QUEUE_LABEL}" + (_one_of(local) or " to another one")
         yield Problem(subject, text, fix)
         return
@@ -139,7 +139,7 @@ def _of_check(world: World, name: str) -> Iterator[Problem]:
     active = conditions.find(check.status.conditions, names.ACTIVE)
     if active is None or active.status != "True":
         why = active.message if active is not None else ""
-        why = why or f"nobody serves controllerName {check.spec.controller_name}"
+        why = why or f"no controller serves controllerName {check.spec.controller_name}"
         text = f"is not Active: {why}"
         yield Problem(f"AdmissionCheck {name}", text, ServeCheck(name, exists=True).text)
 

@@ -2,8 +2,7 @@
 
 If many Workloads wait, changes are first tried without the others, which is fast, and then in the
 whole world. A reported change was admitted there, and one unit less was not. If less is enough when
-others leave, that is reported as well. Each kind of change may use a share of the budget, and gaps
-in the search are reported.
+others leave, that is reported, too. Each kind of change has a share of the budget; gaps are noted.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 T = TypeVar("T")
 
 MOST_TRIED = 20
-"""The most workloads, queues and priorities that are tried in the whole world. If more
+"""The maximum number of workloads, queues and priorities that are tried in the whole world. If more
 Workloads than this wait, a change is first tried without the others.
 """
 SET_UP = "the set-up"
@@ -117,8 +116,8 @@ class Search:
             return ()
         if self._base.unsettled:
             self.limits.append(
-                "the queues did not come to rest within the heads that are tried at most; what "
-                "was decided until then is shown, and no change was tried"
+                "the queues did not come to rest within the limit of heads; what had been "
+                "decided by then is shown, and no change was tried"
             )
             return ()
         changes: list[TriedChange] = []
@@ -129,7 +128,7 @@ class Search:
                     changes.append(one)  # noqa: PERF402 (what was found before it broke off counts)
             except OutOfStepsError:
                 self.limits.append(
-                    f"not all that there is among {name} was tried: no more than "
+                    f"not everything among {name} was tried: no more than "
                     f"{MOST_STEPS} heads are tried in all"
                 )
             else:

@@ -21,7 +21,7 @@ from kueuelib.scheduler.explain.trial import Outcome
 from kueuelib.scheduler.explain.tried_change import TriedChange
 
 MOST_LOOKS = 32
-"""The most smaller sizes of one change that are tried."""
+"""The maximum number of smaller sizes of one change that are tried."""
 
 
 def smallest(

@@ -13,7 +13,7 @@ from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.world import World
 
 MOST_WEIGHT = 2**20
-"""The most steps by which a weight is raised."""
+"""The maximum number of steps by which a weight is raised."""
 _ONE = Quantity.of(1).nanos
 
 

@@ -320,7 +320,7 @@ class World:
     # --- the engine
 
     def events(self) -> Iterator[Event]:
-        """All facts, in an order in which nothing has to be evaluated twice."""
+        """All facts, in an order where nothing has to be evaluated twice."""
         yield from (events.NamespaceSet(*entry) for entry in self.namespaces.items())
         yield from (events.LimitRangeSet(limit_range) for limit_range in self.limit_ranges.values())
         yield from (

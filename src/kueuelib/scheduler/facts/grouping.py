@@ -40,7 +40,7 @@ class Grouping(Generic[M, G]):
         return self._group.get(member)
 
     def members(self, group: G) -> tuple[M, ...]:
-        """The members of a group, in the order in which they joined."""
+        """The members of a group, in the order they joined."""
         return tuple(self._members.get(group, ()))
 
     def size(self, group: G) -> int:

@@ -28,7 +28,7 @@ Usage = Callable[[ObjectKey], Value]
 """The past usage of a LocalQueue, now."""
 
 SPARE = 64
-"""The most outdated entries before all of them are dropped."""
+"""The maximum number of outdated entries before all of them are dropped."""
 
 
 class Ranking(Generic[E]):

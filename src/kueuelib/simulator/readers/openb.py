@@ -1,7 +1,7 @@
 """The pods of openb, Alibaba's trace of 2023 about sharing GPUs: one CSV row per pod.
 
 GPUs are counted in thousandths, because pods may share one. The requested GPU model is ignored. The
-machines are those of the list of nodes, if it is beside the list of pods.
+machines are those of the list of nodes, if it is next to the list of pods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Alibaba PAI 2020: a folder with the tables of jobs and tasks, and `.header` files beside them.
+"""Alibaba PAI 2020: a folder with the tables of jobs and tasks, and `.header` files next to them.
 
 A task is a pod set; a job runs as long as its longest task. A plan of 600 is 6 CPUs, a plan of 50
 half a GPU; GPUs are counted in thousandths. The table of instances is not needed.

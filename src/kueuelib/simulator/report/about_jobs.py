@@ -55,7 +55,7 @@ def waits(names: Names, runs: Sequence[Run]) -> Markup:
     rows = [
         [f"{part:.0%}", *(words.seconds(_quantile(run, part)) for run in runs)] for part in PARTS
     ]
-    title = "Time within which a part of the jobs that started did so"
+    title = "Time within which a given part of the started jobs did start"
     numbers = folded(table(["jobs", *(run.name for run in runs)], rows, title=title))
     return tag("figure", run_legend(runs), svg, numbers)
 

@@ -27,7 +27,7 @@ from kueuelib.simulator.report.scales import Scale, moment, rounded_up, ticks, t
 from kueuelib.simulator.report.tables import grid, means
 
 WHOLE, HALF = 960.0, 470.0
-"""The width in pixels of a picture alone, and of one beside others."""
+"""The width in pixels of a picture alone, and of one next to others."""
 LEFT, LETTER, MARGIN = 64.0, 7.5, 10.0
 """In pixels: the least room for the labels of values, a letter, and the margin."""
 FAR = 10.0

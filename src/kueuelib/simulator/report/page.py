@@ -18,10 +18,10 @@ from kueuelib.simulator.report.style import style
 MOST_QUEUES = 40
 """The most ClusterQueues with their own pictures; those with most jobs have them."""
 MOST_ROWS = 200
-"""The most rows for groups of jobs, per table."""
+"""The maximum number of rows for groups of jobs, per table."""
 _FAIR = (
     "Jain's index over use by nominal quota, of the ClusterQueues that have jobs at the time: 1 "
-    "when all are equal. One that has jobs for a part of its quota only lowers it, too."
+    "when all are equal. A queue whose jobs need only a part of its quota lowers it, too."
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _GROUPS = {

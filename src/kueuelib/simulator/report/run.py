@@ -10,7 +10,7 @@ from kueuelib.simulator.history import History, Values
 
 @attrs.frozen(eq=False)
 class Run:
-    """One run of a simulation, shown beside others.
+    """One run of a simulation, shown next to others.
 
     Attributes:
         name: of the run.

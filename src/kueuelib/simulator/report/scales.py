@@ -10,7 +10,7 @@ import attrs
 from kueuelib.simulator.report.words import DAY, HOUR, MINUTE
 
 TICKS = 5
-"""The most ticks of a vertical axis, besides 0."""
+"""The maximum number of ticks of a vertical axis, besides 0."""
 _UNITS = ((365 * DAY, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1.0, "s"))
 _LONG = (
     *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
@@ -51,7 +51,7 @@ def ticks(high: float, most: int = TICKS, unit: float = 1.0) -> list[float]:
 
     Args:
         high: the end.
-        most: the most ticks.
+        most: the maximum number of ticks.
         unit: values are rounded in this unit.
     """
     if high <= 0:

@@ -26,7 +26,7 @@ from kueuelib.testing.storm.wire import WEBHOOK_HOST
 __all__ = ["BundledManager", "JobProgram", "ManagerProcess"]
 
 JOB_WEBHOOK_PORT: Final = 9444
-"""The port of the process of one kind; the manager beside it uses another."""
+"""The port of the process of one kind; the other manager uses another one."""
 _INSTALLED: Final = frozenset({MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind, "Service"})
 SERVICES: Final = {f"{NAMESPACE}/kueue-webhook-service": f"{WEBHOOK_HOST}:{WEBHOOK_PORT}"}
 

@@ -67,7 +67,7 @@ def run_all(
     workers: int = 2,
     limit: float = 120.0,
 ) -> Iterator[Outcome[J]]:
-    """Do every job in a copy of this process; yield outcomes in the order in which they end.
+    """Do every job in a copy of this process; yield outcomes in the order they end.
 
     Args:
         state: the initial state of every run, for example a booted world.

@@ -1,7 +1,7 @@
 """An event loop in virtual time: no selector, no threads, one history per seed.
 
 Ready callbacks run in their order, or in an order chosen by a seed; timers run by instant, then in
-the order in which they were set. When nothing is ready, time jumps to the next timer.
+the order they were set. When nothing is ready, time jumps to the next timer.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class StormLoop(asyncio.BaseEventLoop):
     Attributes:
         now: seconds since the beginning of the world.
         steps: the number of callbacks so far.
-        limit: the most callbacks.
+        limit: the maximum number of callbacks.
         wire: carries connections; set by its creator.
         problems: uncaught exceptions of callbacks and tasks, as text.
     """
@@ -375,7 +375,7 @@ def _is_step(handle: asyncio.Handle) -> bool:
     """Whether a handle is a step of a task.
 
     Only tasks may overtake: asyncio guarantees that plain callbacks, for example those of a
-    transport to its protocol, run in the order in which they were registered.
+    transport to its protocol, run in the order they were registered.
     """
     callback = getattr(handle, "_callback", None)
     return isinstance(getattr(callback, "__self__", None), asyncio.Task)

@@ -31,7 +31,7 @@ class Owner:
     Attributes:
         alive: False once it was killed: nothing of it still runs.
         paused: whether its callbacks are held back.
-        held: callbacks that wait for the end of the pause, in the order in which they became ready.
+        held: callbacks that wait for the end of the pause, in the order they became ready.
         woken_at: when its last pause ended, in seconds since the beginning of the world.
         rate: seconds of its clocks in one second of the world.
         offset: seconds by which its wall clock is ahead.

@@ -45,7 +45,7 @@ GRACE: Final = 120.0
 APART: Final = 5.0
 """Seconds between two changes at rest, for the consequences of each."""
 REVIVAL: Final = 20.0
-"""The most seconds between the death of a manager and its restart."""
+"""The maximum number of seconds between the death of a manager and its restart."""
 READY: Final = 120.0
 """Seconds within which a manager has to be ready on a clean wire."""
 MOST_COMMITS: Final = 6_000

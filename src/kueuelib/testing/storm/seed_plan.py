@@ -37,7 +37,7 @@ class SeedPlan:
         scenario: The objects and the acts of users.
         disasters: The disasters of processes, in the order of time.
         only: The labels of the faults, disasters and acts that may happen; `None` means all.
-        fifo: Whether callbacks run in the order in which they became ready.
+        fifo: Whether callbacks run in the order they became ready.
     """
 
     seed: int
@@ -76,7 +76,7 @@ def plan_of(
         seed: Any whole number.
         profile: The name of a profile.
         only: The labels of what may happen; `None` means all.
-        fifo: Whether callbacks run in the order in which they became ready.
+        fifo: Whether callbacks run in the order they became ready.
         users: Draws the acts of users.
         resources: Resources on which faults may focus.
         replicas: The largest number of managers.

@@ -15,7 +15,7 @@ def ddmin(
     Args:
         labels: All labels that may be left out; together they fail.
         fails: Runs the storm with only the given labels; `True` if it still fails.
-        tries: The most runs.
+        tries: The maximum number of runs.
 
     Returns:
         The remaining labels in their order; each is needed, unless the tries ran out.

@@ -71,7 +71,7 @@ def replay(
         seed: The seed.
         profile: The name of a profile, or `mixed`.
         only: The labels of what may happen; `None` means all.
-        fifo: Whether callbacks run in the order in which they became ready.
+        fifo: Whether callbacks run in the order they became ready.
         trial: The trial.
     """
     job = _Job(seed, profile, only=only, fifo=fifo, keep_lines=True)

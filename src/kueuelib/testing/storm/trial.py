@@ -36,7 +36,7 @@ class Trial:
         program: The program of the managers; the adversary owns their connections.
         laws: Makes the laws of one storm; the objects are those of the store at any moment.
         scenario: Draws the acts of users in one storm.
-        companions: Programs beside it, by the names of their processes; without faults.
+        companions: Further programs, by the names of their processes; without faults.
         resources: Resources on which faults may focus; `None` means those that the program reads.
         limit: Seconds of calm within which all laws have to hold.
         replicas: The largest number of managers.

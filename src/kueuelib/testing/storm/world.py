@@ -41,7 +41,7 @@ class World:
         seed: of all random numbers.
         disorder: the share of callbacks that run out of order.
         program: of the managers; None for the bundled manager.
-        companions: programs beside it, by the names of their processes. They are installed first,
+        companions: further programs, by the names of their processes. They are installed first,
             and have no faults.
         log: whether log lines of the managers get into the trace.
 
@@ -155,7 +155,7 @@ class World:
 
     @property
     def behind(self) -> bool:
-        """Whether some process may not know of all events yet: a watch is silent, or an event
+        """Whether some process may not know of all events yet: a watch is silent, or an event is
         late.
         """
         return self.wire.behind

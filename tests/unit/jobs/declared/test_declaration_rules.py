@@ -43,7 +43,7 @@ GOOD: dict[str, Any] = {
         ({"succeeded": "status.*.done"}, "succeeded='status.*.done' leads to many places"),
         ({"name": "Head_X"}, "name='Head_X' is not a DNS label"),
         ({"name": ""}, "name='' is not a DNS label"),
-        ({"order": ("A",)}, "order is of no use without each"),
+        ({"order": ("A",)}, "order has no effect without each"),
         ({"each": "spec.roles", "name": "", "order": "Master"}, "order='Master' is not a tuple"),
         ({"each": "spec.roles", "name": "", "order": 3}, "order=3 is not a tuple"),
         ({"each": "spec..roles"}, "each='spec..roles' is not a path"),
@@ -63,7 +63,7 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"pods": []}, "pods is empty"),
         ({"pods": Pods("p")}, "is not a list of Pods"),
         ({"pods": ["spec.template"]}, "pods[0]='spec.template' is not Pods"),
-        ({"pods": [Pods("a"), Pods("a", "spec.t")]}, "pods[1]: the name 'a' is there twice"),
+        ({"pods": [Pods("a"), Pods("a", "spec.t")]}, "pods[1]: the name 'a' is given twice"),
         ({"suspend": "spec.*.suspend"}, "suspend='spec.*.suspend' leads to many places"),
         ({"suspend": ""}, "suspend='' is not a path"),
         ({"suspend": "spec.paused "}, "suspend='spec.paused ' has blanks; write 'spec.paused'"),
@@ -90,8 +90,8 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"name": "a, b"}, "name='a, b' is not a name"),
         ({"other_versions": "v2"}, "other_versions='v2' is not a tuple"),
         ({"other_versions": ["2"]}, "other_versions: '2' is not a version"),
-        ({"other_versions": ["v2", "v2"]}, "other_versions: 'v2' is there twice"),
-        ({"other_versions": ["v1"]}, "other_versions: 'v1' is there twice"),
+        ({"other_versions": ["v2", "v2"]}, "other_versions: 'v2' is given twice"),
+        ({"other_versions": ["v1"]}, "other_versions: 'v1' is given twice"),
     ],
 )
 def test_a_declaration_that_cannot_work_is_refused(wrong: dict[str, Any], named: str) -> None:

@@ -188,7 +188,7 @@ def test_a_workload_of_somebody_else_is_refused_and_never_touched(pods, pair):
     for workload in (foreign, plain):
         (event,) = pods.plan(*pair, workload=workload)
         assert (event.reason, event.type) == ("ErrWorkloadCompose", "Warning")
-        assert "exists and is not of this group" in event.message
+        assert "exists and does not belong to this group" in event.message
         commands = pods.plan(pods.deleted(pair[0]), workload=workload)
         assert {c.resource for c in of(DropFinalizer, commands)} == {PODS}
     assert plan_without_pods(pods.facts(workload=foreign).own) == ()

@@ -50,9 +50,9 @@ def test_words_mean_what_the_core_schema_says(text: str, value: Any) -> None:
     [
         ("- &a x\n- *a", "anchors"),
         ("!!int 3", "tags"),
-        ("a: 1\n'a': 2", "'a' is there twice"),
-        ("{1: a, 01: b}", "'1' is there twice"),
-        ('{"a": 1, "a": 2}', "'a' is there twice"),
+        ("a: 1\n'a': 2", "'a' is given twice"),
+        ("{1: a, 01: b}", "'1' is given twice"),
+        ('{"a": 1, "a": 2}', "'a' is given twice"),
         ("? [a]\n: b", "plain words"),
         ("1\n---\n2", "another document"),
         ("[", "expected"),

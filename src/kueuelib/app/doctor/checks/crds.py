@@ -13,7 +13,7 @@ from kueuelib.app.doctor.snapshot import Snapshot
 
 KIND = "CustomResourceDefinition"
 _MOST = 3
-"""The most fields that are named."""
+"""The maximum number of fields that are named."""
 
 
 def _installed(snapshot: Snapshot) -> Iterator[tuple[Obj, Obj]]:

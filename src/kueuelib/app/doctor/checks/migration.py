@@ -16,7 +16,7 @@ from kueuelib.jobs.catalog.plugins import registry_for
 
 MULTIKUEUE = f"{KUEUE}/multikueue"
 _MOST = 5
-"""The most fields that are named."""
+"""The maximum number of fields that are named."""
 _NO_TOPOLOGY = {"podIndexLabel", "subGroupIndexLabel", "subGroupCount"}
 """The `topologyRequest` that the Go manager writes for pod sets without a topology."""
 

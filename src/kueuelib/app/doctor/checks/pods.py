@@ -16,7 +16,7 @@ from kueuelib.workload.states import is_finished
 
 PATIENCE = 60.0
 """Seconds after which a Workload should exist."""
-_UNMADE = "no Workload stands for it: does a manager run, with the integration pod?"
+_UNMADE = "no Workload represents it: is a manager running with the integration pod?"
 
 
 @check("pod-gated", "Pod", "Workload")
@@ -38,7 +38,7 @@ def gated(snapshot: Snapshot) -> Iterator[Finding]:
             meta = held[0]["metadata"]
             age = duration(snapshot.age(meta["creationTimestamp"]))
             fix = f"kueuelib explain pod/{meta['name']} -n {meta['namespace']}"
-            problem = f"it is gated since {age}, and {why}"
+            problem = f"it has been gated for {age}, and {why}"
             follows = no_manager(snapshot) if why == _UNMADE else ()
             yield Finding(Severity.ERROR, subject_of("Pod", held[0]), problem, fix, follows)
 
@@ -70,8 +70,8 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
         if controller_of(job) is not None or snapshot.workload_of(job) is not None:
             continue
         problem = (
-            f"it is suspended since {duration(age)} and names the queue {queue_of(job)} "
-            f"({QUEUE_LABEL}), and no Workload was made for it: does a manager run?"
+            f"it has been suspended for {duration(age)} and names the queue {queue_of(job)} "
+            f"({QUEUE_LABEL}), and no Workload was made for it: is a manager running?"
         )
         meta = job["metadata"]
         fix = f"kueuelib explain job/{meta['name']} -n {meta['namespace']}"

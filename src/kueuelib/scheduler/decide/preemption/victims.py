@@ -68,7 +68,7 @@ def home_of(victim: Victim) -> str:
 
 
 MOST_NAMED = 5
-"""The most insufficient candidates that a reason names; all are counted."""
+"""The maximum number of insufficient candidates that a reason names; all are counted."""
 
 
 @value

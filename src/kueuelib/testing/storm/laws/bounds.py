@@ -9,7 +9,7 @@ from kueuelib.testing.storm.laws.memory import Memory, is_manager, life
 from kueuelib.testing.storm.laws.reading import LEASES, reserving, subject_of_workload
 
 STEPS = 12
-"""The most steps of a Workload between two reservations without outside events."""
+"""The maximum number of steps of a Workload between two reservations without outside events."""
 STEPS_PER_CAUSE = 4
 
 

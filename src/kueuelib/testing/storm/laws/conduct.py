@@ -36,7 +36,7 @@ WRITES = frozenset({"create", "update", "patch", "apply", "delete"})
 WINDOW = 10.0
 """Seconds over which calls are counted."""
 MOST = 60
-"""The most calls of one kind about one object within the window."""
+"""The maximum number of calls of one kind about one object within the window."""
 
 RELEASED = Law(
     "no-write-after-release",

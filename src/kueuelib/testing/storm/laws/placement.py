@@ -79,7 +79,8 @@ def reserved_only_if_allowed(memory: Memory, commit: Commit) -> Iterator[str]:
 def _touched(memory: Memory, commit: Commit, local: str) -> bool:
     """Whether the queues may have changed after the decision.
 
-    The Workload cannot have: a reservation is written only on the state that it was made for.
+    The Workload itself cannot have changed: a reservation is written only to the state that it was
+    made for.
     """
     assert commit.new is not None, "something was reserved"
     keys = (

@@ -47,4 +47,4 @@ REST_LAWS = (
     _law("queues-say-if-they-admit", statuses.queues_say_if_they_admit),
     _law("shares-are-right", statuses.shares),
 )
-"""The laws in the order in which they are checked."""
+"""The laws in the order they are checked."""

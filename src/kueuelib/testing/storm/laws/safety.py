@@ -73,4 +73,4 @@ SAFETY = (
     _law("bounded-steps", bounds.bounded_steps, WORKLOADS),
     _law("no-burst", bounds.no_burst, *LED),
 )
-"""The laws in the order in which they are checked."""
+"""The laws in the order they are checked."""

@@ -11,7 +11,7 @@ WORKLOADS = "workloads.kueue.x-k8s.io"
 AT_ONCE = 0.01
 """Seconds between two acts that belong together."""
 SOON = 0.5
-"""The most seconds until an object is created again."""
+"""The maximum number of seconds until an object is created again."""
 BACK = (2.0, 30.0)
 """Seconds until a Workload is activated again."""
 
