@@ -122,5 +122,5 @@ def has_wire_form(message: str) -> bool:
 
 
 def message_name(group: str, kind: str) -> str:
-    """The message of a kind, whether or not there is one: `core.Pod`, `batch.Job`."""
+    """The name of the message of a kind, which need not exist: `core.Pod`, `batch.Job`."""
     return f"{group.partition('.')[0] or 'core'}.{kind}"

@@ -79,7 +79,7 @@ class Judge:
         return tuple(PolicyFault(self.policy.name, message) for message in self.faults)
 
     def take(self, holder: Holder) -> None:
-        """A workload is preempted in this cycle."""
+        """Notes that a workload is preempted in this cycle."""
         if not holder.evicted:
             self.taken[holder.key] = holder
 
@@ -112,7 +112,7 @@ class Guard:
             self._chosen[holder.key] = holder
 
     def put_back(self, holder: Holder) -> None:
-        """A candidate is no longer chosen."""
+        """Notes that a candidate is no longer chosen."""
         self._chosen.pop(holder.key, None)
 
     # --- questions
