@@ -251,5 +251,5 @@ def test_inputs_that_do_not_fit_are_refused():
     core = elect()
     with pytest.raises(ValueError, match="does not fit while fetching"):
         core.step(Written({}), 0.0, WALL, 0.0)
-    with pytest.raises(ValueError, match="started once"):
+    with pytest.raises(ValueError, match="started only once"):
         core.start(0.0)

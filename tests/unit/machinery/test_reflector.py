@@ -453,5 +453,5 @@ def test_inputs_that_do_not_fit_are_refused():
     for event in (WatchOpened(), Received([]), StreamEnded(), Tick()):
         with pytest.raises(ValueError, match="does not fit while listing"):
             driven.core.step(event, 0.0, 0.0)
-    with pytest.raises(ValueError, match="started once"):
+    with pytest.raises(ValueError, match="started only once"):
         driven.core.start(0.0, 0.0)

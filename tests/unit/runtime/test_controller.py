@@ -302,7 +302,9 @@ async def test_a_forgotten_cache_is_named_after_a_second():
     informer = FakeInformer()
     informer.started = False
     controller = Controller("test", Scripted()).for_(informer)
-    with pytest.raises(ConfigError, match=r"controller test: nobody runs the informers of configm"):
+    with pytest.raises(
+        ConfigError, match=r"controller test: nothing runs the informers of configm"
+    ):
         async with asyncio.timeout(30):
             await controller.run(lambda: None)
 

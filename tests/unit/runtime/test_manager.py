@@ -160,7 +160,7 @@ async def test_parts_may_be_added_later_but_not_while_stopping():
     await task
     with pytest.raises(RuntimeError, match="takes no further parts"):
         manager.add(Group.OTHERS, Part("x", journal))
-    with pytest.raises(RuntimeError, match="runs once"):
+    with pytest.raises(RuntimeError, match="run only once"):
         await manager.run()
 
 

@@ -104,7 +104,7 @@ def _validate(
 def _only_metadata(new: Obj, old: Obj) -> bool:
     """Whether only the metadata of an object changes; there are no rules for it.
 
-    An object that came in past the webhook must be able to give up its finalizers.
+    An object that bypassed the webhook must be able to give up its finalizers.
     """
     return all(new.get(part) == old.get(part) for part in ("spec", "status"))
 

@@ -186,7 +186,7 @@ def _cell(*children: Node, class_: str | None = None) -> Markup:
 
 
 def _row(name: str, cells: Iterable[Markup], find: str) -> Part:
-    """A row; its mark would be in the first cell."""
+    """A row of a table as a part of the page; a mark goes into its first cell."""
     head, end, tail = tag("tr", *cells, id=name, data_find=find, role="row").partition("</t")
     return Part(name, head, f"{end}{tail}")
 

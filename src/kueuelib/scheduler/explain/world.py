@@ -31,7 +31,7 @@ from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 MOST_BEHIND = 20
-"""The most Workloads behind the one in question that take part in trials."""
+"""The maximum number of Workloads behind the one in question that take part in trials."""
 
 
 @attrs.frozen(eq=False)

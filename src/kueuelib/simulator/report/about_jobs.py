@@ -30,7 +30,7 @@ LONGEST_NAME = 22
 CUT = 2.5
 """A picture of jobs spans at most this many times the longest wait; later parts are cut off."""
 MOST_QUEUES = 30
-"""The most ClusterQueues in the table of preemptions."""
+"""The maximum number of ClusterQueues in the table of preemptions."""
 
 
 def waits(names: Names, runs: Sequence[Run]) -> Markup:

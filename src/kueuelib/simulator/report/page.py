@@ -16,7 +16,7 @@ from kueuelib.simulator.report.scales import moment
 from kueuelib.simulator.report.style import style
 
 MOST_QUEUES = 40
-"""The most ClusterQueues with their own pictures; those with most jobs have them."""
+"""The maximum number of ClusterQueues with their own pictures: those with the most jobs."""
 MOST_ROWS = 200
 """The maximum number of rows for groups of jobs, per table."""
 _FAIR = (

@@ -430,7 +430,7 @@ CASES = [
     (keep_a_pod, "pod-finalizer-stuck", ERROR, "Pod ns/over", "does not run"),
     (count_too_many, "assumption-orphaned", WARNING, QUEUE, "2 Workloads, and 1 do"),
     (count_too_much, "assumption-orphaned", WARNING, QUEUE, "4 of cpu in flavor f, and 3 is held"),
-    (gate_for_nobody, "pod-gated", ERROR, "Pod ns/alone", "no Workload stands for it"),
+    (gate_for_nobody, "pod-gated", ERROR, "Pod ns/alone", "no Workload represents it"),
     (gate_for_a_group, "pod-gated", ERROR, "Pod ns/one", "its group g has no Workload"),
     (gate_for_what_has_finished, "pod-gated", ERROR, "Pod ns/late", "pod-late has finished"),
     (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),

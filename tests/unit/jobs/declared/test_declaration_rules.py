@@ -33,7 +33,7 @@ GOOD: dict[str, Any] = {
         ({"count": "spec.*.n"}, "count='spec.*.n' leads to many places"),
         ({"count": "spec.*.n", "min_count": "spec.min"}, "count='spec.*.n' leads to many places"),
         ({"count": "spec.n", "min_count": "spec.*.m"}, "min_count='spec.*.m' leads to many"),
-        ({"count": "spec.n", "min_count": "spec.n"}, "min_count is the path of count"),
+        ({"count": "spec.n", "min_count": "spec.n"}, "min_count and count have the same path"),
         ({"count": 2, "min_count": "spec.m"}, "count has to be one path"),
         ({"count": ("spec.n", "spec..m")}, "count='spec..m' is not a path"),
         ({"count": ()}, "count has no paths"),

@@ -44,7 +44,7 @@ def definition(*versions: str, names: str = "True") -> dict[str, Any]:
         (
             [attrs.evolve(THINGS, plural="thingies")],
             None,
-            Unfit("its plural is thingies, and the integration's things"),
+            Unfit("its plural is thingies, and the integration's is things"),
         ),
         (
             [attrs.evolve(THINGS, namespaced=False)],

@@ -9,7 +9,7 @@ from kueuelib.testing.storm.users.acts import Act, Draws
 COHORTS = "cohorts.kueue.x-k8s.io"
 API = "kueue.x-k8s.io/v1beta2"
 DEPTH = 3
-"""The most Cohorts on the way from a ClusterQueue to the top."""
+"""The maximum number of Cohorts from a ClusterQueue to the top."""
 ABOVE, POOLED = "above-all", "6"
 """The last Cohort above all others, and its CPU quota per flavor."""
 WEIGHTS = ("0", "0.3", "1", "2")
