@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,7 @@ class ClusterQueueReconciler:
         self._metrics.place(name, cohort, (self._engine.cohorts(name) or ("",))[-1])
         self._metrics.share(name, cohort, numbers.share)
         if self._metrics.wants_resources:
-            amounts = {**_quotas(spec), **_usages(numbers)}
+            amounts = {**quotas_of(spec), **_usages(numbers)}
             self._metrics.amounts(name, cohort, amounts)
 
 
@@ -121,16 +122,21 @@ def _usages(numbers: QueueStatus) -> dict[str, dict[QuotaKey, float]]:
     }
 
 
-def _quotas(spec: Obj) -> dict[str, dict[QuotaKey, float]]:
+def quotas_of(spec: Obj) -> dict[str, dict[QuotaKey, float]]:
+    """The quotas of a raw ClusterQueue by gauge, flavor and resource."""
     cells = list(_cells(spec))
     return {
-        kind: {key: float(Quantity.parse(cell.get(field) or "0").fraction()) for key, cell in cells}
-        for kind, field in (
-            ("nominal_quota", "nominalQuota"),
-            ("borrowing_limit", "borrowingLimit"),
-            ("lending_limit", "lendingLimit"),
+        kind: {key: _amount(cell.get(field), unset) for key, cell in cells}
+        for kind, field, unset in (
+            ("nominal_quota", "nominalQuota", 0.0),
+            ("borrowing_limit", "borrowingLimit", math.inf),
+            ("lending_limit", "lendingLimit", math.inf),
         )
     }
+
+
+def _amount(quantity: Any, unset: float) -> float:
+    return unset if quantity is None else float(Quantity.parse(quantity).fraction())
 
 
 def _cells(spec: Obj) -> Iterator[tuple[QuotaKey, dict[str, Any]]]:

@@ -138,8 +138,8 @@ class QueueMetrics:
                 ("resource_reservation", "Quota that is reserved."),
                 ("resource_usage", "Quota that admitted workloads use."),
                 ("nominal_quota", "The nominal quota."),
-                ("borrowing_limit", "What may be borrowed; 0 when unset."),
-                ("lending_limit", "What may be lent; 0 when unset."),
+                ("borrowing_limit", "What may be borrowed; +Inf when unset."),
+                ("lending_limit", "What may be lent; +Inf when unset."),
             ):
                 gauge = telemetry.gauge(f"kueue_cluster_queue_{name}", text, labels)
                 self._resources[name] = gauge

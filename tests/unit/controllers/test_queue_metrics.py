@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kueuelib.controllers.cluster_queue import quotas_of
 from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
 from kueuelib.runtime.telemetry import Telemetry
 
@@ -112,3 +113,17 @@ async def test_what_waits_asks_for_is_summed_by_resource(world: World) -> None:
         shapes = engine.pending_shapes()
     assert found == {("cq", "cpu"): 2.0}
     assert shapes == {("cq", "active"): 0.0, ("cq", "inadmissible"): 1.0}
+
+
+def test_a_limit_that_is_not_set_is_infinite() -> None:
+    resources = [
+        {"name": "cpu", "nominalQuota": "3", "borrowingLimit": "0"},
+        {"name": "memory", "nominalQuota": "1Ki", "lendingLimit": "1"},
+    ]
+    spec = {"resourceGroups": [{"flavors": [{"name": "f", "resources": resources}]}]}
+    cpu, memory = ("f", "cpu"), ("f", "memory")
+    assert quotas_of(spec) == {
+        "nominal_quota": {cpu: 3.0, memory: 1024.0},
+        "borrowing_limit": {cpu: 0.0, memory: math.inf},
+        "lending_limit": {cpu: math.inf, memory: 1.0},
+    }

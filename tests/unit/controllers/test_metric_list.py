@@ -1,0 +1,76 @@
+"""Every metric of Kueue has the same type and labels here, or is known to be missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
+from kueuelib.controllers.metrics import SchedulerMetrics, report_build
+from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.controllers.series_labels import SeriesLabels
+from kueuelib.controllers.workload_metrics import WorkloadMetrics
+from kueuelib.jobs.pods.metrics import PodMetrics
+from kueuelib.jobs.reconcile.metrics import JobMetrics
+from kueuelib.runtime.telemetry import Telemetry
+
+UPSTREAM = yaml.safe_load(
+    (Path(__file__).parents[2] / "upstream" / "metrics.yaml").read_text(encoding="utf-8")
+)
+MISSING = {
+    "kueue_replaced_workload_slices_total": "there are no elastic Jobs",
+    "multikueue_workloads_admitted_total": "there is no controller for MultiKueue",
+    "multikueue_workloads_dispatched_total": "there is no controller for MultiKueue",
+}
+
+
+def served() -> dict[str, tuple[str, set[str]]]:
+    """Type and labels of every metric that a manager registers."""
+    telemetry = Telemetry()
+    local = LocalQueueMetrics(telemetry, lambda _: None, resources=True)
+    metrics = SchedulerMetrics(telemetry, local_queues=local)
+    QueueMetrics(telemetry, resources=True)
+    CohortMetrics(telemetry)
+    PodMetrics(telemetry)
+    JobMetrics(telemetry)
+    report_build(telemetry)
+    WorkloadMetrics(telemetry, metrics, local, lambda _: "", leading=lambda: False, now=lambda: 0.0)
+    made = {
+        f"{name}": (metric._type, set(metric._labelnames))
+        for name, metric in telemetry._made.items()
+    }
+    sampled = {
+        one._name: ("gauge", set(one._labels))
+        for one in telemetry.registry._collector_to_names
+        if type(one).__name__ == "_Sampled"
+    }
+    return made | sampled
+
+
+SERVED = served()
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_a_metric_of_kueue_has_the_same_type_and_labels(name: str) -> None:
+    if name in MISSING:
+        assert name not in SERVED
+        return
+    fact: Any = UPSTREAM[name]
+    assert SERVED[name] == (fact["type"], set(fact["labels"]))
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_all_but_the_build_say_which_replica_serves_them(name: str) -> None:
+    family = name.removesuffix("_total")
+    labels = dict.fromkeys(UPSTREAM[name]["labels"], "x")
+    found = SeriesLabels(lambda: "leader")(family, labels)
+    wanted = {} if name == "kueue_build_info" or name in MISSING else {"replica_role": "leader"}
+    assert name.startswith("multikueue") or {**found, **wanted} == found
+    assert name != "kueue_build_info" or found == {}
+
+
+def test_what_is_missing_is_a_metric_of_kueue() -> None:
+    assert UPSTREAM.keys() >= MISSING.keys()
