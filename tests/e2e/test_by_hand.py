@@ -66,7 +66,7 @@ def test_two_of_three_jobs_wait_and_follow(kubectl: Kubectl, tmp_path: Path) -> 
     assert "clusterqueue.kueue.x-k8s.io/team created" in applied
     kubectl("wait", "--for=condition=Active", "clusterqueue/team", "--timeout=180s")
     assert "unchanged" in kubectl("apply", "-f", str(SAMPLE / "queues.yaml"))
-    # The first one runs until it is told to end, so that the others surely wait when we look.
+    # The first one runs until the test ends it, so that the others surely wait when we look.
     end = 'annotations:\n        kueuelib.dev/run-seconds: "3"'
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text((SAMPLE / "jobs.yaml").read_text().replace(end, "annotations: {}", 1))

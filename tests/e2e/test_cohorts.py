@@ -140,7 +140,7 @@ def test_a_tree_is_applied_used_broken_and_repaired(kubectl: Kubectl) -> None:
 
     eventually(lambda: waits("maximum capacity") or waits("insufficient"))
 
-    # a cycle is accepted, told by events and conditions, and repaired by one change
+    # a cycle is accepted, reported by events and conditions, and repaired by one change
     cycle = '{"spec": {"parentName": "research"}}'
     kubectl("patch", "co/company", "--type=merge", "-p", cycle)
     eventually(

@@ -73,7 +73,7 @@ def cluster(scenario: dict[str, Any]) -> Cluster:
 
 def job(workload: Workload, arrival: float, run_seconds: float) -> Job:
     raw = encode(workload)
-    # Without a count it runs as long as told, however many of its pods run.
+    # Without a count it runs for the given time, however many of its pods run.
     shapes = [PodShape(0, name=one["name"]) for one in raw["spec"]["podSets"]]
     return Job(
         name=workload.name,
@@ -158,7 +158,7 @@ def test_a_recorded_scenario_is_decided_the_same_in_virtual_time(name: str) -> N
         for number, cycle in enumerate(result["cycles"], 1):
             where = f"{scenario['id']}, cycle {number}"
             assert found.admitted[number] == cycle["admitted"], where
-            # A victim that was told before and has not left yet is told once only.
+            # A victim that was reported before and has not left yet is reported only once.
             told = set().union(*(found.victims[earlier] for earlier in range(1, number)))
             again = {name: by for name, by in cycle["preempted"].items() if name in told}
             assert {**again, **found.victims[number]} == cycle["preempted"], where

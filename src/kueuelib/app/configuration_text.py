@@ -43,7 +43,7 @@ def every_key(configuration: Configuration) -> dict[str, Any]:
     A block `waitForPodsReady` or `fairSharing` is present if the feature is on.
     """
     content: dict[str, Any] = _plain(configuration)
-    content.pop("queueVisibility", None)  # without effect
+    content.pop("queueVisibility", None)  # it has no effect
     for name in _BLOCKS:
         block = content.get(name)
         if block is not None and not block.pop("enable"):

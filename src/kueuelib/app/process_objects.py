@@ -107,7 +107,7 @@ def rule(kind: Resource, verbs: Iterable[str], plural: str = "") -> Obj:
 def named(kind: Resource, name: str, verbs: Sequence[str] = OWN) -> list[Obj]:
     """The rules for one object that a process makes itself."""
     return [
-        rule(kind, ["create"]),  # the server does not know the name when it permits a creation
+        rule(kind, ["create"]),  # RBAC cannot restrict a creation by name
         {**rule(kind, verbs), "resourceNames": [name]},
     ]
 

@@ -97,7 +97,7 @@ class _Contained(Coroutine[Any, Any, T]):
         error = kind if isinstance(kind, BaseException) else value or kind()
         if self._call.given_up and isinstance(error, asyncio.CancelledError):
             if self._told:
-                # Freed here and now: what it does about that it does while the loop still runs.
+                # Freed here and now, so that its finalizers run while the loop still does.
                 self._inner = None
                 raise error
             self._told = True

@@ -196,7 +196,7 @@ def decided(
     match verdict:
         case Pending():
             if states.is_admitted(wl):
-                return None  # a job that runs is not stopped by doubts
+                return None  # a running job is not stopped because a check is in doubt
             new: Obj = {"state": CHECK_PENDING, "message": verdict.message}
             if verdict.preemption_required:
                 new["reason"] = names.REASON_PREEMPTION_REQUIRED

@@ -127,7 +127,7 @@ class Applier:
             if outcome is not Outcome.REFUSED or not self.book.gives_up(order):
                 raise
             self._refused(order.what, error)
-        finally:  # also when it is cancelled, or fails in a way that nobody foresaw
+        finally:  # also when it is cancelled or fails unexpectedly
             self._passed(self.book.end(order, outcome))
         after = self.book.waits(key)
         if after is None or isinstance(after, Wait):

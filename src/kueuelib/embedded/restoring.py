@@ -111,7 +111,7 @@ def _replay(
             whole = row.revision
         kind = kinds.get(row.kind)
         if kind is None:
-            continue  # its definition is gone, nobody can ask for it
+            continue  # its definition is gone, so no client can ask for it
         entry = _entry(row, kind)
         place = (row.kind, row.namespace, row.name)
         change = Change(row.revision, present.get(place), entry, row.removed)

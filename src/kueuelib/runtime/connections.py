@@ -295,7 +295,7 @@ class Site(web.BaseSite):
                 return connection()
             return _Tls(connection, tls, self._room, buffer)
 
-        # Other loops than those of asyncio have a TLS of their own.
+        # Loops other than asyncio's have their own TLS.
         options: dict[str, Any] = {"backlog": BACKLOG}
         if tls is not None and not ours:
             options |= {"ssl": tls, "ssl_handshake_timeout": SILENT_SECONDS}

@@ -215,7 +215,7 @@ class Transport:
         self._closed = True
         sessions, self._sessions = self._sessions, None
         if sessions is not None:
-            with anyio.CancelScope(shield=True):  # it is quick: nobody is waited for
+            with anyio.CancelScope(shield=True):  # it is quick and waits for nothing
                 await sessions.close()
 
     async def __aenter__(self) -> Self:
@@ -330,7 +330,7 @@ class Transport:
             if old is None:
                 raise
             # A plug-in or a file that fails for a while must not stop a running process: the
-            # present credentials are used on, and the server says what it thinks of them.
+            # the present credentials stay in use, and the server judges them.
             self._endpoint = attrs.evolve(old, refresh_at=self._clock.now() + FORCED_REFRESH_PAUSE)
             return
         self._endpoint = new

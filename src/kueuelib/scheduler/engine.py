@@ -85,7 +85,7 @@ class Engine(Knowledge):
         effects = self._facts.observe(event, now)
         if not effects.cluster_queues or not self._making_room:
             return effects
-        # Somebody may have left for them. Who still lacks room then asks for it again.
+        # Victims may have left for them. A head that still lacks room asks for it again.
         waiting = {key for key in self._making_room if self._cache.holder(key) is not None}
         self._making_room.clear()
         return attrs.evolve(effects, workloads=tuple(sorted({*effects.workloads, *waiting})))

@@ -232,7 +232,7 @@ class _Draw:
         span, count = max(SHORTEST, self._now - self._known.since), len(self._recent)
         if not later or not count:
             return
-        # How many come, and which, is known from one stretch of time only: it is drawn, too.
+        # The number and kind of arrivals are known from one period only, so they are drawn, too.
         rate = self._random.gammavariate(count, 1.0) / span
         recent = self._random.choices(self._recent, k=count)
         at = self._now

@@ -205,7 +205,7 @@ def submitted(line: Line | None, new: Order) -> Edge:
             over = () if old is None else (Ended(old, End.SUPERSEDED),)
             return Edge(attrs.evolve(line, then=new), over)
         met = _meet(first, new)
-        if line.then is not None:  # an eviction of what is charged no more
+        if line.then is not None:  # an eviction of a Workload that is no longer charged
             met = attrs.evolve(met, ended=(*met.ended, Ended(line.then, End.SUPERSEDED)))
         if line.doubtful and met.line is not None and _takes_over(met.line.first, first):
             return attrs.evolve(met, line=attrs.evolve(met.line, doubtful=True))

@@ -106,5 +106,5 @@ class Events:
             try:
                 await self._service.create(EVENTS, write.obj, options=options)
             except ApiError:
-                # Its namespace is going away: nobody will read it.
+                # Its namespace is being deleted, so the event has no readers.
                 self._series.forget(write.series)

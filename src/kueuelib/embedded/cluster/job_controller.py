@@ -134,7 +134,7 @@ class JobController(Controller[ObjectKey]):
         return decision.due
 
     def _wait_for_room(self, job: Mapping[str, Any], decision: JobDecision) -> float:
-        # In its own name: the controller's may have been used up by the pods that were created.
+        # Under the cluster's name: the controller's limit may be used up by events about pods.
         text = (
             f"Error creating: the simulated cluster takes at most {self._pod_limit} pods that "
             "have not ended"

@@ -103,7 +103,7 @@ def _formed(field: Field, inner: dict[str, Any], node: SchemaNode, prefix: str) 
     if field.form == "%":
         return {"type": "object", "additionalProperties": inner}
     if field.form != "+":
-        # OpenAPI v3 allows nothing beside a reference.
+        # OpenAPI v3 allows nothing next to a reference.
         return {"allOf": [inner]} if "$ref" in inner and "components" in prefix else inner
     result: dict[str, Any] = {"type": "array", "items": inner}
     if node.list_type is not ListType.ATOMIC:

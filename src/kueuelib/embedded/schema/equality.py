@@ -16,7 +16,7 @@ def same_json(left: Any, right: Any) -> bool:
         return False
     if type(left) is type(right) is str:
         return True
-    # Python finds 1 and True equal, so a second look is needed; mostly the texts are equal too.
+    # Python finds 1 and True equal, so the texts are compared as well, which are mostly equal.
     return _same_text(left, right) or _same(left, right)
 
 

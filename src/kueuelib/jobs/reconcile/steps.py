@@ -126,7 +126,7 @@ def _no_workload(case: Case) -> Commands:
         left = stop(case, StopReason.NO_MATCHING_WORKLOAD, "The job has no workload")
         if not left or job.resource == PODS:
             return left
-        # The webhook suspends every job that is queued, so this one never met it.
+        # The webhook suspends every queued job, so this one bypassed it.
         return (left[0], Count(MISSED, (job.resource.kind, SUSPENDED_JOB)), *left[1:])
     if job.is_active():
         return ()

@@ -136,7 +136,7 @@ def _rows(
         blockers = tuple(
             one
             for one in known.get((pod_set.name, name), ())
-            # An earlier pod set may lack what this one asks nothing of.
+            # An earlier pod set may lack a resource that this one does not request.
             if not isinstance(one, QuotaInUse | ExceedsCapacity)
             or (one.resource == resource and requested)
         )

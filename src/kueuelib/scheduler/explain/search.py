@@ -134,7 +134,7 @@ class Search:
             else:
                 self.tried.append(name)
         self._budget.share(1.0)
-        # As long as there are steps left, what helps as it is comes before what has to be smaller.
+        # While steps are left, changes that help as they are come before those that must shrink.
         numbers = sorted(range(len(changes)), key=lambda at: not changes[at].sized)
         sizes = {number: self._in_sizes(changes[number]) for number in numbers}
         shown: list[TriedChange] = []

@@ -280,7 +280,7 @@ class WorkloadFacts:
         if borrowed:
             lowest = state.priorities.lowest or 0
             if (state.spec.cohort, "") != scope.root:
-                # Its cohort borrows: those beside it that borrow from it may be preempted as well.
+                # Its cohort borrows, so its siblings that borrow from it may be preempted as well.
                 lowest = LOWEST_PRIORITY
         if borrowed and self._settings.fair_sharing:
             borrowed, lowest = [None], LOWEST_PRIORITY

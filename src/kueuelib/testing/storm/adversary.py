@@ -182,13 +182,14 @@ class Hostile:
         if self._outage(watch) is not None:
             return EventFate(
                 gone=True, faults=("outage",)
-            )  # and nobody can watch again for a while
+            )  # and no client can watch again for a while
         until, cause = self._frozen.get((watch.owner, watch.resource), (0.0, ""))
         if until > now:  # the replica whose list was old is still behind
             return EventFate(delay=until - now, faults=(cause,))
         label = f"event/{_label(watch)}/{number}"
         for kind, fate in _ENDS.items():
-            # A watch has many events: an end strikes each a fifth as often as a fault a call.
+            # A watch has many events, so an end strikes each one a fifth as often as a fault
+            # strikes a call.
             if self._strikes(label, kind, watch.resource, share=0.2):
                 return fate
         if self._strikes(label, "event-delay", watch.resource, share=0.5):

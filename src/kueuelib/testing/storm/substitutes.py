@@ -59,7 +59,7 @@ def install(loop: StormLoop, tell: Tell | None = None) -> None:
     logging.disable(logging.WARNING)
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
     logging.getLogger("kueuelib").addHandler(_Problems(loop))
-    # Whatever ends when memory is freed ends at the same step in every run: never by itself.
+    # Garbage is collected at the same step in every run, and never automatically.
     gc.disable()
     for name in ("collect", "freeze", "set_threshold", "enable"):
         setattr(gc, name, lambda *_: 0)

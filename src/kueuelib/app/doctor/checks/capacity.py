@@ -111,7 +111,7 @@ def unused(snapshot: Snapshot) -> Iterator[Finding]:
     for name, flavor in sorted(capacity.offered.items()):
         nodes = capacity.nodes_of(flavor)
         if any(len(of_node[node["metadata"]["name"]]) > 1 for node in nodes):
-            continue  # what one flavor leaves another one may offer
+            continue  # another flavor may offer what this one lacks
         rest = [
             f"{format_amount(resource, amount - capacity.promised.get((name, resource), 0))} of "
             f"{format_amount(resource, amount)} {resource}"

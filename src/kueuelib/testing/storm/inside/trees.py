@@ -68,7 +68,7 @@ def _of_cohort(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
 def _of_queue(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
     node = ledger.queues[name]
     if ledger.endless(node) or engine.cluster_queue_status(name) is None:
-        return  # that a queue is unknown is what another law says
+        return  # another law reports unknown queues
     for pair in sorted(node.quotas):
         right = max(ZERO, ledger.free(node, pair))
         left = _amount(pair, engine.cache.forest.available(name, FlavorResource(*pair)))
@@ -82,7 +82,7 @@ def _of_pending(engine: Engine, ledger: Ledger, pending: PendingQueue) -> Iterat
     """
     node = ledger.queues.get(pending.name)
     if node is None:
-        return  # that something is left of it is what another law says
+        return  # another law reports what is left of it
     offers = engine.activity(node.name).active
     if pending.active is not offers:
         yield f"it offers heads: {pending.active}, but that it is active: {offers}"

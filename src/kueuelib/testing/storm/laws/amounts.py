@@ -88,7 +88,7 @@ def usage_of(workload: Obj) -> Usage:
     for entry in (status.get("admission") or {}).get("podSetAssignments") or ():
         name = entry["name"]
         count = int(entry.get("count", counts.get(name, 1)))
-        # One that is admitted again is admitted for what was left of it already.
+        # A readmitted Workload is admitted only for what was left of it.
         left = min(count, max(0, counts.get(name, count) - done.get(name, 0)))
         share = Fraction(left, count) if count else ZERO
         for resource, amount in (entry.get("resourceUsage") or {}).items():
