@@ -69,7 +69,7 @@ def test_a_new_project_can_be_built(kind: str, tmp_path: Path) -> None:
 def test_names_and_folders_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="My: is not a valid name; use lower-case letters"):
         run("check", "My", tmp_path)
-    with pytest.raises(ConfigError, match="json: would hide the module json that Python has"):
+    with pytest.raises(ConfigError, match="json: would hide Python's module json"):
         run("check", "json", tmp_path)
     run("check", "mine", tmp_path)
     with pytest.raises(ConfigError, match="mine: exists; choose another name"):

@@ -36,7 +36,7 @@ def update(**fields: Any) -> tuple[PodSetUpdate, ...]:
         (lambda: Ready(updates=MAIN), "updates is of type PodSetUpdate, write a tuple"),
         (lambda: Ready(updates=5), "updates is of type int"),
         (lambda: Ready(updates=[{"name": "main"}]), "updates[0] is of type dict"),
-        (lambda: Ready(updates=(MAIN, *update(labels=5))), "updates[1] has a field of a wrong"),
+        (lambda: Ready(updates=(MAIN, *update(labels=5))), "updates[1] has a field of the wrong"),
         (
             lambda: Ready(updates=update(labels={"a": 5})),
             "updates[0]['labels']['a'] is of",

@@ -204,7 +204,7 @@ def test_nobody_is_told_to_create_a_queue_that_no_server_takes() -> None:
     found = ask(world().with_workload(waits(queue="Bad_Queue")))
     (problem,) = found.problems
     assert "Bad_Queue" in problem.problem
-    assert "none that a LocalQueue can have" in problem.problem
+    assert "no LocalQueue can have the name" in problem.problem
     assert problem.fix == "set the label kueue.x-k8s.io/queue-name to one of lq"
     assert any("submit it to LocalQueue lq" in text for text in texts(found))
     assert not any("create LocalQueue" in text for text in texts(found))
