@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,17 +17,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import attrs
 import httpx
 from rest import Obj, Rest
+from warm import Processes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
 from real_server import RealServer, assets, running
 
-from kueuelib.testing.processes import free_port, stop_process
+from kueuelib.testing.processes import LocalCluster, free_port, stop_process
 
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 RUN, EXIT = "kueuelib.dev/run-seconds", "kueuelib.dev/exit-code"
@@ -128,6 +130,20 @@ def real_plane(folder: Path, *flags: str) -> Iterator[Plane]:
             _node(rest, f"node-{number}")
         stack.enter_context(Kubelet(kubeconfig))
         yield Plane(server, work, kubeconfig)
+
+
+@contextmanager
+def real_cluster(folder: Path, **fields: Any) -> Iterator[LocalCluster]:
+    """A real control plane for a manager outside of it; nothing is installed yet.
+
+    Args:
+        folder: an empty one.
+        fields: of the cluster.
+    """
+    with real_plane(folder) as plane, Processes(folder) as processes:
+        cluster = LocalCluster(processes, **fields)
+        shutil.copy(plane.kubeconfig, cluster.kubeconfig)
+        yield cluster
 
 
 @contextmanager

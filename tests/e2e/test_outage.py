@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import shutil
 import socket
 import threading
 import time
@@ -16,9 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 from place import GATE, QUEUE, Place, gates, phase, pod_spec, shared_cluster
-from real_plane import lacking, real_plane
+from real_plane import lacking, real_cluster
 from rest import Obj, Rest, eventually, is_true
-from warm import Processes
 
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS
 from kueuelib.testing.processes import LocalCluster
@@ -83,9 +81,7 @@ class Creations:
 @contextmanager
 def on_a_real_plane(folder: Path) -> Iterator[tuple[LocalCluster, Rest]]:
     """A manager outside of a real control plane, whose API server knows it by URL."""
-    with real_plane(folder) as plane, Processes(folder) as processes:
-        cluster = LocalCluster(processes, frameworks=("batch/job", "pod"))
-        shutil.copy(plane.kubeconfig, cluster.kubeconfig)
+    with real_cluster(folder, frameworks=("batch/job", "pod")) as cluster:
         cluster.install()
         cluster.start_manager()
         cluster.wait_for_manager()
