@@ -13,8 +13,6 @@ from kueuelib.embedded.storage.folder import DataFolder
 MARGIN_DAYS = 30
 """Certificates that expire sooner are renewed."""
 
-_DAY = 86_400
-
 
 @attrs.frozen
 class Kept:
@@ -42,7 +40,7 @@ def credentials(
     raw = folder.fact("credentials")
     if raw is not None:
         saved = orjson.loads(raw)
-        young = now < saved["created"] + (tls.VALID_DAYS - MARGIN_DAYS) * _DAY
+        young = now < saved["created"] + (tls.VALID_DAYS - MARGIN_DAYS) * tls.DAY
         if young and now >= saved["created"] and saved["hosts"] == list(hosts):
             pems = {name: text.encode() for name, text in saved["pems"].items()}
             return Kept(tls.Credentials(**pems), saved["token"])

@@ -25,8 +25,8 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AUTHENTICATED
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.admission.plugin import Caller, Reader
-from kueuelib.embedded.tls import pem_of
 from kueuelib.errors import FieldError, NotFound
+from kueuelib.runtime.authority import pem_of
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 ACCOUNTS_GROUP = "system:serviceaccounts"

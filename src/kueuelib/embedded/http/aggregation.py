@@ -27,6 +27,7 @@ from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.conversion import HookFailed
 from kueuelib.embedded.registry.registry import version_rank
 from kueuelib.errors import Unavailable
+from kueuelib.runtime.authority import show_certificate
 from kueuelib.runtime.connections import body_of
 
 COMMON_NAME: Final = "front-proxy-client"
@@ -53,8 +54,8 @@ class FrontProxy:
         self._authority = authority.pem
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Loads the certificate into a client's context."""
-        tls.show_certificate(context, self._key + self._certificate)
+        """Makes a client's context show the certificate."""
+        show_certificate(context, self._key + self._certificate)
 
     def config_map(self, client_ca: bytes) -> Obj:
         """What other servers need to recognize this one.

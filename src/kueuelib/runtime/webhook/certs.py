@@ -1,32 +1,24 @@
 """Certificates of a webhook server: made, checked and loaded; nothing is stored or sent here.
 
-`cryptography` (9 MB) is imported only when a certificate has to be made. A certificate is checked
-in the way of the API server: by a TLS handshake, in memory.
+A certificate is checked in the way of the API server: by a TLS handshake, in memory.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import ssl
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from kueuelib.runtime.authority import issue, new_authority, show_certificate
 
 DAY = 86400.0
 AUTHORITY_LIFE = 3650 * DAY
 SERVER_LIFE = 365 * DAY
 RENEW_BEFORE = 60 * DAY
 """Seconds before its end at which a certificate is replaced."""
-BACKDATED = 3600.0
-"""Seconds by which certificates begin in the past, for clocks that are slow."""
 FIELDS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 """The keys of the Secret."""
 
@@ -169,11 +161,7 @@ def load(context: ssl.SSLContext, certificates: Certificates) -> None:
         ssl.SSLError: certificate and key do not fit.
         OSError: no temporary file can be written.
     """
-    with tempfile.TemporaryDirectory(prefix="kueuelib-") as folder:
-        path = Path(folder, "tls.pem")
-        path.touch(0o600)
-        path.write_bytes(certificates.tls_key + b"\n" + certificates.tls_cert)
-        context.load_cert_chain(path)
+    show_certificate(context, certificates.tls_key + b"\n" + certificates.tls_cert)
 
 
 def server_context(
@@ -217,112 +205,14 @@ def _first(bundle: bytes) -> bytes:
 
 
 def _all_new(names: Names, now: float, organisation: str) -> Certificates:
-    ca_cert, ca_key = _new_authority(now, organisation)
+    ca_cert, ca_key = new_authority(f"{organisation}-ca", (organisation,), now, AUTHORITY_LIFE)
     tls_cert, tls_key = _new_server(ca_cert, ca_key, names, now, organisation)
     return Certificates(ca_cert, ca_key, tls_cert, tls_key)
-
-
-def _new_authority(now: float, organisation: str) -> tuple[bytes, bytes]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _subject(f"{organisation}-ca", organisation)
-    builder = (
-        _builder(subject, subject, key, now, AUTHORITY_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
-        )
-    )
-    return _signed(builder, key, key)
 
 
 def _new_server(
     ca_cert: bytes, ca_key: bytes, names: Names, now: float, organisation: str
 ) -> tuple[bytes, bytes]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    authority = x509.load_pem_x509_certificate(ca_cert)
-    signer = load_pem_private_key(ca_key, None)
-    if not isinstance(signer, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise TypeError("the key of the authority is neither an EC nor an RSA key")
-    key = ec.generate_private_key(ec.SECP256R1())
-    called: list[x509.GeneralName] = [x509.DNSName(host) for host in sorted(names.hosts)]
-    called += [x509.IPAddress(ipaddress.ip_address(each)) for each in sorted(names.addresses)]
-    subject = _subject(f"{organisation}-webhook", organisation)
-    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-    ends = authority.not_valid_after_utc.timestamp()
-    builder = (
-        _builder(subject, authority.subject, key, now, min(SERVER_LIFE, ends - now))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(digital_signature=True), critical=True)
-        .add_extension(usage, critical=False)
-        .add_extension(issuer_key, critical=False)
-        .add_extension(x509.SubjectAlternativeName(called), critical=False)
-    )
-    return _signed(builder, key, signer)
-
-
-def _subject(name: str, organisation: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation),
-            x509.NameAttribute(NameOID.COMMON_NAME, name),
-        ]
-    )
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: float, life: float
-) -> x509.CertificateBuilder:
-    from cryptography import x509
-
-    begin = datetime.fromtimestamp(now - BACKDATED, UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + timedelta(seconds=life + BACKDATED))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(**wanted: bool) -> x509.KeyUsage:
-    from cryptography import x509
-
-    every = (
-        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
-        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
-    )
-    return x509.KeyUsage(**{name: wanted.get(name, False) for name in every})
-
-
-def _signed(
-    builder: x509.CertificateBuilder,
-    key: ec.EllipticCurvePrivateKey,
-    signer: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
-) -> tuple[bytes, bytes]:
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-    )
-
-    certificate = builder.sign(signer, hashes.SHA256())
-    return (
-        certificate.public_bytes(Encoding.PEM),
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-    )
+    hosts = (*sorted(names.hosts), *sorted(names.addresses))
+    name = f"{organisation}-webhook"
+    return issue((ca_cert, ca_key), name, (organisation,), now, SERVER_LIFE, hosts)
