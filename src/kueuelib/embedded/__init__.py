@@ -15,8 +15,5 @@ else:
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,
-        {
-            "kueuelib.embedded.cluster.clock": "ManualClock",
-            "kueuelib.embedded.server": "ApiServer",
-        },
+        {"kueuelib.embedded.cluster.clock": "ManualClock", "kueuelib.embedded.server": "ApiServer"},
     )

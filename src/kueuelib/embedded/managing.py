@@ -14,12 +14,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
 from kueuelib.embedded.builtins.fields import required, section
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.decoding import (
-    check_embedded,
-    check_metadata,
-    copy_json,
-    report_unknown,
-)
+from kueuelib.embedded.decoding import check_embedded, check_metadata, copy_json, report_unknown
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, track_steps
 from kueuelib.embedded.patching.fieldsets import Ambiguous, Unkeyed
@@ -126,11 +121,7 @@ class Managers:
             options.field_manager, format_time(now), subresource, version.status, kind.kept
         )
         steps = apply_steps(
-            lambda name: self.node(kind, _short(name)),
-            live,
-            config,
-            write,
-            force=options.force,
+            lambda name: self.node(kind, _short(name)), live, config, write, force=options.force
         )
         try:
             applied = await self._drive(kind, steps, options.size)

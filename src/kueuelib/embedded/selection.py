@@ -80,9 +80,7 @@ def select(
     if not namespace and not labels.requirements and len(fields.requirements) == 0:
         return Selection("", "", None)
     return Selection(
-        namespace or (space if kind.namespaced else ""),
-        name,
-        _acceptor(namespace, labels, fields),
+        namespace or (space if kind.namespaced else ""), name, _acceptor(namespace, labels, fields)
     )
 
 

@@ -345,11 +345,7 @@ def _cancelling(task: asyncio.Task[None]) -> Callable[[], Awaitable[None]]:
 
 
 def _request(
-    message: Any,
-    payload: Any,
-    protocol: Any,
-    writer: Any,
-    task: asyncio.Task[None],
+    message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
 ) -> web.BaseRequest:
     path, asked, query = message.path.partition("?")
     if asked and query != (kept := readable(query)):

@@ -223,12 +223,7 @@ class Writes:
         return changed
 
     def _request(
-        self,
-        operation: Operation,
-        target: Target,
-        obj: Obj,
-        old: Obj | None,
-        options: WriteOptions,
+        self, operation: Operation, target: Target, obj: Obj, old: Obj | None, options: WriteOptions
     ) -> AdmissionRequest:
         described: dict[str, Any] = {
             "kind": f"{target.verb}Options",

@@ -7,12 +7,7 @@ from typing import Any
 
 from kueuelib.embedded.access.attributes import MASTERS, AccessRule, Attributes
 from kueuelib.embedded.access.rbac import RBAC, Rbac, grants, rules_in
-from kueuelib.embedded.admission.plugin import (
-    AdmissionPlugin,
-    AdmissionRequest,
-    Operation,
-    Reader,
-)
+from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Operation, Reader
 from kueuelib.errors import Forbidden
 
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import NAMESPACES
 from kueuelib.api.meta import ObjectKey
-from kueuelib.embedded.admission.plugin import (
-    AdmissionPlugin,
-    AdmissionRequest,
-    Operation,
-    Reader,
-)
+from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Operation, Reader
 from kueuelib.errors import Forbidden, NotFound
 
 IMMORTAL = frozenset(("default", "kube-system", "kube-public"))

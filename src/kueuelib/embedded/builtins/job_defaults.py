@@ -18,12 +18,7 @@ def generated_labels(job: Mapping[str, Any]) -> dict[str, str]:
     """The labels that distinguish the pods of a Job from all others."""
     meta = job["metadata"]
     uid, name = meta.get("uid", ""), meta.get("name", "")
-    return {
-        OLD_CONTROLLER_UID: uid,
-        OLD_JOB_NAME: name,
-        CONTROLLER_UID: uid,
-        JOB_NAME: name,
-    }
+    return {OLD_CONTROLLER_UID: uid, OLD_JOB_NAME: name, CONTROLLER_UID: uid, JOB_NAME: name}
 
 
 def generate_selector(job: Obj) -> None:

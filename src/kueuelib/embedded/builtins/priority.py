@@ -14,11 +14,7 @@ from kueuelib.embedded.admission.plugin import (
     Operation,
     Reader,
 )
-from kueuelib.embedded.builtins.fields import (
-    forbidden,
-    not_supported,
-    section,
-)
+from kueuelib.embedded.builtins.fields import forbidden, not_supported, section
 from kueuelib.errors import FieldError
 
 HIGHEST_OF_USERS = 1_000_000_000
@@ -28,10 +24,7 @@ SYSTEM_CLASSES: Mapping[str, tuple[int, str]] = {
         2_000_000_000,
         "For pods that the cluster cannot do without, on whatever node.",
     ),
-    "system-node-critical": (
-        2_000_001_000,
-        "For pods that their node cannot do without.",
-    ),
+    "system-node-critical": (2_000_001_000, "For pods that their node cannot do without."),
 }
 POLICIES = ("PreemptLowerPriority", "Never")
 

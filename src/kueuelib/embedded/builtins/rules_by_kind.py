@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kueuelib.api.kinds import (
-    JOBS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    SERVICES,
-)
+from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.builtins.core_rules import NamespaceRules, NodeRules
@@ -44,13 +37,8 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
 
 
 def builtin_plugins() -> tuple[AdmissionPlugin, ...]:
-    """The plug-ins in the order they are called."""
-    return (
-        LimitRangePlugin(),
-        ServiceAccountPlugin(),
-        TolerationPlugin(),
-        PriorityPlugin(),
-    )
+    """The plug-ins in the order in which they are asked."""
+    return (LimitRangePlugin(), ServiceAccountPlugin(), TolerationPlugin(), PriorityPlugin())
 
 
 def system_objects() -> list[Obj]:

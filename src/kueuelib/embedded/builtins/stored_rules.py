@@ -20,11 +20,7 @@ from kueuelib.embedded.builtins.config_rules import (
 from kueuelib.embedded.builtins.core_rules import check_event
 from kueuelib.embedded.builtins.cron_rules import schedule, time_zone
 from kueuelib.embedded.builtins.defaults import RBAC, TEMPLATE_GENERATION
-from kueuelib.embedded.builtins.endpoint_rules import (
-    check_endpoints,
-    check_ingress,
-    check_slice,
-)
+from kueuelib.embedded.builtins.endpoint_rules import check_endpoints, check_ingress, check_slice
 from kueuelib.embedded.builtins.fields import (
     forbidden,
     immutable,

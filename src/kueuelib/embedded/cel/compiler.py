@@ -314,11 +314,7 @@ class Compiler:
             return self._mistake(node.body, f"expected type 'map' but found '{body.type}'")
         each = body.cost + (condition.cost if condition else 0) + 3
         loop = loops.Comprehension(
-            source.run,
-            slots,
-            None if condition is None else condition.run,
-            body.run,
-            each,
+            source.run, slots, None if condition is None else condition.run, body.run, each
         )
         return Code(result, loops.MACROS[node.macro](loop), source.cost + 1)
 

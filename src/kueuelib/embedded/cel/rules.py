@@ -16,12 +16,7 @@ from kueuelib.embedded.cel.types import BOOL, DYN, STRING, Type, optional_of
 from kueuelib.embedded.schema.node import ListType, SchemaNode
 from kueuelib.errors import FieldError
 
-REASONS = (
-    "FieldValueDuplicate",
-    "FieldValueForbidden",
-    "FieldValueInvalid",
-    "FieldValueRequired",
-)
+REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 KEYWORD = "x-kubernetes-validations"
 
 

@@ -12,12 +12,7 @@ from typing import Any
 from kueuelib.api.kinds import EVENTS
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.cluster.clock import Clock
-from kueuelib.embedded.cluster.contract import (
-    CONTROLLERS,
-    DEFAULT_SCHEDULER,
-    KUBELET,
-    SCHEDULER,
-)
+from kueuelib.embedded.cluster.contract import CONTROLLERS, DEFAULT_SCHEDULER, KUBELET, SCHEDULER
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import ApiError, NotFound

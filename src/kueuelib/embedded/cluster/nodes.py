@@ -87,11 +87,7 @@ def node_lease(node: Mapping[str, Any], now: float) -> Obj:
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
-        "spec": {
-            "holderIdentity": name,
-            "leaseDurationSeconds": LEASE_SECONDS,
-            "renewTime": at,
-        },
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": at},
     }
 
 

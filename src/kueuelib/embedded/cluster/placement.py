@@ -36,10 +36,7 @@ def matches_selector(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
 def _matches_term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
     parts = (
         (listed(term, "matchExpressions"), labels),
-        (
-            listed(term, "matchFields"),
-            {"metadata.name": name},
-        ),
+        (listed(term, "matchFields"), {"metadata.name": name}),
     )
     try:
         return any(expressions for expressions, _ in parts) and all(

@@ -51,13 +51,7 @@ class _Errors(list[FieldError]):
 
 
 def _check(
-    node: SchemaNode,
-    value: Any,
-    old: Any,
-    path: str,
-    errors: _Errors,
-    *,
-    head: bool = False,
+    node: SchemaNode, value: Any, old: Any, path: str, errors: _Errors, *, head: bool = False
 ) -> None:
     if old is not MISSING and same_json(value, old):
         return
