@@ -11,11 +11,9 @@ from zoneinfo import ZoneInfo
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.library import Library
 from kueuelib.embedded.cel.values import NANO, Duration, Timestamp, moment, span
+from kueuelib.embedded.schema.times import problem
 
-_MOMENT = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,30}))?(?:([Zz])|([+-])(\d\d):(\d\d))",
-    re.ASCII,
-)
+_FRACTION = re.compile(r"[.,](\d{1,9})")
 _SPAN = re.compile(r"(\d{0,30})(?:\.(\d{0,30}))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _UNITS = {
     "ns": 1,
@@ -28,6 +26,8 @@ _UNITS = {
     "h": 3600 * NANO,
 }
 _OFFSET = re.compile(r"([+-]?)(\d{1,2}):(\d\d)", re.ASCII)
+_LONGEST = 64
+"""So many letters of a text may be a time."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -37,27 +37,13 @@ def parse_timestamp(text: str) -> Timestamp:
     Raises:
         EvalError: it is not valid.
     """
-    match = _MOMENT.fullmatch(text)
-    if match is None:
-        raise _no_timestamp(text)
-    year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
-    try:
-        at = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
-    except ValueError:
-        raise _no_timestamp(text) from None
-    seconds = (at - _EPOCH) // dt.timedelta(seconds=1)
-    if match[9]:
-        hours, minutes = int(match[10]), int(match[11])
-        if hours > 23 or minutes > 59:
-            raise _no_timestamp(text)
-        shift = hours * 3600 + minutes * 60
-        seconds -= shift if match[9] == "+" else -shift
-    fraction = int((match[7] or "0")[:9].ljust(9, "0"))
-    return moment(seconds * NANO + fraction)
-
-
-def _no_timestamp(text: str) -> EvalError:
-    return EvalError(f'parsing time "{text[:60]}" as "2006-01-02T15:04:05Z07:00": cannot parse')
+    if why := problem(text[:_LONGEST]):
+        raise EvalError(why)
+    zone = "+00:00" if text.endswith("Z") else text[-6:]
+    seconds = dt.datetime.fromisoformat(text[:19] + zone) - _EPOCH
+    fraction = _FRACTION.search(text)
+    nanos = int(fraction[1].ljust(9, "0")) if fraction else 0
+    return moment(seconds // dt.timedelta(seconds=1) * NANO + nanos)
 
 
 def parse_duration(text: str) -> Duration:
