@@ -30,9 +30,38 @@ def age(obj: Obj, now: float) -> str:
     return since(obj["metadata"].get("creationTimestamp"), now)
 
 
-def containers(obj: Obj, path: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The containers of a pod at the end of a path."""
-    return section(obj, *path).get("containers") or []
+def flat(obj: Obj, path: str) -> list[Any]:
+    """What is at the end of a path, through lists and what is in them."""
+    found: list[Any] = [obj]
+    for step in path.split("."):
+        inner = [each[step] for each in found if each.get(step) is not None]
+        found = [x for each in inner for x in (each if isinstance(each, list) else (each,))]
+    return found
+
+
+def every(path: str) -> Callable[[Obj, float], str]:
+    """All texts at the end of a path."""
+    return lambda obj, _: ",".join(map(str, flat(obj, path)))
+
+
+def some(path: str, absent: str) -> Callable[[Obj, float], str]:
+    """The first few texts at the end of a path."""
+    return lambda obj, _: listed(flat(obj, path)) or absent
+
+
+def count(path: str) -> Callable[[Obj, float], int]:
+    """How many items there are at the end of a path."""
+    return lambda obj, _: len(flat(obj, path))
+
+
+def flag(path: str, form: str = "") -> Callable[[Obj, float], bool | str]:
+    """Whether a field is true, maybe as text."""
+    return lambda obj, _: str(any(flat(obj, path))) if form else any(flat(obj, path))
+
+
+def labels(path: str) -> Callable[[Obj, float], str]:
+    """A map of texts."""
+    return lambda obj, _: pairs(section(obj, *path.split(".")))
 
 
 def pairs(labels: Mapping[str, str]) -> str:
@@ -109,20 +138,6 @@ def slice_ports(obj: Obj, _: float) -> str:
     """The ports of an EndpointSlice."""
     ports = [str(each.get("port", "*") or "") for each in obj.get("ports") or ()]
     return listed(ports) or "<unset>"
-
-
-def slice_addresses(obj: Obj, _: float) -> str:
-    """The addresses of an EndpointSlice."""
-    addresses = [
-        text for each in obj.get("endpoints") or () for text in each.get("addresses") or ()
-    ]
-    return listed(addresses) or "<unset>"
-
-
-def hosts(obj: Obj, _: float) -> str:
-    """The hosts of an Ingress."""
-    rules = section(obj, "spec").get("rules") or ()
-    return listed([each["host"] for each in rules if each.get("host")]) or "*"
 
 
 def balanced(obj: Obj, _: float) -> str:
@@ -247,26 +262,9 @@ def node_address(type_: str) -> Any:
     return read
 
 
-def count(path: str) -> Callable[[Obj, float], int]:
-    """How many items a list of the object has."""
-    *outer, key = path.split(".")
-    return lambda obj, _: len(section(obj, *outer).get(key) or ())
-
-
 def number(path: str) -> Callable[[Obj, float], int]:
     """A number that is zero if it is absent."""
     return lambda obj, _: int(field_of(obj, path) or 0)
-
-
-def of_containers(key: str, path: str) -> Callable[[Obj, float], str]:
-    """A field of all containers of a pod."""
-    steps = path.split(".")
-    return lambda obj, _: ",".join(str(each.get(key, "")) for each in containers(obj, steps))
-
-
-def suspended(obj: Obj, _: float) -> str:
-    """Whether a CronJob makes no Jobs."""
-    return str(bool(obj["spec"].get("suspend")))
 
 
 def ingress_ports(obj: Obj, _: float) -> str:
@@ -277,11 +275,6 @@ def ingress_ports(obj: Obj, _: float) -> str:
 def event_message(obj: Obj, _: float) -> str:
     """The message of an event."""
     return str(obj.get("message") or "").strip()
-
-
-def global_default(obj: Obj, _: float) -> bool:
-    """Whether pods that name none get a PriorityClass."""
-    return bool(obj.get("globalDefault"))
 
 
 def event_age(obj: Obj, now: float) -> str:
@@ -356,16 +349,6 @@ def quota(limits: str) -> Callable[[Obj, float], str]:
         return ", ".join(parts)
 
     return read
-
-
-def template_labels(obj: Obj, _: float) -> str:
-    """The labels of a PodTemplate."""
-    return pairs((section(obj, "template").get("metadata") or {}).get("labels") or {})
-
-
-def node_selector(obj: Obj, _: float) -> str:
-    """The node selector of a DaemonSet."""
-    return pairs(obj["spec"]["template"]["spec"].get("nodeSelector") or {})
 
 
 def last_schedule(obj: Obj, now: float) -> str:

@@ -30,7 +30,7 @@ AGE: Final = Column("Age", "string", cells.age)
 CREATED: Final = (Column("Created At", "date", _read(".metadata.creationTimestamp")),)
 """The columns of a kind without its own."""
 _POD: Final = tuple(
-    Column(name, "string", cells.of_containers(key, "spec.template.spec"), priority=1)
+    Column(name, "string", cells.every(f"spec.template.spec.containers.{key}"), priority=1)
     for name, key in (("Containers", "name"), ("Images", "image"))
 )
 _SHARED: Final[Mapping[str, tuple[Column, ...]]] = {
