@@ -15,12 +15,11 @@ from kueuelib.embedded.builtins.fields import (
     forbidden,
     invalid,
     listed,
-    not_supported,
-    required,
     section,
     subobject,
 )
-from kueuelib.embedded.builtins.pod_placement import NOT_READY, TAINT_EFFECTS
+from kueuelib.embedded.builtins.pod_placement import NOT_READY
+from kueuelib.embedded.builtins.table import Found, ValuePlace, check
 from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError
 
@@ -122,22 +121,18 @@ _UNIQUE = "taints must be unique by key and effect pair"
 
 def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     errors = []
-    seen = set()
     for i, taint in enumerate(taints):
         path = f"metadata.taints[{i}]"
-        key, effect = taint.get("key") or "", taint.get("effect")
-        errors += [invalid(f"{path}.key", key, text) for text in naming.qualified_name(key)]
-        value = taint.get("value") or ""
-        if texts := naming.label_value(value):
-            errors.append(invalid(f"{path}.value", value, ";".join(texts)))
-        if not effect:
-            errors.append(required(f"{path}.effect"))
-        elif effect not in TAINT_EFFECTS:
-            errors.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS, ordered=True))
-        if (key, effect) in seen:
+        errors += check("Taint", taint, path, joined=_value)
+        pairs = [(each.get("key"), each.get("effect")) for each in taints[: i + 1]]
+        if pairs[-1] in pairs[:-1]:
             errors.append(duplicate(path, internal("Taint", taint), _UNIQUE))
-        seen.add((key, effect))
     return errors
+
+
+def _value(at: ValuePlace, _: str) -> Found:
+    texts = naming.label_value(at.value)
+    return [invalid(at.path, at.value, ";".join(texts))] if texts else []
 
 
 def check_event(obj: Obj) -> list[FieldError]:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.meta import Obj
+from kueuelib.api.validation import fields as shared
 from kueuelib.errors import FieldError
 
-IMMUTABLE = "field is immutable"
-NON_NEGATIVE = "must be greater than or equal to 0"
+IMMUTABLE, NON_NEGATIVE = shared.IMMUTABLE, shared.NOT_NEGATIVE
+forbidden, required, too_long = shared.forbidden, shared.required, shared.too_long
 
 
 def shown(value: Any) -> str:
@@ -29,18 +30,6 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
     return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown(value)}{tail}")
 
 
-def required(path: str, detail: str = "") -> FieldError:
-    """A value that is missing."""
-    return FieldError(
-        path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value"
-    )
-
-
-def forbidden(path: str, detail: str) -> FieldError:
-    """A value that must not be set."""
-    return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
-
-
 def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
     """A duplicate value."""
     tail = f": {detail}" if detail else ""
@@ -54,12 +43,6 @@ def not_supported(
     known = ", ".join(shown(choice) for choice in (supported if ordered else sorted(supported)))
     text = f"Unsupported value: {shown(value)}: supported values: {known}"
     return FieldError(path, "FieldValueNotSupported", text)
-
-
-def too_long(path: str, limit: int) -> FieldError:
-    """A value of more than `limit` bytes."""
-    text = f"Too long: may not be more than {limit} bytes"
-    return FieldError(path, "FieldValueTooLong", text)
 
 
 def immutable(path: str, new: Any, old: Any) -> list[FieldError]:

@@ -13,7 +13,6 @@ from kueuelib.embedded.builtins.fields import (
     immutable,
     invalid,
     listed,
-    required,
     section,
 )
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
@@ -116,24 +115,20 @@ def _validate_amount(name: str, value: Any, path: str) -> list[FieldError]:
 
 def _validate_selector(spec: Mapping[str, Any]) -> list[FieldError]:
     path = "spec.scopeSelector.matchExpressions"
-    errors: list[FieldError] = []
-    for each in listed(section(spec, "scopeSelector"), "matchExpressions"):
-        scope, operator = each.get("scopeName") or "", each.get("operator") or ""
-        values = list(listed(each, "values"))
-        if scope not in _SCOPES:
-            errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
-        if scope in _PLAIN_SCOPES and operator != "Exists":
-            errors.append(invalid(f"{path}.operator", operator, _PLAIN_TEXT))
-        if operator in ("In", "NotIn"):
-            if not values:
-                text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope "
-                errors.append(required(f"{path}.values", f"{text}selector"))
-        elif operator not in ("Exists", "DoesNotExist"):
-            errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
-        elif values:
-            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope "
-            errors.append(invalid(f"{path}.values", values, f"{text}selector"))
-    return errors
+    return [
+        error
+        for each in listed(section(spec, "scopeSelector"), "matchExpressions")
+        for error in check("ScopeRequirement", each, path, plain=_plain, none=_none)
+    ]
+
+
+def _plain(at: ValuePlace, _: str) -> Found:
+    plain = at.outer.get("scopeName") in _PLAIN_SCOPES and at.value != "Exists"
+    return [invalid(at.path, at.value or "", _PLAIN_TEXT)] if plain else []
+
+
+def _none(at: ValuePlace, text: str) -> Found:
+    return [invalid(at.path, list(at.value), text)]
 
 
 def check_runtime_class(obj: Obj) -> list[FieldError]:

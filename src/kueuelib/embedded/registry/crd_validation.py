@@ -31,7 +31,6 @@ from kueuelib.errors import FieldError
 
 APPROVAL = "api-approved.kubernetes.io"
 APPROVAL_URL = "https://github.com/kubernetes/enhancements/pull/1111"
-SCOPES = ("Cluster", "Namespaced")
 STRATEGIES = ("None", "Webhook")
 REVIEWS = ("v1", "v1beta1")
 SELECTABLE_LIMIT = 8
@@ -65,17 +64,7 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
     name = obj["metadata"].get("name", "")
     if name != f"{plural}.{group}":
         errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    if not group:
-        errors.append(required("spec.group"))
-    elif texts := naming.subdomain(group):
-        errors.append(invalid("spec.group", group, ",".join(texts)))
-    elif "." not in group:
-        errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
-    scope = spec.get("scope")
-    if not scope:
-        errors.append(required("spec.scope"))
-    elif scope not in SCOPES:
-        errors.append(not_supported("spec.scope", scope, SCOPES))
+    errors += check("CrdSpec", spec, "spec", group=_group)
     lenient = old is not None and not all(
         is_structural(section(each, "schema").get("openAPIV3Schema") or {})
         for each in listed(section(old, "spec"), "versions")
@@ -101,6 +90,12 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
 
 def _validate_names(names: Mapping[str, Any], path: str) -> list[FieldError]:
     return check("CrdNames", names, path, **_NAMES)
+
+
+def _group(at: ValuePlace, _: str) -> BrokenRules:
+    why = ",".join(naming.subdomain(at.value))
+    why = why or ("" if "." in at.value else "should be a domain with at least one dot")
+    return [invalid(at.path, at.value, why)] if why else []
 
 
 def _name(at: ValuePlace, before: str) -> BrokenRules:
