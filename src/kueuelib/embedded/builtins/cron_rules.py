@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kueuelib.embedded.builtins.fields import invalid
@@ -23,7 +23,10 @@ _FIELDS: Final[tuple[tuple[int, int, Mapping[str, int]], ...]] = (
     (0, 6, {name: i for i, name in enumerate(_DAYS)}),
 )
 """Lowest and highest number, and names: of minutes, hours, days, months and weekdays."""
-_NAMED: Final = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"]
+_NAMED: Final = (
+    *("@yearly", "@annually", "@monthly", "@weekly"),
+    *("@daily", "@midnight", "@hourly"),
+)
 _EVERY: Final = "@every "
 _NO_ZONE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
 _EXPLICIT: Final = (
@@ -34,27 +37,21 @@ _ZONE_PART: Final = re.compile(r"(?!\.{1,2}$|-)[A-Za-z.\-_0-9+]{1,14}", re.ASCII
 
 def schedule(at: ValuePlace, _: str) -> BrokenRules:
     """The rule of `schedule`."""
-    errors = []
-    try:
-        _read(at.value)
-    except (ValueError, EvalError) as error:
-        errors.append(invalid(at.path, at.value, str(error)))
-    return [*errors, *([invalid(at.path, at.value, _NO_ZONE)] if "TZ" in at.value else ())]
+    whys = [next(_problems(at.value), ""), _NO_ZONE if "TZ" in at.value else ""]
+    return [invalid(at.path, at.value, why) for why in whys if why]
 
 
 def time_zone(at: ValuePlace, _: str) -> BrokenRules:
     """The rule of `timeZone`."""
-    if at.value is None:
+    name = at.value
+    if name is None:
         return []
-    whys = []
-    if not at.value:
-        whys = ["timeZone must be nil or non-empty string"]
-    elif not all(map(_ZONE_PART.fullmatch, at.value.split("/"))):
-        whys = [f"unknown time zone {at.value}"]
-    else:
-        whys = [_EXPLICIT] if at.value.lower() == "local" else []
-        whys += [why for why in (_zone_problem(at.value),) if why]
-    return [invalid(at.path, at.value, why) for why in whys]
+    if not name:
+        return [invalid(at.path, name, "timeZone must be nil or non-empty string")]
+    if not all(map(_ZONE_PART.fullmatch, name.split("/"))):
+        return [invalid(at.path, name, f"unknown time zone {name}")]
+    whys = [_EXPLICIT if name.lower() == "local" else "", _zone_problem(name)]
+    return [invalid(at.path, name, why) for why in whys if why]
 
 
 def _zone_problem(name: str) -> str:
@@ -71,50 +68,47 @@ def _zone_problem(name: str) -> str:
     return ""
 
 
-def _read(text: str) -> None:
-    """Raises ValueError or EvalError for what is not a schedule."""
+def _problems(text: str) -> Iterator[str]:
+    """What is wrong with a schedule; Kubernetes names the first."""
     if text.startswith(("TZ=", "CRON_TZ=")):
-        zone, space, rest = text.partition("=")[2].partition(" ")
+        zone, space, text = text.partition("=")[2].partition(" ")
         if not space:
-            raise ValueError(
-                "invalid schedule format: runtime error: slice bounds out of range [:-1]"
-            )
+            yield "invalid schedule format: runtime error: slice bounds out of range [:-1]"
         if why := _zone_problem(zone):
-            raise ValueError(f"provided bad location {zone}: {why}")
-        text = rest.strip()
+            yield f"provided bad location {zone}: {why}"
+    fields = text.split()
     if text.startswith(_EVERY):
         try:
             parse_duration(text.removeprefix(_EVERY))
         except EvalError as error:
-            raise ValueError(f"failed to parse duration {text}: {error}") from error
-    elif text.startswith("@"):
-        if text not in _NAMED:
-            raise ValueError(f"unrecognized descriptor: {text}")
+            yield f"failed to parse duration {text}: {error}"
+    elif text.strip().startswith("@"):
+        if text.strip() not in _NAMED:
+            yield f"unrecognized descriptor: {text}"
+    elif len(fields) != len(_FIELDS):
+        found = f"found {len(fields)}: [{' '.join(fields)}]"
+        yield f"expected exactly {len(_FIELDS)} fields, {found}"
     else:
-        fields = text.split()
-        if len(fields) != len(_FIELDS):
-            count = f"found {len(fields)}: [{' '.join(fields)}]"
-            raise ValueError(f"expected exactly {len(_FIELDS)} fields, {count}")
         for field, limits in zip(fields, _FIELDS, strict=True):
             for each in filter(None, field.split(",")):
-                _check_range(each, *limits)
+                yield from _range_problems(each, *limits)
 
 
-def _check_range(text: str, low: int, high: int, names: Mapping[str, int]) -> None:
+def _range_problems(text: str, low: int, high: int, names: Mapping[str, int]) -> Iterator[str]:
     ends, *steps = text.split("/")
     first, *others = ends.split("-")
-    start, end = low, high
-    if first not in ("*", "?"):
-        start = end = _number(first, names)
-        if len(others) > 1:
-            raise ValueError(f"too many hyphens: {text}")
-        if others:
-            end = _number(others[0], names)
-    if len(steps) > 1:
-        raise ValueError(f"too many slashes: {text}")
-    step = _number(steps[0], {}) if steps else 1
-    if steps and not others:
-        end = high
+    start, end, step = low, high, 1
+    try:
+        if first not in ("*", "?"):
+            start = end = _number(first, names)
+            if len(others) > 1:
+                yield f"too many hyphens: {text}"
+            end = _number(others[0], names) if others else high if steps else start
+        if len(steps) > 1:
+            yield f"too many slashes: {text}"
+        step = _number(steps[0], {}) if steps else 1
+    except ValueError as error:
+        yield str(error)
     for wrong, why in (
         (start < low, f"beginning of range ({start}) below minimum ({low})"),
         (end > high, f"end of range ({end}) above maximum ({high})"),
@@ -122,7 +116,7 @@ def _check_range(text: str, low: int, high: int, names: Mapping[str, int]) -> No
         (not step, "step of range should be a positive number"),
     ):
         if wrong:
-            raise ValueError(f"{why}: {text}")
+            yield f"{why}: {text}"
 
 
 def _number(text: str, names: Mapping[str, int]) -> int:

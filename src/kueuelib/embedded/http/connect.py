@@ -6,7 +6,8 @@ from aiohttp import web
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins.fields import NON_NEGATIVE, forbidden, invalid
+from kueuelib.embedded.builtins.fields import forbidden
+from kueuelib.embedded.builtins.table import check
 from kueuelib.embedded.http.parameters import Query, number
 from kueuelib.embedded.schema import times
 from kueuelib.errors import ApiError, BadRequest
@@ -21,13 +22,7 @@ METHODS = {
 }
 
 
-_POSITIVE = "must be greater than 0"
-_LOG_NUMBERS = {
-    "tailLines": (0, NON_NEGATIVE),
-    "limitBytes": (1, _POSITIVE),
-    "sinceSeconds": (1, _POSITIVE),
-}
-"""The minimum of each, and the message about smaller values."""
+_LOG_NUMBERS = ("tailLines", "limitBytes", "sinceSeconds")
 
 
 def check_log(query: Query, pod: str) -> None:
@@ -42,12 +37,7 @@ def check_log(query: Query, pod: str) -> None:
     if since not in (None, "", "null") and (why := times.problem(since)):
         raise BadRequest(why)
     both = since is not None and numbers.pop("sinceSeconds") is not None
-    errors = [
-        invalid(name, value, text)
-        for name, value in numbers.items()
-        for least, text in (_LOG_NUMBERS[name],)
-        if value is not None and value < least
-    ]
+    errors = check("PodLogOptions", numbers, "")
     if both:
         text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
         errors.append(forbidden("[]", text))
