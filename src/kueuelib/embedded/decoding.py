@@ -56,7 +56,7 @@ def decode(
         BadRequest: wrong apiVersion, kind or JSON types; unknown fields under strict validation.
     """
     if not isinstance(given, Mapping):
-        raise failures.bad_request(
+        raise BadRequest(
             f"couldn't get version/kind; json parse error: an object is expected, "
             f"not {json_type(given)}"
         )
@@ -96,7 +96,7 @@ def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
     """Check the head of a built-in object; missing parts are taken from the URL."""
     for key in ("apiVersion", "kind"):
         if not isinstance(obj.get(key), str | None):
-            raise failures.bad_request(
+            raise BadRequest(
                 f"couldn't get version/kind; json parse error: json: cannot unmarshal "
                 f"{json_type(obj[key])} into Go struct field .{key} of type string"
             )
@@ -111,7 +111,7 @@ def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
         package = kind.group.partition(".")[0] or "core"
         outer = expected.rpartition("/")[2]
         text = f"converting ({outer}.{name}) to ({package}.{kind.kind}): unknown conversion"
-    raise failures.bad_request(
+    raise BadRequest(
         f"{name} in version {shown(api_version.rpartition('/')[2])} cannot be handled as a "
         f"{kind.kind}: {text}"
     )
@@ -120,10 +120,10 @@ def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
 def _check_custom(kind: Kind, expected: str, obj: Obj) -> None:
     """Check the head of a custom object, which must name version and kind."""
     if not obj.get("kind"):
-        raise failures.bad_request(f"Object 'Kind' is missing in '{orjson.dumps(obj).decode()}'")
+        raise BadRequest(f"Object 'Kind' is missing in '{orjson.dumps(obj).decode()}'")
     api_version = obj.get("apiVersion") or ""
     if api_version != expected:
-        raise failures.bad_request(
+        raise BadRequest(
             f"the API version in the data ({api_version}) does not match the expected API version "
             f"({expected})"
         )

@@ -148,11 +148,6 @@ def unexplained(message: str, code: int = 500) -> ApiError:
     return ApiError(message, code=code, reason="")
 
 
-def bad_request(message: str) -> BadRequest:
-    """The request cannot be understood."""
-    return BadRequest(message)
-
-
 def wrong_method(kind: Kind | None = None, verb: str = "") -> MethodNotAllowed:
     """The resource exists but not this verb of it."""
     if kind is None:

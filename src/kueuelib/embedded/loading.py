@@ -18,7 +18,7 @@ from kueuelib.embedded.http.yaml_bodies import parse_yaml_stream
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import PatchType, WriteOptions
-from kueuelib.errors import ApiError, ConfigError
+from kueuelib.errors import ApiError, BadRequest, ConfigError
 
 MANAGER = "kueuelib-load"
 _FIRST = (NAMESPACES.group_kind, CRDS.group_kind)
@@ -63,7 +63,7 @@ def _flat(data: Any) -> Iterator[Obj]:
             yield from _flat(each)
         return
     if not isinstance(data, dict):
-        raise failures.bad_request(f"an object is expected, not {str(data)[:40]!r}")
+        raise BadRequest(f"an object is expected, not {str(data)[:40]!r}")
     if str(data.get("kind", "")).endswith("List") and isinstance(data.get("items"), list):
         for each in data["items"]:
             yield from _flat(each)
@@ -116,7 +116,7 @@ async def _load(service: ApiService, given: Obj) -> None:
     kind = service.registry.by_kind(group, given["kind"])
     version = None if kind is None else kind.versions.get(version_name)
     if kind is None or version is None or not version.served:
-        raise failures.bad_request(
+        raise BadRequest(
             f'no matches for kind "{given["kind"]}" in version "{given["apiVersion"]}"'
         )
     meta = given["metadata"]

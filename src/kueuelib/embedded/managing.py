@@ -169,7 +169,7 @@ def configuration(
         errors = [required("fieldManager", "is required for apply patch")]
         raise failures.invalid_named("PatchOptions", "meta.k8s.io", "", errors)
     if body is not None and not isinstance(body, Mapping):
-        raise failures.bad_request(
+        raise BadRequest(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
             f"unmarshal {json_type(body)} into Go value of type map[string]interface {{}}"
         )
@@ -179,7 +179,7 @@ def configuration(
     if named != [expected, kind.kind]:
         group, name = (each if isinstance(each, str) else "" for each in named)
         group = group if "/" in group else f"/{group}"
-        raise failures.bad_request(f"invalid object type: {group}, Kind={name}")
+        raise BadRequest(f"invalid object type: {group}, Kind={name}")
     problems = _problems(kind, version, node, config)
     if problems:
         text = problems[0]
@@ -235,7 +235,7 @@ def _untyped(api_version: str, kind: Kind, config: Obj, text: str, why: str = _G
     about = f"{name}; {version}, Kind={kind.kind}"
     if isinstance(config.get("metadata"), Mapping | None):
         return failures.unexplained(why.format(about, text))
-    return failures.bad_request(why.format(about, text))
+    return BadRequest(why.format(about, text))
 
 
 def manager_of(options: WriteOptions) -> str:

@@ -11,7 +11,6 @@ from jsonpointer import JsonPointer, JsonPointerException
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.patch import merge_patch
-from kueuelib.embedded import failures
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.patching.strategic import strategic_merge
 from kueuelib.embedded.schema import mismatch
@@ -43,7 +42,7 @@ def json_patch(target: Obj, operations: Any) -> Any:
     """
     problem = _type_problem(operations)
     if problem:
-        raise failures.bad_request(f"error decoding patch: json: cannot unmarshal {problem}")
+        raise BadRequest(f"error decoding patch: json: cannot unmarshal {problem}")
     if len(operations) > OPERATIONS_LIMIT:
         raise TooLarge(
             f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, "

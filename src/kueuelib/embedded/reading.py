@@ -17,6 +17,7 @@ from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.selection import Selection, select
 from kueuelib.embedded.storage import Compacted, Entry, Storage, Table
 from kueuelib.embedded.verbs import ListOptions
+from kueuelib.errors import BadRequest
 
 MATCHES = ("", "Exact", "NotOlderThan")
 UNLESS_VERSION = "resourceVersionMatch is forbidden unless resourceVersion is provided"
@@ -102,9 +103,7 @@ class Reads:
         current = self._storage.revision
         if options.continue_token:
             if asked and asked != "0":
-                raise failures.bad_request(
-                    "specifying resource version is not allowed when using continue"
-                )
+                raise BadRequest("specifying resource version is not allowed when using continue")
             return _decode_token(options.continue_token)
         revision = parse_revision(asked)
         if revision > current:
@@ -125,7 +124,7 @@ def parse_revision(text: str) -> int:
     number = text.isascii() and text.isdigit()
     if not number or len(text) > 19:
         why = "value out of range" if number else "invalid syntax"
-        raise failures.bad_request(
+        raise BadRequest(
             f'invalid resource version: resourceVersion: Invalid value: "{text}": '
             f'strconv.ParseUint: parsing "{text}": {why}'
         )
@@ -210,6 +209,6 @@ def _decode_token(text: str) -> tuple[int, ObjectKey]:
         namespace, name = body["start"]
         return int(body["rv"]), ObjectKey(str(namespace), str(name))
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
-        raise failures.bad_request(
+        raise BadRequest(
             "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
         ) from error

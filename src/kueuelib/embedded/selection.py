@@ -7,11 +7,10 @@ from collections.abc import Callable
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.embedded import failures
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.storage import Entry
 from kueuelib.embedded.verbs import ListOptions, WatchOptions
-from kueuelib.errors import InvalidSelector
+from kueuelib.errors import BadRequest, InvalidSelector
 from kueuelib.machinery.fields import FieldSelector, parse_field_selector
 from kueuelib.machinery.selectors import Selector, parse_label_selector
 
@@ -58,7 +57,7 @@ def select(
         labels = parse_label_selector(options.label_selector)
         fields = parse_field_selector(options.field_selector)
     except InvalidSelector as error:
-        raise failures.bad_request(str(error)) from error
+        raise BadRequest(str(error)) from error
     check()
     for path in fields.paths:
         usual = (NAME,) if kind.field_names and not kind.namespaced else (NAME, NAMESPACE)
@@ -68,7 +67,7 @@ def select(
                 text = f'field label "{path}" not supported for Job'
             if kind.builtin and not kind.field_names:
                 text = f'"{path}" is not a known field selector: only "{NAME}", "{NAMESPACE}"'
-            raise failures.bad_request(text)
+            raise BadRequest(text)
     if kind.twin is not None:
         renamed = (
             attrs.evolve(each, path=kind.twin.field(each.path)) for each in fields.requirements

@@ -314,7 +314,7 @@ class ApiService:
                 scale = subresources.scale_of(version, old)
                 given = patched(scale, body, type_, ANYTHING)
             if not isinstance(given, dict):
-                raise failures.bad_request("a Scale is expected")
+                raise BadRequest("a Scale is expected")
             return subresources.scaled(version, old, given)
 
         return await self.writes.change(plain, transform, options)

@@ -11,7 +11,7 @@ from kueuelib.embedded.builtins.fields import invalid, required, section, shown
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.registry.cells import selector_text
 from kueuelib.embedded.registry.kind import Kind, Version
-from kueuelib.errors import FieldError, ServerError
+from kueuelib.errors import BadRequest, FieldError, ServerError
 
 SCALE = "scale"
 
@@ -33,23 +33,23 @@ def action_of(key: ObjectKey, subresource: str, body: Any) -> Obj:
     wanted = type_.partition(".")[2]
     action: Any = {} if body is None else body
     if not isinstance(action, dict):
-        raise failures.bad_request(
+        raise BadRequest(
             f"the object provided is unrecognized (must be of type {wanted}): couldn't get "
             "version/kind; json parse error"
         )
     given, at = action.get("kind") or wanted, action.get("apiVersion") or versions[0]
     if given != wanted or at not in versions:
         version = str(at).rpartition("/")[2]
-        raise failures.bad_request(
+        raise BadRequest(
             f'{given} in version "{version}" cannot be handled as a {wanted}: '
             f"converting ({version}.{given}) to ({type_}): unknown conversion"
         )
     meta = action.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
     if (meta.get("name") or "") != key.name:
-        raise failures.bad_request(f"name in URL does not match name in {wanted} object")
+        raise BadRequest(f"name in URL does not match name in {wanted} object")
     if meta.get("namespace") not in (None, "", key.namespace):
-        raise failures.bad_request(
+        raise BadRequest(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     return action
@@ -161,7 +161,7 @@ def applied(kind: Kind, version: Version, scale: Any) -> Obj:
     given = scale if isinstance(scale, dict) else {}
     group, name = given.get("apiVersion") or "/", given.get("kind") or ""
     if (group, name) != ("autoscaling/v1", "Scale"):
-        raise failures.bad_request(f"invalid object type: {group}, Kind={name}")
+        raise BadRequest(f"invalid object type: {group}, Kind={name}")
     config = {"apiVersion": kind.api_version(version.name), "kind": kind.kind}
     if "metadata" in given:
         config["metadata"] = given["metadata"]
@@ -178,9 +178,9 @@ def scaled(version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
     """
     wanted = section(scale, "spec").get("replicas") or 0
     if not isinstance(wanted, int) or isinstance(wanted, bool):
-        raise failures.bad_request("spec.replicas: a whole number is expected")
+        raise BadRequest("spec.replicas: a whole number is expected")
     if not -(2**31) <= wanted < 2**31:
-        raise failures.bad_request(f"spec.replicas: {wanted} does not fit into 32 bits")
+        raise BadRequest(f"spec.replicas: {wanted} does not fit into 32 bits")
     if wanted < 0:
         errors = [invalid("spec.replicas", wanted, "must be greater than or equal to 0")]
         raise failures.invalid_named("Scale", "autoscaling", obj["metadata"]["name"], errors)

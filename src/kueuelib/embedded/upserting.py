@@ -16,7 +16,7 @@ from kueuelib.embedded.managing import Managers, configuration
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.embedded.write_checks import Target, check_revision, place
 from kueuelib.embedded.writing import Writes
-from kueuelib.errors import AlreadyExists, FieldError
+from kueuelib.errors import AlreadyExists, BadRequest, FieldError
 
 _MUST_BE_SPECIFIED = FieldError(
     "metadata.resourceVersion",
@@ -57,7 +57,7 @@ class Upserts:
         if meta["name"] != target.key.name:
             raise failures.mismatch(target.key, meta["name"])
         if kind.namespaced and meta["namespace"] != target.key.namespace:
-            raise failures.bad_request(
+            raise BadRequest(
                 "the namespace of the provided object does not match the namespace sent on the "
                 "request"
             )

@@ -17,7 +17,7 @@ from kueuelib.embedded.builtins.metadata import (
 )
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.registry.kind import Kind, Version
-from kueuelib.errors import FieldError
+from kueuelib.errors import BadRequest, FieldError
 
 STATUS = "status"
 LAST_REVISION = 2**64 - 1
@@ -80,7 +80,7 @@ def check_preconditions(
     kind, name = target.kind, target.key.name
     meta = wanted.get("metadata")
     if not isinstance(meta, dict):
-        raise failures.bad_request("metadata must be an object")
+        raise BadRequest("metadata must be an object")
     if not meta.get("name"):
         raise failures.unnamed(target.key)
     if meta["name"] != name:
@@ -88,7 +88,7 @@ def check_preconditions(
     if kind.namespaced and (meta.get("namespace") or target.key.namespace) != (
         target.key.namespace
     ):
-        raise failures.bad_request(
+        raise BadRequest(
             f"the namespace of the object ({meta['namespace']}) does not match the "
             f"namespace on the request ({target.key.namespace})"
         )
@@ -118,9 +118,7 @@ def check_placed(kind: Kind, obj: Obj, key: ObjectKey) -> None:
     if meta.get("namespace", "") != key.namespace or (
         key.name and meta.get("name", "") != key.name
     ):
-        raise failures.bad_request(
-            f"a mutating webhook changed the name or namespace of {kind.kind} {key}"
-        )
+        raise BadRequest(f"a mutating webhook changed the name or namespace of {kind.kind} {key}")
 
 
 def broken_rules(
@@ -200,10 +198,10 @@ def place(kind: Kind, obj: Obj, namespace: str) -> None:
         return
     if not namespace:
         if not own_namespace:
-            raise failures.bad_request("an empty namespace may not be set during creation")
+            raise BadRequest("an empty namespace may not be set during creation")
         return
     if own_namespace and own_namespace != namespace:
-        raise failures.bad_request(
+        raise BadRequest(
             f"the namespace of the provided object does not match the namespace sent on the "
             f"request (provided: {own_namespace}, request: {namespace})"
         )

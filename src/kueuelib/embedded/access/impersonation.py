@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AUTHENTICATED, Attributes, Authorizer, refusal
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.access.tokens import ACCOUNTS_GROUP
 from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.errors import BadRequest
 
 USER = "Impersonate-User"
 GROUP = "Impersonate-Group"
@@ -41,7 +41,7 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
             extra.setdefault(unquote(name[len(EXTRA) :]).lower(), []).append(_readable(value))
     if not user:
         if groups or uid or extra:
-            raise failures.bad_request(
+            raise BadRequest(
                 f"requested {_shown(uid, groups, extra)} without impersonating a user name"
             )
         return caller

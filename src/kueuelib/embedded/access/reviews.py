@@ -12,7 +12,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AccessRule, Attributes, Authorizer
 from kueuelib.embedded.access.tokens import ISSUER, Verified
 from kueuelib.embedded.admission.plugin import Caller
-from kueuelib.errors import FieldError
+from kueuelib.errors import BadRequest, FieldError
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "selfsubjectreviews": ("authentication.k8s.io", "SelfSubjectReview"),
@@ -53,10 +53,10 @@ class Reviews:
             raise failures.unknown_resource()
         group, kind = group_and_kind
         if not isinstance(given, Mapping) or given.get("kind", kind) != kind:
-            raise failures.bad_request(f"a {kind} is expected")
+            raise BadRequest(f"a {kind} is expected")
         spec = given.get("spec") or {}
         if not isinstance(spec, Mapping):
-            raise failures.bad_request(f"the spec of a {kind} is an object")
+            raise BadRequest(f"the spec of a {kind} is an object")
         meta = given.get("metadata") or {}
         body: Obj = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": meta}
         if plural != "selfsubjectreviews":
@@ -93,7 +93,7 @@ class Reviews:
     def _token(self, spec: Mapping[str, Any]) -> Obj:
         token = spec.get("token")
         if not token or not isinstance(token, str):
-            raise failures.bad_request("token is required for TokenReview in authentication")
+            raise BadRequest("token is required for TokenReview in authentication")
         wanted = spec.get("audiences") or [ISSUER]
         verified = self.verify(token)
         if verified is None:
@@ -110,7 +110,7 @@ class Reviews:
 
     def _rules(self, caller: Caller, namespace: str) -> Obj:
         if not namespace:
-            raise failures.bad_request("no namespace on request")
+            raise BadRequest("no namespace on request")
         resources: list[Obj] = []
         paths: list[Obj] = []
         for rule in self.authorizer.rules(caller, namespace):

@@ -25,7 +25,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AUTHENTICATED
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.admission.plugin import Caller, Reader
-from kueuelib.errors import FieldError, NotFound
+from kueuelib.errors import BadRequest, FieldError, NotFound
 from kueuelib.runtime.authority import pem_of
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -108,7 +108,7 @@ class Tokens:
         if service_account is None:
             raise _absent("serviceaccounts", account.name)
         if not isinstance(given, dict) or given.get("kind", "TokenRequest") != "TokenRequest":
-            raise failures.bad_request("a TokenRequest is expected")
+            raise BadRequest("a TokenRequest is expected")
         spec = given.get("spec") or {}
         seconds = spec.get("expirationSeconds")
         seconds = DEFAULT_SECONDS if seconds is None else seconds
@@ -142,7 +142,7 @@ class Tokens:
         if resource is None:
             version = str(ref.get("apiVersion") or "")
             shown = version if "/" in version else f"/{version}"
-            raise failures.bad_request(
+            raise BadRequest(
                 f"cannot bind token to object of type {shown}, Kind={ref.get('kind') or ''}"
             )
         name = ref.get("name") or ""
@@ -153,13 +153,13 @@ class Tokens:
             raise _absent(resource.plural, name)
         uid = target["metadata"]["uid"]
         if ref.get("uid") and ref["uid"] != uid:
-            raise failures.bad_request(
+            raise BadRequest(
                 f"the UID in the bound object reference ({ref['uid']}) does not match the UID "
                 f"in record. The object might have been deleted and then recreated"
             )
         spec = target.get("spec") or {}
         if resource.kind == "Pod" and spec.get("serviceAccountName") != account.name:
-            raise failures.bad_request(
+            raise BadRequest(
                 f'cannot bind token for serviceaccount "{account.name}" to pod running with '
                 "different serviceaccount name."
             )

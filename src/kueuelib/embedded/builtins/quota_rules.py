@@ -8,13 +8,7 @@ from typing import Any
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import (
-    NON_NEGATIVE,
-    immutable,
-    invalid,
-    listed,
-    section,
-)
+from kueuelib.embedded.builtins.fields import NON_NEGATIVE, immutable, invalid, listed, section
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.resources import is_native, validate_resources
 from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check

@@ -20,7 +20,7 @@ from kueuelib.embedded.verbs import (
     WatchOptions,
     WriteOptions,
 )
-from kueuelib.errors import FieldError
+from kueuelib.errors import BadRequest, FieldError
 
 MANAGER_LIMIT = 128
 OPTIONS_GROUP = "meta.k8s.io"
@@ -47,9 +47,9 @@ def number(query: Query, name: str) -> int | None:
         return None
     text = query[name]
     if not _NUMBER.fullmatch(text):
-        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     if len(text) > _LENGTH or not -_BOUND <= int(text) < _BOUND:
-        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": value out of range')
     return int(text)
 
 
@@ -170,14 +170,14 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
     kind = "DeleteOptions"
     if body is not None and not isinstance(body, dict):
         into = f"json: cannot unmarshal {json_type(body)} into Go value of type {HEAD}"
-        raise failures.bad_request(f"couldn't get version/kind; json parse error: {into}")
+        raise BadRequest(f"couldn't get version/kind; json parse error: {into}")
     given: dict[str, Any] = body or {}
     if given.get("kind", kind) != kind:
-        raise failures.bad_request(f"the object provided is a {given['kind']}, not a {kind}")
+        raise BadRequest(f"the object provided is a {given['kind']}, not a {kind}")
     for name, (type_, go_type) in _DELETE_FIELDS.items():
         value = given.get(name)
         if value is not None and type(value) is not type_:
-            raise failures.bad_request(
+            raise BadRequest(
                 f"json: cannot unmarshal {json_type(value)} into Go struct field "
                 f"DeleteOptions.{name} of type {go_type}"
             )

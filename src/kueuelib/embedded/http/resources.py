@@ -31,6 +31,7 @@ from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
 from kueuelib.embedded.write_checks import STATUS, Target
+from kueuelib.errors import BadRequest
 from kueuelib.runtime.connections import body_of
 
 Answer = Awaitable[web.StreamResponse]
@@ -112,7 +113,7 @@ class _Call:
         kind, method = self.kind, self.request.method
         everywhere = kind.namespaced and not self.route.namespace
         if not self._reads and not kind.builtin and method in ("PUT", "PATCH"):
-            raise failures.bad_request("name must be provided")
+            raise BadRequest("name must be provided")
         if method == "POST" and everywhere:
             raise failures.wrong_method()
         if method == "DELETE" and (everywhere or "deletecollection" not in kind.verbs):
