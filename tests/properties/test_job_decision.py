@@ -10,8 +10,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.job_status import validate_job_status
-from kueuelib.embedded.cluster.indexes import format_indexes, parse_indexes
-from kueuelib.embedded.cluster.job_decision import decide, first_memory
+from kueuelib.embedded.cluster.job_decision import (
+    decide,
+    first_memory,
+    format_indexes,
+    parse_indexes,
+)
 from kueuelib.embedded.cluster.job_facts import Backoff, JobDecision, JobMemory, is_finished
 from kueuelib.embedded.cluster.job_pods import index_of, is_active, new_pod
 

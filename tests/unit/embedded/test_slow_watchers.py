@@ -8,8 +8,8 @@ import socket
 import ssl
 
 from kueuelib.api.kinds import CONFIG_MAPS
-from kueuelib.embedded.http import sending
-from kueuelib.embedded.http.sending import PIECE, pieces
+from kueuelib.embedded.http import watching
+from kueuelib.embedded.http.watching import PIECE, pieces
 from kueuelib.embedded.server import ApiServer
 
 LARGE = 200_000
@@ -49,7 +49,7 @@ async def connected(server, size):
 
 
 async def test_who_does_not_read_is_hung_up_on_and_others_are_told_everything(monkeypatch):
-    monkeypatch.setattr(sending, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(watching, "PATIENCE_SECONDS", 0.2)
     count = 40
     async with ApiServer() as server, asyncio.timeout(60):
         _, slow = await connected(server, 4096)

@@ -19,7 +19,7 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.pod_placement import NOT_READY
-from kueuelib.embedded.builtins.table import Found, ValuePlace, check
+from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError
 
@@ -130,7 +130,7 @@ def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     return errors
 
 
-def _value(at: ValuePlace, _: str) -> Found:
+def _value(at: ValuePlace, _: str) -> BrokenRules:
     texts = naming.label_value(at.value)
     return [invalid(at.path, at.value, ";".join(texts))] if texts else []
 

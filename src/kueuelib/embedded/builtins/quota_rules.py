@@ -116,12 +116,12 @@ def _validate_selector(spec: Mapping[str, Any]) -> list[FieldError]:
     ]
 
 
-def _plain(at: ValuePlace, _: str) -> Found:
+def _plain(at: ValuePlace, _: str) -> BrokenRules:
     plain = at.outer.get("scopeName") in _PLAIN_SCOPES and at.value != "Exists"
     return [invalid(at.path, at.value or "", _PLAIN_TEXT)] if plain else []
 
 
-def _none(at: ValuePlace, text: str) -> Found:
+def _none(at: ValuePlace, text: str) -> BrokenRules:
     return [invalid(at.path, list(at.value), text)]
 
 

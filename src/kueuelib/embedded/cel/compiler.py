@@ -31,7 +31,6 @@ from kueuelib.embedded.cel.code import (
 )
 from kueuelib.embedded.cel.errors import EvalError, Issue
 from kueuelib.embedded.cel.library import Library
-from kueuelib.embedded.cel.macro_types import items_of, loop_type
 from kueuelib.embedded.cel.overloads import call_code, no_overload
 from kueuelib.embedded.cel.running import (
     Env,
@@ -50,8 +49,10 @@ from kueuelib.embedded.cel.types import (
     STRING,
     UINT,
     Type,
+    items_of,
     joined,
     list_of,
+    loop_type,
     map_of,
     optional_of,
 )

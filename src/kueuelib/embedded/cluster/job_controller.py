@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from kueuelib.api.kinds import JOBS
-from kueuelib.api.meta import Obj, ObjectKey, controller_of
+from kueuelib.api.meta import Obj, ObjectKey, controller_of, find_condition
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.job_decision import decide, first_memory
-from kueuelib.embedded.cluster.job_events import told_by
 from kueuelib.embedded.cluster.job_facts import Backoff, JobDecision, JobMemory, is_ours
 from kueuelib.embedded.cluster.job_pods import new_pod
 from kueuelib.embedded.cluster.mirror import gone
@@ -201,3 +200,33 @@ class JobController(Controller[ObjectKey]):
             if job["spec"].get(key) is not None and not job.get("status"):
                 text = f"spec.{key} is accepted, but this cluster does not obey it"
                 self._events.warning(job, COMPONENT, "NotSimulated", text)
+
+
+class Said(NamedTuple):
+    """One event: `Normal` or `Warning`, its reason and its message."""
+
+    type: str
+    reason: str
+    message: str
+
+
+def told_by(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Said]:
+    """The events for the change from one status to the next."""
+    events = []
+
+    def became(type_: str, value: str = "True") -> Mapping[str, Any] | None:
+        condition = find_condition(new.get("conditions"), type_)
+        before = find_condition(old.get("conditions"), type_)
+        changed = condition.get("status") == value != before.get("status")
+        return condition if changed else None
+
+    if became("Suspended"):
+        events.append(Said("Normal", "Suspended", "Job suspended"))
+    if became("Suspended", "False"):
+        events.append(Said("Normal", "Resumed", "Job resumed"))
+    if became("Complete"):
+        events.append(Said("Normal", "Completed", "Job completed"))
+    failed = became("FailureTarget")
+    if failed is not None:
+        events.append(Said("Warning", failed.get("reason", ""), failed.get("message", "")))
+    return events

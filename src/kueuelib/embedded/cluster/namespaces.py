@@ -1,8 +1,10 @@
-"""The namespace controller: deletes the content of a terminating namespace, then finalizes it."""
+"""What begins and ends a namespace: its ServiceAccount, and the deletion of its content."""
 
 from __future__ import annotations
 
-from kueuelib.api.kinds import EVENTS, NAMESPACES
+import contextlib
+
+from kueuelib.api.kinds import EVENTS, NAMESPACES, SERVICE_ACCOUNTS
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.builtins.core_rules import NAMESPACE_FINALIZER
 from kueuelib.embedded.cluster.collector import Collector
@@ -10,6 +12,7 @@ from kueuelib.embedded.cluster.contract import CONTROLLERS
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.embedded.verbs import Propagation, WriteOptions
+from kueuelib.errors import AlreadyExists
 from kueuelib.machinery.store import Delta, DeltaKind
 
 
@@ -70,4 +73,38 @@ class NamespaceController(Controller[str]):
                 NAMESPACES, finalized, subresource="finalize", options=options
             )
             self._namespaces.written(written)
+        return None
+
+
+DEFAULT = "default"
+
+
+class AccountController(Controller[str]):
+    """Creates the account, again if it is deleted; its keys are namespaces."""
+
+    name = "serviceaccount"
+    workers = 2
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._accounts = parts.kinds.of(SERVICE_ACCOUNTS)
+        self._namespaces.add_handler(self._on_namespace)
+        self._accounts.add_handler(self._on_account)
+
+    def _on_namespace(self, delta: Delta[Obj]) -> None:
+        if delta.new is not None:
+            self.loop.add(delta.key.name)
+
+    def _on_account(self, delta: Delta[Obj]) -> None:
+        if delta.new is None and delta.key.name == DEFAULT:
+            self.loop.add(delta.key.namespace)
+
+    async def _reconcile(self, namespace: str) -> float | None:
+        obj = self._namespaces.get(ObjectKey("", namespace))
+        if obj is None or obj["metadata"].get("deletionTimestamp"):
+            return None
+        if self._accounts.get(ObjectKey(namespace, DEFAULT)) is not None:
+            return None
+        with contextlib.suppress(AlreadyExists):
+            await self._service.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.new(DEFAULT, namespace))
         return None

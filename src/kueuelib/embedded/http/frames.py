@@ -10,9 +10,11 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.http import views
 from kueuelib.embedded.http.negotiation import Wanted
-from kueuelib.embedded.http.sending import Line
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.watching import Frame
+
+Line = tuple[bytes, bytes, bytes]
+"""The prefix, the JSON, and the suffix."""
 
 _HEADS = {
     type_: b'{"type":"%b","object":' % type_.encode()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import attrs
 
-_ODD: Final = re.compile("%(?![0-9a-fA-F]{2})")
+from kueuelib.embedded.schema.formats import BAD_ESCAPE
 
 
 def is_odd(text: str) -> bool:
     """Whether a part of a URL cannot be decoded."""
-    return _ODD.search(text) is not None
+    return BAD_ESCAPE.search(text) is not None
 
 
 def readable(query: str) -> str:

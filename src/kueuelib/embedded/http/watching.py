@@ -1,17 +1,24 @@
-"""Answers a watch with a stream of events."""
+"""Answers a watch with a stream of events: shared bytes, small buffers, bounded patience.
+
+Lines of a watch are built around JSON that all watches share. The next batch is sent only after the
+client has read most of the previous one, so a client that does not read costs one batch of
+references and the buffers of its connection. After a while without reads its connection is closed,
+as by kube-apiserver; a client that returns lists and watches again.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 from aiohttp import web
 
 from kueuelib.embedded.http.answers import warning_headers
-from kueuelib.embedded.http.frames import Framer
+from kueuelib.embedded.http.frames import Framer, Line
 from kueuelib.embedded.http.negotiation import JSON, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.parameters import watch_options
 from kueuelib.embedded.http.routes import Route
-from kueuelib.embedded.http.sending import Sender
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 
@@ -45,3 +52,84 @@ async def watch(
     except ConnectionError:
         pass  # the client has left
     return response
+
+
+PATIENCE_SECONDS = 30.0
+PIECE = 64 * 1024
+
+
+def pieces(lines: Sequence[Line]) -> Iterator[bytes]:
+    """Lines as byte strings of at most `PIECE` bytes; small lines share one."""
+    waiting: list[bytes] = []
+    size = 0
+    for line in lines:
+        length = sum(map(len, line))
+        if waiting and size + length > PIECE:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+        if length <= PIECE:
+            waiting.extend(line)
+            size += length
+            continue
+        head, body, tail = line
+        yield head
+        for start in range(0, len(body), PIECE):
+            yield body[start : start + PIECE]
+        yield tail
+    if waiting:
+        yield b"".join(waiting)
+
+
+class Sender:
+    """Sends the events of one watch.
+
+    A context manager, which ends the watch over the client's patience.
+
+    Args:
+        request: of the watch.
+        response: prepared.
+    """
+
+    def __init__(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        self._request = request
+        self._response = response
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        transport = self._request.transport
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.set_write_buffer_limits(high=PIECE)
+        self._timer = self._loop.call_later(PATIENCE_SECONDS, self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Closes the connection if the client has not read for too long."""
+        now = self._loop.time()
+        begun = now if self._since is None else self._since
+        if now - begun >= PATIENCE_SECONDS:
+            self._timer = None
+            transport = self._request.transport
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+            return
+        self._timer = self._loop.call_later(PATIENCE_SECONDS - (now - begun), self._look)
+
+    async def send(self, lines: Sequence[Line]) -> None:
+        """Sends lines.
+
+        Raises:
+            ConnectionError: the connection was closed.
+        """
+        for piece in pieces(lines):
+            self._since = self._loop.time()
+            await self._response.write(piece)
+            if self._request.protocol.writing_paused:
+                await self._request.writer.drain()
+            self._since = None

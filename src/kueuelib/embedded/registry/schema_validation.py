@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import attrs
+
 from kueuelib.embedded.builtins.fields import forbidden, invalid
-from kueuelib.embedded.schema.default_rules import default_problems
+from kueuelib.embedded.schema.node import MISSING, SchemaNode
 from kueuelib.embedded.schema.openapi_rules import has_unsupported, openapi_problems
-from kueuelib.embedded.schema.structural import StructuralSchema
+from kueuelib.embedded.schema.structural import StructuralSchema, prune
 from kueuelib.embedded.schema.structural_rules import structural_problems
+from kueuelib.embedded.schema.validate import validate_value
 from kueuelib.errors import FieldError
 
 _AT_THE_ROOT = {
@@ -79,3 +83,37 @@ def _root_problems(schema: Mapping[str, Any], path: str) -> list[FieldError]:
         "is enabled"
     )
     return [invalid(path, dict(schema), text)]
+
+
+_HEAD = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def default_problems(node: SchemaNode, path: str) -> list[FieldError]:
+    """Why defaults of a structural schema are not valid.
+
+    CEL rules are not evaluated. Values of maps have no defaults.
+
+    Args:
+        node: the root of the schema.
+        path: of the schema in the definition.
+    """
+    return list(_problems(node, path, head=True))
+
+
+def _problems(node: SchemaNode, path: str, *, head: bool = False) -> Iterator[FieldError]:
+    if node.default is not MISSING:
+        yield from _problems_of(node, node.default, f"{path}.default")
+    if node.items is not None:
+        yield from _problems(node.items, f"{path}.items")
+    for name, sub in sorted(node.properties.items()):
+        if not ((head or node.embedded) and name in _HEAD):
+            yield from _problems(sub, f"{path}.properties[{name}]")
+
+
+def _problems_of(node: SchemaNode, default: Any, path: str) -> Iterator[FieldError]:
+    holder = SchemaNode(properties={"value": node})
+    if prune(holder, {"value": copy.deepcopy(default)}):
+        yield invalid(path, default, "must not have unknown fields")
+    for error in validate_value(node, default):
+        where = error.path if error.path.startswith("[") or not error.path else f".{error.path}"
+        yield attrs.evolve(error, path=path + where)

@@ -34,7 +34,7 @@ _UNITS: Final = frozenset({"ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w
 _LONG_UNITS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _BYTE_VALUE: Final = r"(?:0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CARD: Final = re.compile(
     r"4\d{12}(?:\d{3})?|5[1-5]\d{14}|6(?:011|5\d\d)\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
     r"|(?:2131|1800|35\d{3})\d{11}",
@@ -102,7 +102,7 @@ def _is_uri(text: str) -> bool:
         return False
     scheme = _SCHEME.match(text)
     if scheme is None:
-        return text == "*" or (text[0] == "/" and not _BAD_ESCAPE.search(text.partition("?")[0]))
+        return text == "*" or (text[0] == "/" and not BAD_ESCAPE.search(text.partition("?")[0]))
     rest = text[scheme.end() :].partition("?")[0]
     if not rest.startswith("/"):
         return True
@@ -112,7 +112,7 @@ def _is_uri(text: str) -> bool:
             return False
     except ValueError:
         return False
-    return " " not in parts.netloc and not _BAD_ESCAPE.search(rest)
+    return " " not in parts.netloc and not BAD_ESCAPE.search(rest)
 
 
 def _plain_zeros(text: str) -> str:

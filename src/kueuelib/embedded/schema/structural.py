@@ -1,4 +1,4 @@
-"""Pruning, defaults and validation by a structural schema."""
+"""What a structural schema does to an object: it removes, fills in and judges."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.schema.defaults import apply_defaults
 from kueuelib.embedded.schema.embedded_objects import embedded_objects
 from kueuelib.embedded.schema.node import SchemaNode, from_openapi
-from kueuelib.embedded.schema.prune import prune
 from kueuelib.embedded.schema.validate import validate
 from kueuelib.errors import FieldError
 
@@ -97,3 +95,79 @@ class StructuralSchema:
 
 
 _RECENT: OrderedDict[bytes, StructuralSchema] = OrderedDict()
+
+
+def apply_defaults(node: SchemaNode, value: Any) -> None:
+    """Fill in the defaults of absent fields in place, including nested ones.
+
+    If the schema does not allow null, it counts as absent: such fields get their default or are
+    removed.
+    """
+    if isinstance(value, dict):
+        if None in value.values():
+            _drop_nulls(node, value)
+        for name, default in node.defaults:
+            if name not in value:
+                value[name] = _copy(default)
+        for name, each in value.items():
+            if isinstance(each, dict | list):
+                known = node.properties.get(name) or node.additional
+                if known is not None:
+                    apply_defaults(known, each)
+    elif isinstance(value, list) and node.items is not None:
+        for item in value:
+            apply_defaults(node.items, item)
+
+
+def _drop_nulls(node: SchemaNode, value: dict[str, Any]) -> None:
+    for name in [name for name, each in value.items() if each is None]:
+        known = node.properties.get(name) or node.additional
+        if known is not None and not known.nullable:
+            del value[name]
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copy(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copy(each) for each in value]
+    return value
+
+
+_HEAD = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def prune(node: SchemaNode, obj: Obj) -> list[str]:
+    """Remove unknown fields in place.
+
+    The `apiVersion`, `kind` and `metadata` of the object and of embedded ones stay untouched.
+
+    Returns:
+        the paths of removed fields, for example `spec.queues[0].colour`.
+    """
+    removed: list[str] = []
+    _prune(node, obj, "", removed, head=True)
+    return removed
+
+
+def _prune(node: SchemaNode, value: Any, path: str, removed: list[str], *, head: bool) -> None:
+    if isinstance(value, dict):
+        _prune_map(node, value, path, removed, head=head or node.embedded)
+    elif isinstance(value, list) and node.items is not None:
+        for index, item in enumerate(value):
+            _prune(node.items, item, f"{path}[{index}]", removed, head=False)
+
+
+def _prune_map(node: SchemaNode, value: Obj, path: str, removed: list[str], *, head: bool) -> None:
+    for name in list(value):
+        if head and name in _HEAD:
+            continue
+        known = node.properties.get(name) or node.additional
+        if known is not None:
+            each = value[name]
+            if isinstance(each, dict | list):
+                inner = f"{path}.{name}" if path else name
+                _prune(known, each, inner, removed, head=False)
+        elif not (node.preserve_unknown or node.int_or_string):
+            del value[name]
+            removed.append(f"{path}.{name}" if path else name)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kueuelib.embedded.storage.encoding import encoded
-from kueuelib.embedded.storage.memory import Storage
+from kueuelib.embedded.storage.memory import Storage, encoded
 from kueuelib.embedded.storage.table import Change, Compacted, Entry, StaleWrite, Table
 
 __all__ = ["Change", "Compacted", "Entry", "StaleWrite", "Storage", "Table", "encoded"]

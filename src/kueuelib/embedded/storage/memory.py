@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import orjson
+
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded.storage.encoding import encoded
 from kueuelib.embedded.storage.table import Change, Entry, StaleWrite, Table
 
 if TYPE_CHECKING:
@@ -108,3 +109,13 @@ class Storage:
             labels=meta.get("labels") or NOTHING,
             fields=describe(obj) or NOTHING,
         )
+
+
+def encoded(obj: Obj) -> bytes:
+    """The JSON of an object, in exactly as much memory as it needs.
+
+    The result of `orjson.dumps` keeps its whole buffer, several times its size. That does not
+    matter for an answer that is sent and dropped, but for thousands of kept objects it would be
+    most of the server's memory. So the bytes are copied once.
+    """
+    return bytes(memoryview(orjson.dumps(obj)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kueuelib.embedded.cluster.ended_pods import PERIOD
+from kueuelib.embedded.cluster.doomed_pods import PERIOD
 
 SHORT = {"kueuelib.dev/run-seconds": "0.5"}
 
