@@ -172,6 +172,105 @@ async def test_yaml_has_numbers_that_json_has_not(api, number, shown):
     assert f": json: unsupported value: {shown} (" in found.body["message"]
 
 
+BIG = "1" * 5000
+YAML = {"Content-Type": "application/yaml"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "read"),
+    [
+        ("---\n---\n", {}),
+        ("---\nmetadata: {name: other}\n", {}),
+        ("---\n}", {}),
+        (f"data: {{a: {BIG}}}\n", {"a": BIG}),
+        (f"data: {{a: 0x{BIG}}}\n", {"a": f"0x{BIG}"}),
+        (f"other: {{a: -{BIG}.5}}\n", {}),
+        ("other: {a: 99999999999999999999999}\n", {}),
+        ("data: {a: !foo b}\n", {"a": "b"}),
+        ("data: {a: !foo null}\n", {"a": "null"}),
+        ("data: !foo {a: b}\n", {"a": "b"}),
+        ("data: {a: !!binary aGVsbG8=}\n", {"a": "hello"}),
+        ("data: {a: !!timestamp 2001-01-01}\n", {"a": "2001-01-01"}),
+        ("other: !!omap [a: b]\n", {}),
+        ("data: {true: b, 0x10: c}\n", {"true": "b", "16": "c"}),
+    ],
+)
+async def test_what_yaml_means(api, rest, read):
+    """The first document counts, unknown tags mean nothing, and too large numbers are texts."""
+    found = await api.post(MAPS, f"metadata: {{name: m}}\n{rest}", headers=YAML)
+    assert (found.status, found.body.get("data", {})) == (201, read)
+
+
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        ("data: {null: b}", 'unsupported map key of type: %!s(<nil>), key: <nil>, value: "b"'),
+        ("other: {~: b}", 'unsupported map key of type: %!s(<nil>), key: <nil>, value: "b"'),
+        ("data: {a: !!int b}", "yaml: cannot decode !!str `b` as a !!int"),
+        ("other: !!int 1.5", "yaml: cannot decode !!float `1.5` as a !!int"),
+        ('data: {a: !!binary "%%"}', "yaml: !!binary value contains invalid base64 data"),
+    ],
+)
+async def test_what_yaml_cannot_mean(api, rest, why):
+    found = await api.post(MAPS, f"metadata: {{name: m}}\n{rest}\n", headers=YAML)
+    assert found.status == 400
+    assert f"(must be of type ConfigMap): {why} (" in found.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("media", "status"), [("json", 200), ("strategic-merge", 200), ("merge", 400)]
+)
+async def test_a_patch_of_nothing_changes_nothing(api, media, status):
+    made = await api.post(MAPS, MAP)
+    found = await api.patch(f"{MAPS}/m", "null", f"application/{media}-patch+json")
+    assert found.status == status
+    assert found.body["message"] == "Invalid JSON Patch" if status == 400 else True
+    assert (await api.get(f"{MAPS}/m")).body["metadata"] == made.body["metadata"]
+
+
+@pytest.mark.parametrize("path", ["//api/v1/namespaces", "/api/v1//namespaces"])
+async def test_a_path_has_no_empty_parts(api, path):
+    url = api.client.base_url.copy_with(raw_path=path.encode())
+    found = await api.client.get(url)
+    assert found.status_code == 404
+    assert (found.text == "404 page not found\n") is path.startswith("//")
+
+
+NOT_SET = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+NOT_ASKED = (
+    "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+)
+CONTINUED = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+
+
+def unknown(match):
+    return f'Unsupported value: "{match}": supported values: "NotOlderThan"'
+
+
+@pytest.mark.parametrize(
+    ("query", "causes"),
+    [
+        ("sendInitialEvents=true", [NOT_SET]),
+        ("resourceVersionMatch=Exact", [NOT_ASKED, unknown("Exact")]),
+        ("sendInitialEvents=true&resourceVersionMatch=Foo", [NOT_SET, unknown("Foo")]),
+        ("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x", [CONTINUED]),
+    ],
+)
+@pytest.mark.parametrize("version", ["x", "1"])
+async def test_the_options_of_a_watch_come_before_its_version(api, query, causes, version):
+    found = await api.get(f"{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={version}&{query}")
+    assert found.status == 422
+    told = found.body["details"]["causes"]
+    assert [each["message"] for each in told] == causes
+    assert {each["field"] for each in told} == {"resourceVersionMatch"}
+
+
+async def test_a_watch_of_the_present_does_not_continue(api):
+    found = await api.get(f"{MAPS}?watch=1&timeoutSeconds=1&continue=x")
+    assert found.status == 422
+    assert found.body["details"]["causes"][0]["message"] == CONTINUED
+
+
 @pytest.mark.parametrize(
     ("time", "why"),
     [

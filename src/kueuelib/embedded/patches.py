@@ -125,7 +125,7 @@ def patched(
         Invalid: it cannot be applied.
     """
     if type_ is PatchType.JSON:
-        return json_patch(target, body)
+        return json_patch(target, [] if body is None else body)
     if type_ is PatchType.MERGE:
         if body is None or not (checked or isinstance(body, dict)):
             raise BadRequest("Invalid JSON Patch")
@@ -134,7 +134,7 @@ def patched(
             raise BadRequest(f"error decoding patch: {text} map[string]interface {{}}")
         return merge_patch(target, _tidied(copy_json(body)))
     assert type_ is PatchType.STRATEGIC, "apply patches have a path of their own"
-    return strategic_merge(node, target, body)
+    return strategic_merge(node, target, {} if body is None else body)
 
 
 def _tidied(value: Any, *, listed: bool = False) -> Any:

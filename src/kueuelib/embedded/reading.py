@@ -19,7 +19,9 @@ from kueuelib.embedded.storage import Compacted, Entry, Storage, Table
 from kueuelib.embedded.verbs import ListOptions
 from kueuelib.errors import BadRequest
 
-MATCHES = ("", "Exact", "NotOlderThan")
+NOT_OLDER = "NotOlderThan"
+MATCHES = ("", "Exact", NOT_OLDER)
+NOT_CONTINUED = "resourceVersionMatch is forbidden when continue is provided"
 UNLESS_VERSION = "resourceVersionMatch is forbidden unless resourceVersion is provided"
 
 
@@ -143,9 +145,7 @@ def _check_match(options: ListOptions) -> None:
     if match and not asked:
         errors.append(forbidden(path, UNLESS_VERSION))
     if match and options.continue_token:
-        errors.append(
-            forbidden(path, "resourceVersionMatch is forbidden when continue is provided")
-        )
+        errors.append(forbidden(path, NOT_CONTINUED))
     if match not in MATCHES:
         errors.append(not_supported(path, match, (*MATCHES[1:], ""), ordered=True))
     if match == "Exact" and asked == "0":

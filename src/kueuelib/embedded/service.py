@@ -260,7 +260,7 @@ class ApiService:
                 raise failures.unnamed(target.key)
             try:
                 if strategic:
-                    wanted |= restored_head(old, given)
+                    wanted |= restored_head(old, given or {})
                     shorten_numbers(wanted)
                 elif unversioned:
                     raise undeclared(wanted)

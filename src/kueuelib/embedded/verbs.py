@@ -117,6 +117,7 @@ class WatchOptions:
         field_selector: as in a URL.
         resource_version: events after this one; empty or `0`: the present objects come first.
         resource_version_match: `NotOlderThan` or empty; only with `send_initial_events`.
+        continue_token: has no meaning for a watch, which may refuse it.
         timeout: seconds after which the stream ends, None for never.
         bookmarks: whether to send BOOKMARK events.
         send_initial_events: whether the present objects come first, then a BOOKMARK that marks
@@ -127,6 +128,7 @@ class WatchOptions:
     field_selector: str = ""
     resource_version: str = ""
     resource_version_match: str = ""
+    continue_token: str = ""
     timeout: float | None = None
     bookmarks: bool = False
     send_initial_events: bool | None = None

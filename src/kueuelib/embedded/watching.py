@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Self
 
 import attrs
@@ -16,9 +17,9 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins.fields import forbidden
+from kueuelib.embedded.builtins.fields import forbidden, not_supported
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.reading import Reads, parse_revision
+from kueuelib.embedded.reading import NOT_CONTINUED, NOT_OLDER, Reads, parse_revision
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.registry.registry import Registry
 from kueuelib.embedded.selection import select
@@ -52,13 +53,13 @@ class Stream:
 
     def __attrs_post_init__(self) -> None:
         self._table = self._storage.table(self._kind.table)
-        self._selection = select(self._kind, self._namespace, self._options)
+        check = partial(_check, self._options)
+        self._selection = select(self._kind, self._namespace, self._options, check)
         try:
             self._revision = parse_revision(self._options.resource_version)
         except BadRequest as error:
             text = error.message.removeprefix("invalid resource version: ")
             raise failures.unexplained(text) from error
-        _check(self._options)
 
     async def __aenter__(self) -> Self:
         return self
@@ -191,15 +192,20 @@ def _at_revision(entry: Entry, revision: int) -> Entry:
 
 
 def _check(options: WatchOptions) -> None:
-    match = options.resource_version_match
-    text = ""
-    if options.send_initial_events is None:
-        if match:
-            text = (
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            )
-    elif match != "NotOlderThan":
+    path, match = "resourceVersionMatch", options.resource_version_match
+    given = options.send_initial_events is not None
+    if not given and not match and options.resource_version in ("", "0"):
+        given, match = True, NOT_OLDER
+    errors = []
+    if given and match != NOT_OLDER:
         text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-    if text:
-        errors = [forbidden("resourceVersionMatch", text)]
+        errors.append(forbidden(path, text))
+    if match and not given:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(forbidden(path, text))
+    if match not in ("", NOT_OLDER):
+        errors.append(not_supported(path, match, (NOT_OLDER,)))
+    if match and options.continue_token:
+        errors.append(forbidden(path, NOT_CONTINUED))
+    if errors:
         raise failures.invalid_named("ListOptions", "meta.k8s.io", "", errors)

@@ -106,6 +106,8 @@ class Face:
             caller = ANONYMOUS
         else:
             caller = impersonated(caller, request.headers, self._authorizer)
+        if "//" in path:
+            raise failures.no_page() if path.startswith("//") else failures.unknown_resource()
         route = parse(path)
         if not is_open(path):
             wish = wish_of(request, route)

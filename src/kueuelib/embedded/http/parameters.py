@@ -93,6 +93,7 @@ def watch_options(query: Query, name: str = "") -> WatchOptions:
         field_selector=selector,
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
+        continue_token=query.get("continue", ""),
         timeout=float(timeout) if timeout else None,
         bookmarks=bool(flag(query, "allowWatchBookmarks")),
         send_initial_events=flag(query, "sendInitialEvents"),

@@ -6,6 +6,7 @@ interpreter for seconds with a large body, even in a thread, and has no limits.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -25,9 +26,12 @@ SECONDS: Final = 5.0
 _LOOK_EVERY: Final = 1024
 """The number of events between two reads of the clock."""
 _PREFIX: Final = "tag:yaml.org,2002:"
-_COLLECTIONS: Final = {yaml.MappingStartEvent: "map", yaml.SequenceStartEvent: "seq"}
+_LONGEST: Final = 400
+"""No number is longer; what is remains a text, as in Go where a number is too large."""
 _NUMBERS: Final = (f"{_PREFIX}int", f"{_PREFIX}float")
-_TEXT, _MERGE = f"{_PREFIX}str", f"{_PREFIX}merge"
+_RESOLVED: Final = (*_NUMBERS, f"{_PREFIX}bool", f"{_PREFIX}null")
+_TEXT, _MERGE, _BINARY = f"{_PREFIX}str", f"{_PREFIX}merge", f"{_PREFIX}binary"
+_INFINITE: Final = {"i": "Inf", "n": "NaN"}
 
 
 class _Loader(yaml.CSafeLoader):
@@ -52,20 +56,17 @@ class _Merge:
 
 
 def parse_yaml(body: bytes) -> Any:
-    """One YAML document as JSON data; None for none.
+    """The first YAML document as JSON data; None for none.
 
     Raises:
-        BadRequest: it is malformed, there are several, or it goes beyond a limit.
+        BadRequest: it is malformed, or goes beyond a limit.
     """
     try:
-        documents = list(_Builder(body).documents())
+        return next(_Builder(body).documents(), None)
     except RecursionError as error:
         raise BadRequest(_TOO_DEEP) from error
     except _BECAUSE as error:
         raise not_yaml(error) from error
-    if len(documents) > 1:
-        raise BadRequest("error parsing YAML: expected a single document in the stream")
-    return documents[0] if documents else None
 
 
 def parse_yaml_stream(body: bytes) -> list[Any]:
@@ -143,32 +144,45 @@ class _Builder:
         is_plain = event.tag is None and event.implicit[0]
         if is_plain and text in self._plain:
             return self._plain[text]
-        tag = event.tag
-        if tag is None or tag == "!":
-            tag = self._loader.resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
-        if tag == _TEXT:
-            value: Any = text
-        elif tag == _MERGE:
+        tag, resolved = event.tag, _TEXT
+        if len(text) <= _LONGEST:
+            implicit = (True, False) if tag in _RESOLVED else event.implicit
+            resolved = self._loader.resolve(yaml.ScalarNode, text, implicit)  # type: ignore[no-untyped-call]
+        if tag in (None, "!"):
+            tag = resolved
+        elif tag in _RESOLVED and resolved != tag and (tag, resolved) != _NUMBERS[::-1]:
+            told = [name.replace(_PREFIX, "!!") for name in (resolved, tag)]
+            raise Unreadable(f"yaml: cannot decode {told[0]} `{text}` as a {told[1]}", is_yaml=True)
+        value: Any = text
+        if tag == _MERGE:
             value = _Merge
-        elif ":" in text and tag in _NUMBERS and event.tag is None:
-            value = text  # 1:30 is ninety in YAML 1.1, but not in Go
-        else:
+        elif tag == _BINARY:
+            value = self._binary(text)
+        elif tag in _RESOLVED and not (":" in text and tag in _NUMBERS):
+            # 1:30 is ninety in YAML 1.1, but not in Go
             node = yaml.ScalarNode(tag, text, event.start_mark, event.end_mark)
             value = self._loader.construct_object(node)
             if isinstance(value, float) and not math.isfinite(value):
-                shown = {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
-                raise Unreadable(f"json: unsupported value: {shown}", is_yaml=True)
-            if value is not None and not isinstance(value, str | int | float | bool):
-                kind = type(value).__name__
-                raise BadRequest(f"error parsing YAML: a {kind} is not a JSON value")
+                value = text
+                shown = _INFINITE.get(text.lstrip("+-.").lower()[:1])
+                if shown is not None:
+                    sign = "-" if text[0] == "-" else "+" if shown == "Inf" else ""
+                    raise Unreadable(f"json: unsupported value: {sign}{shown}", is_yaml=True)
+            elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+                value = float(value) if abs(value) < 2**1023 else text
         if is_plain:
             self._plain[text] = value
         return value
 
+    @staticmethod
+    def _binary(text: str) -> str:
+        try:
+            return base64.b64decode("".join(text.split()), validate=True).decode(errors="replace")
+        except ValueError as error:
+            why = "yaml: !!binary value contains invalid base64 data"
+            raise Unreadable(why, is_yaml=True) from error
+
     def _inside(self, event: Any) -> Any:
-        wanted = f"{_PREFIX}{_COLLECTIONS[type(event)]}"
-        if event.tag not in (None, "!", wanted):
-            raise BadRequest(f"error parsing YAML: {event.tag} is not a JSON value")
         self._depth += 1
         if self._depth > DEPTH:
             raise BadRequest(_TOO_DEEP)
@@ -196,6 +210,10 @@ class _Builder:
                     merged.update(each)
             elif isinstance(key, dict | list):
                 raise BadRequest("error parsing YAML: a key is not a JSON value")
+            elif key is None:
+                shown = f"key: <nil>, value: {json.dumps(value)}"
+                why = f"unsupported map key of type: %!s(<nil>), {shown}"
+                raise Unreadable(why, is_yaml=True)
             else:
                 fields[key if isinstance(key, str) else json.dumps(key)] = value
         return {**merged, **fields} if merged else fields
