@@ -13,6 +13,7 @@ from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
 from kueuelib.embedded.committing import Commits, held
 from kueuelib.embedded.conversion import Converter
+from kueuelib.embedded.large import Large
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.verbs import DeleteOptions, Propagation
@@ -30,6 +31,7 @@ class Deletes:
     _commits: Commits
     _converter: Converter
     _chain: Chain
+    _large: Large
     _now: Callable[[], float]
 
     async def delete(
@@ -51,16 +53,17 @@ class Deletes:
             entry = self._commits.present(kind, key)
             if entry is None:
                 raise failures.not_found(kind, key.name)
-            old = await self._converter.convert_one(kind, entry.obj(), version.name)
+            read, size = self._large.work, len(entry.raw)
+            old = await self._converter.convert_one(kind, await read(size, entry.obj), version.name)
             self._check_preconditions(kind, key, old, options)
             request = self._request(kind, version, key, old, options)
             await self._chain.mutate(kind, request)
             await self._chain.validate(kind, request)
-            obj = await self._converter.to_stored(kind, entry.obj())
+            obj = await self._converter.to_stored(kind, await read(size, entry.obj))
             gone = self._end(kind, obj, asked, options, request)
             if options.dry_run:
                 return (old if gone else obj), gone
-            if not gone and obj == entry.obj():
+            if not gone and obj == await read(size, entry.obj):
                 return old, False
             forms = {} if gone else await self._converter.ahead(kind, obj)
             try:

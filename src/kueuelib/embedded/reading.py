@@ -31,12 +31,14 @@ class Page:
 
     Attributes:
         items: in the order of their keys.
+        keys: of the items.
         revision: the resource version of the list.
         continue_token: for the next page; empty on the last one.
         remaining: how many more there are; None when not known.
     """
 
     items: list[bytes]
+    keys: list[ObjectKey]
     revision: int
     continue_token: str = ""
     remaining: int | None = None
@@ -78,25 +80,25 @@ class Reads:
             if revision == self._storage.revision
             else _past(table, selection, revision, start, continued=bool(options.continue_token))
         )
-        if not options.limit:
-            entries = list(selected)
-            return Page(await self._converter.views(kind, entries, version), revision)
-        entries, more = [], 0
+        entries: list[Entry] = []
+        more = 0
         countable = selection.accepts is None or not (
             options.label_selector or options.field_selector
         )
         for entry in selected:
-            if len(entries) < options.limit:
+            if not options.limit or len(entries) < options.limit:
                 entries.append(entry)
                 continue
             more += 1
             if not countable:
                 break
         items = await self._converter.views(kind, entries, version)
+        keys = [entry.key for entry in entries]
         if not more:
-            return Page(items, revision)
-        token = _encode_token(revision, entries[-1].key)
-        return Page(items, revision, token, more if countable else None)
+            return Page(items, keys, revision)
+        return Page(
+            items, keys, revision, _encode_token(revision, keys[-1]), more * countable or None
+        )
 
     def _point(self, options: ListOptions) -> tuple[int, ObjectKey | None]:
         """The revision that the list shows, and the key after which it continues."""

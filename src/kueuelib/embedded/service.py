@@ -16,7 +16,7 @@ import attrs
 import orjson
 
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, PODS, VALIDATING_WEBHOOKS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.role_aggregation import RoleAggregation
 from kueuelib.embedded.access.tokens import Tokens
@@ -104,7 +104,7 @@ class ApiService:
         self.managers = Managers(self.converter, self.large)
         self.writes = Writes(self.commits, self.converter, chain, self.managers, self.large, now)
         self._upserts = Upserts(self.commits, self.writes, self.managers, self.large, now)
-        self.deletes = Deletes(self.commits, self.converter, chain, now)
+        self.deletes = Deletes(self.commits, self.converter, chain, self.large, now)
         self.tokens = Tokens(self.reader)
         self._aggregation = RoleAggregation(self.storage, self.registry, self.commits)
         self.definitions = Definitions(
@@ -356,16 +356,15 @@ class ApiService:
         namespace: str = "",
         selection: ListOptions = ALL,
         options: DeleteOptions = DELETE,
-    ) -> Sequence[Obj]:
-        """Deletes every selected object, and returns their last states."""
+    ) -> Sequence[bytes]:
+        """Deletes every selected object, and returns their last states as JSON."""
         kind, version = self.registry.require(resource)
         page = await self.reads.list(kind, version.name, namespace, selection)
         deleted = []
-        for raw in page.items:
-            obj = orjson.loads(raw)
+        for key, raw in zip(page.keys, page.items, strict=True):
             with suppress(NotFound):
-                await self.deletes.delete(kind, version, key_of(obj), options)
-                deleted.append(obj)
+                await self.deletes.delete(kind, version, key, options)
+                deleted.append(raw)
         return deleted
 
     @staticmethod

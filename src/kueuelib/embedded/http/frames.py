@@ -46,16 +46,10 @@ class Framer:
         if self._wanted.view != "Table":
             return views.partial(obj, self._wanted.version)
         headings, self._headings = self._headings, False
-        return views.table(
-            self._kind,
-            self._version,
-            [obj],
-            self._wanted,
-            now=self._now(),
-            meta={"resourceVersion": obj["metadata"].get("resourceVersion", "")},
-            include=self._include,
-            headings=headings,
-        )
+        kind, version, wanted = self._kind, self._version, self._wanted
+        rows = [views.row(kind, version, wanted, self._now(), self._include, obj)]
+        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return views.table(kind, version, rows, wanted, meta, headings=headings)
 
     def _view_bookmark(self, obj: Obj) -> Obj:
         if self._wanted.view != "Table":

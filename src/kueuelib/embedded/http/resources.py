@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -135,20 +136,29 @@ class _Call:
         if page.remaining:
             meta["remainingItemCount"] = page.remaining
         if wanted.view == "Table":
-            items = map(orjson.loads, page.items)
-            body: Any = views.table(
-                kind, version, items, wanted, now=self._now, meta=meta, include=self._include
-            )
+            row = partial(views.row, kind, version, wanted, self._now, self._include)
+            rows = await self._each(page.items, row)
+            body: Any = views.table(kind, version, rows, wanted, meta)
         elif wanted.view == "PartialObjectMetadataList":
             body = {
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": f"meta.k8s.io/{wanted.version}",
                 "metadata": meta,
-                "items": [views.partial(orjson.loads(raw)) for raw in page.items] or None,
+                "items": await self._each(page.items, views.partial) or None,
             }
         else:
             body = views.raw_list(kind, version, page.items, meta)
         return answer(body, wanted=wanted, warnings=self._warnings())
+
+    async def _each(
+        self, items: Iterable[bytes], view: Callable[[Obj], Obj]
+    ) -> list[orjson.Fragment]:
+        """The items of a list in another form, one after another, so that others are answered."""
+
+        def viewed(raw: bytes) -> orjson.Fragment:
+            return orjson.Fragment(orjson.dumps(view(orjson.loads(raw))))
+
+        return [await self.service.large.work(len(raw), viewed, raw) for raw in items]
 
     async def _create(self) -> web.Response:
         wanted, options = self._wanted(VIEWS), self._options("CreateOptions")
@@ -168,8 +178,7 @@ class _Call:
             resource, self.route.namespace, list_options(query), options
         )
         meta = {"resourceVersion": str(self.service.storage.revision)}
-        items = [orjson.dumps(obj) for obj in deleted]
-        return answer(views.raw_list(self.kind, self.version, items, meta), wanted=wanted)
+        return answer(views.raw_list(self.kind, self.version, deleted, meta), wanted=wanted)
 
     # ---- objects
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -64,38 +64,41 @@ def partial(obj: Obj, version: str = "v1") -> Obj:
     }
 
 
+def row(kind: Kind, version: Version, wanted: Wanted, now: float, include: str, obj: Obj) -> Obj:
+    """One object as a row of a `Table`.
+
+    Args:
+        kind: of the object.
+        version: of the object.
+        wanted: the negotiated form.
+        now: seconds since the epoch, for ages.
+        include: `None`, `Metadata` or `Object`: the part of the object in each row.
+        obj: the object.
+    """
+    shown = obj if include == "Object" else partial(obj, wanted.version)
+    cells = [column.read(obj, now) for column in columns_of(kind, version)]
+    return {"cells": cells, "object": None if include == "None" else shown}
+
+
 def table(
     kind: Kind,
     version: Version,
-    objs: Iterable[Obj],
+    rows: Sequence[Any],
     wanted: Wanted,
+    meta: Obj,
     *,
-    now: float,
-    meta: Obj | None = None,
-    include: str = "Metadata",
     headings: bool = True,
 ) -> Obj:
-    """Objects as one `Table`.
+    """Rows as one `Table`.
 
     Args:
         kind: of the objects.
         version: of the objects.
-        objs: the objects.
+        rows: of the objects.
         wanted: the negotiated form.
-        now: seconds since the epoch, for ages.
         meta: the metadata of the list.
-        include: `None`, `Metadata` or `Object`: the part of the object in each row.
         headings: whether the columns are described; in a watch only the first table does.
     """
-    columns = columns_of(kind, version)
-    rows = []
-    for obj in objs:
-        row: Obj = {"cells": [column.read(obj, now) for column in columns]}
-        if include == "Object":
-            row["object"] = obj
-        else:
-            row["object"] = None if include == "None" else partial(obj, wanted.version)
-        rows.append(row)
     definitions: list[Obj] | None = None
     if headings:
         definitions = [
@@ -106,12 +109,12 @@ def table(
                 "description": column.description,
                 "priority": column.priority,
             }
-            for column in columns
+            for column in columns_of(kind, version)
         ]
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{wanted.version}",
-        "metadata": meta or {},
+        "metadata": meta,
         "columnDefinitions": definitions if definitions is not None else None,
         "rows": rows or (None if version.columns == CREATED else rows),
     }
@@ -144,7 +147,8 @@ def viewed(obj: Any, kind: Kind, version: Version, wanted: Wanted, now: float, i
     if wanted.view == "Table":
         known = obj["metadata"].get("resourceVersion")
         meta = {"resourceVersion": known} if known else {}
-        return table(kind, version, [obj], wanted, now=now, meta=meta, include=include)
+        rows = [row(kind, version, wanted, now, include, obj)]
+        return table(kind, version, rows, wanted, meta)
     if wanted.view == "PartialObjectMetadata":
         return partial(obj, wanted.version)
     return obj

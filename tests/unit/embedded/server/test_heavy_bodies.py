@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ssl
 import threading
 import time
 from typing import Any
 
+import httpx
+import orjson
 import pytest
 
 from kueuelib.api.quantity import Quantity
@@ -19,6 +22,7 @@ from kueuelib.embedded.large import Large
 from kueuelib.embedded.patches import json_patch
 from kueuelib.embedded.registry.crd_validation import validate_definition
 from kueuelib.embedded.schema.structural import KEPT, StructuralSchema
+from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import (
     BadRequest,
     FieldError,
@@ -268,6 +272,49 @@ def test_what_a_definition_is_judged_by_is_served() -> None:
     for number in range(KEPT):
         StructuralSchema.of({"type": "object", "description": str(number)})
     assert StructuralSchema.of(schema) is not first
+
+
+VIEW = "application/json;as=%s;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("method", "accept"),
+    [
+        ("GET", VIEW % "Table"),
+        ("GET", VIEW % "PartialObjectMetadataList"),
+        ("DELETE", "application/json"),
+    ],
+)
+async def test_large_objects_of_a_collection_are_read_in_the_thread(
+    monkeypatch: pytest.MonkeyPatch, method: str, accept: str
+) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    read: list[str] = []
+    loads = orjson.loads
+
+    def noticed(raw: bytes) -> Any:
+        if len(raw) > LARGE:
+            read.append(threading.current_thread().name)
+        return loads(raw)
+
+    async with ApiServer() as server:
+        context = ssl.create_default_context(cadata=server.ca.decode())
+        headers = {"Authorization": f"Bearer {server.token}", "Accept": accept}
+        async with httpx.AsyncClient(
+            base_url=server.url, headers=headers, verify=context, trust_env=False
+        ) as client:
+            for i in range(3):
+                data = {f"k{j}": "" for j in range(5000)}
+                made = {"metadata": {"name": f"m{i}"}, "data": data}
+                assert (await client.post(path, json=made)).status_code == 201
+            monkeypatch.setattr(orjson, "loads", noticed)
+            answer = await client.request(method, path)
+            monkeypatch.undo()
+    assert answer.status_code == 200
+    body = answer.json()
+    assert len(body.get("rows") or body["items"]) == 3
+    assert len(read) >= 3
+    assert all(name.startswith("kueuelib-large") for name in read)
 
 
 @pytest.mark.parametrize("text", ["1" * 5000, "0." + "1" * 5000])
