@@ -192,3 +192,114 @@ async def test_nothing_runs_in_the_containers(api, what):
     found = await api.get(f"{PODS}/a/{what}")
     assert found.status == 500
     assert found.body["message"].startswith("error dialing backend: ")
+
+
+NOT_FIRST = "first value must match `clusterIP`"
+NO_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+FIXED = "may not change once set"
+AFFINITY = 'Unsupported value: "x": supported values: "ClientIP", "None"'
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+@pytest.mark.parametrize(
+    ("change", "causes"),
+    [
+        (
+            {"externalIPs": ["x"], "ipFamilies": ["IPv7"], "clusterIPs": ["a", "b", "c"]},
+            [
+                f'spec.clusterIPs: Invalid value: ["a","b","c"]: {NOT_FIRST}',
+                'spec.ipFamilies[0]: Unsupported value: "IPv7": supported values: "IPv4", "IPv6"',
+                *(
+                    f'spec.clusterIPs[{i}]: Invalid value: "{each}": {NO_IP}'
+                    for i, each in enumerate("abc")
+                ),
+                'spec.clusterIPs: Invalid value: ["a","b","c"]: may only hold up to 2 values',
+            ],
+        ),
+        (
+            {"clusterIP": "1.2.3.4", "sessionAffinity": "x"},
+            [
+                f'spec.clusterIPs[0]: Invalid value: ["1.2.3.4"]: {FIXED}',
+                f"spec.sessionAffinity: {AFFINITY}",
+            ],
+        ),
+        (
+            {"type": "Foo", "sessionAffinity": "x"},
+            [
+                f"spec.sessionAffinity: {AFFINITY}",
+                (
+                    'spec.type: Unsupported value: "Foo": supported values: "ClusterIP", '
+                    '"ExternalName", "LoadBalancer", "NodePort"'
+                ),
+            ],
+        ),
+        (
+            {"externalIPs": ["x", "127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.1.1"]},
+            [
+                f'spec.externalIPs[0]: Invalid value: "x": {NO_IP}',
+                (
+                    'spec.externalIPs[1]: Invalid value: "127.0.0.1": may not be in the loopback '
+                    "range (127.0.0.0/8, ::1/128)"
+                ),
+                'spec.externalIPs[2]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)',
+                (
+                    'spec.externalIPs[3]: Invalid value: "224.0.0.1": may not be in the link-local '
+                    "multicast range (224.0.0.0/24, ff02::/10)"
+                ),
+                (
+                    'spec.externalIPs[4]: Invalid value: "169.254.1.1": may not be in the '
+                    "link-local range (169.254.0.0/16, fe80::/10)"
+                ),
+            ],
+        ),
+        ({"ipFamilies": ["IPv4", "IPv4"]}, ['spec.ipFamilies[1]: Duplicate value: "IPv4"']),
+        (
+            {"ipFamilies": ["IPv4", "IPv6"]},
+            [
+                (
+                    'spec.ipFamilyPolicy: Invalid value: "SingleStack": must be '
+                    "'RequireDualStack' or 'PreferDualStack' when multiple IP families are "
+                    "specified"
+                )
+            ],
+        ),
+        (
+            {"ipFamilyPolicy": "Foo"},
+            [
+                (
+                    'spec.ipFamilyPolicy: Unsupported value: "Foo": supported values: '
+                    '"PreferDualStack", "RequireDualStack", "SingleStack"'
+                )
+            ],
+        ),
+        (
+            {"internalTrafficPolicy": "Foo"},
+            [
+                (
+                    'spec.internalTrafficPolicy: Unsupported value: "Foo": supported values: '
+                    '"Cluster", "Local"'
+                )
+            ],
+        ),
+        (
+            {"clusterIPs": ["1.2.3.4"]},
+            [f'spec.clusterIPs: Invalid value: ["1.2.3.4"]: {NOT_FIRST}'],
+        ),
+    ],
+)
+async def test_what_a_service_may_not_become(api, change, causes):
+    made = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+    assert (await api.post(SERVICES, made)).status == 201
+    found = await api.patch(f"{SERVICES}/s", {"spec": change})
+    assert found.status == 422
+    told = found.body["details"]["causes"]
+    assert [f"{each['field']}: {each['message']}" for each in told] == causes
+
+
+async def test_the_family_of_an_address_does_not_change(api):
+    made = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+    address = (await api.post(SERVICES, made)).body["spec"]["clusterIP"]
+    found = await api.patch(f"{SERVICES}/s", {"spec": {"ipFamilies": ["IPv6"]}})
+    (cause,) = found.body["details"]["causes"]
+    text = f'Invalid value: "{address}": expected an IPv6 value as indicated by `ipFamilies[0]`'
+    assert (cause["field"], cause["message"]) == ("spec.clusterIPs[0]", text)

@@ -10,6 +10,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
+    duplicate,
     forbidden,
     invalid,
     listed,
@@ -18,12 +19,11 @@ from kueuelib.embedded.builtins.fields import (
     section,
     setdefault,
 )
-from kueuelib.embedded.builtins.metadata import validate_labels
 from kueuelib.embedded.builtins.table import check
 from kueuelib.errors import FieldError
 
-TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 HEADLESS = "None"
+_FAMILIES = 2
 _NODE_PORTS = range(30000, 32768)
 _OUTSIDE = ("LoadBalancer", "NodePort")
 _POLICIES = ("Cluster", "Local")
@@ -67,6 +67,34 @@ def _give_ports(obj: Obj) -> None:
         for port in listed(spec, "ports"):
             if not port.get("nodePort"):
                 port["nodePort"] = _port(obj, f"{port.get('port')}/{port.get('protocol')}")
+
+
+def _families(spec: Obj) -> list[FieldError]:
+    """The rules of the addresses in the cluster; where they are broken, nothing else is told."""
+    if spec["type"] == "ExternalName":
+        return []
+    given, families = listed(spec, "clusterIPs"), listed(spec, "ipFamilies")
+    errors, path = [], "spec.clusterIPs"
+    if given and given[0] != spec.get("clusterIP"):
+        errors.append(invalid(path, given, "first value must match `clusterIP`"))
+    errors += check("ServiceFamilies", spec, "spec")
+    for i, family in enumerate(families):
+        if family in families[:i]:
+            errors.append(duplicate(f"spec.ipFamilies[{i}]", family))
+    if len(set(families)) > 1 and spec.get("ipFamilyPolicy") == "SingleStack":
+        text = (
+            "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are "
+            "specified"
+        )
+        errors.append(invalid("spec.ipFamilyPolicy", "SingleStack", text))
+    bad = [] if given == [HEADLESS] else check("Addresses", {"clusterIPs": given}, "spec")
+    if len(given) > _FAMILIES:
+        bad.append(invalid(path, given, f"may only hold up to {_FAMILIES} values"))
+    for i, (family, text) in enumerate(zip(families, given, strict=False)):
+        if not bad and text != HEADLESS and family != f"IPv{ipaddress.ip_address(text).version}":
+            why = f"expected an {family} value as indicated by `ipFamilies[{i}]`"
+            errors.append(invalid(f"{path}[{i}]", text, why))
+    return [*errors, *bad]
 
 
 def _balanced(spec: Obj) -> list[FieldError]:
@@ -122,6 +150,8 @@ class ServiceRules(KindRules):
             for key in _ADDRESSES:
                 if before.get(key) is not None:
                     setdefault(spec, key, before[key])
+            if spec.get("clusterIP") and spec["clusterIPs"] == before.get("clusterIPs"):
+                spec["clusterIPs"] = [spec["clusterIP"]]
         gone = [key for type_, keys in _OWN.items() if spec["type"] not in type_ for key in keys]
         for key in gone:
             if spec.get(key) == before.get(key):
@@ -141,9 +171,8 @@ class ServiceRules(KindRules):
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """Check type and ports."""
         spec = obj["spec"]
-        errors = []
-        if spec["type"] not in TYPES:
-            errors.append(not_supported("spec.type", spec["type"], TYPES))
+        if errors := _families(spec):
+            return errors
         ports = listed(spec, "ports")
         if spec["type"] == "ExternalName":
             name = spec.get("externalName") or ""
@@ -160,20 +189,21 @@ class ServiceRules(KindRules):
             unnamed = [i for i, port in enumerate(ports) if not port.get("name")]
             errors += [required(f"spec.ports[{i}].name") for i in unnamed]
         errors += check("ServicePort", ports, "spec.ports")
-        return [*errors, *validate_labels(spec.get("selector"), "spec.selector"), *_balanced(spec)]
+        return [*errors, *check("ServiceSpec", spec, "spec"), *_balanced(spec)]
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """Check that the address does not change."""
         if subresource == "status":
             return ()
         now, before = obj["spec"], section(old, "spec")
-        errors = list(self.validate_create(obj))
+        if errors := _families(now):
+            return errors
         if now["type"] == before.get("type") != "ExternalName" and before.get("clusterIP"):
             where = "spec.clusterIPs[0]"
             if now.get("clusterIP") != before["clusterIP"]:
                 text = "may not change once set"
                 errors.append(invalid(where, [now.get("clusterIP") or ""], text))
-        return errors
+        return [*errors, *self.validate_create(obj)]
 
 
 def own_service(port: int) -> Obj:

@@ -30,6 +30,10 @@ from kueuelib.errors import FieldError
 
 NO_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _LAST_PORT: Final = 65535
+_LOCAL_GROUPS: Final = {
+    4: ipaddress.ip_network("224.0.0.0/24"),
+    6: ipaddress.ip_network("ff02::/16"),
+}
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 """What counts as absent; a zero does not."""
 
@@ -221,6 +225,21 @@ def ip_rule(text: str) -> list[str]:
     return []
 
 
+def _outside(text: str) -> list[str]:
+    """The rule of addresses outside of the cluster."""
+    if bad := ip_rule(text):
+        return bad
+    ip = ipaddress.ip_address(text)
+    local = ip in _LOCAL_GROUPS[ip.version]
+    ranges = (
+        (ip.is_unspecified, f"may not be unspecified ({text})"),
+        (ip.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (ip.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (local, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    )
+    return [text for found, text in ranges if found]
+
+
 CHECKS: Final[Mapping[str, Check]] = {
     "required": _required,
     "in": partial(_one_of, ordered=False),
@@ -248,5 +267,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "qualified": _is(naming.qualified_name),
     "label_value": _is(naming.label_value),
     "ip": _is(ip_rule),
+    "outside": _is(_outside),
     "absolute": _is(lambda text: [] if text.startswith("/") else ["must be an absolute path"]),
 }
