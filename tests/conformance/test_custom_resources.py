@@ -384,3 +384,49 @@ async def test_a_whole_number_is_written_without_its_fraction(api):
     found = (size, two, half, inner["deep"], inner["text"])
     assert found == (1, 2, 0.5, -3, "1.0")
     assert [type(each) for each in found] == [int, int, float, int, str]
+
+
+async def test_a_broken_rule_shows_a_value_that_is_short(api):
+    """Of objects and lists nothing; the type where a rule could not be evaluated."""
+
+    def ruled(type_, rule, **fields):
+        return {"type": type_, "x-kubernetes-validations": [{"rule": rule, **fields}]}
+
+    a = {"properties": {"a": {"type": "integer"}}}
+    properties = {
+        "text": {**ruled("string", "self != 'x'", message="m"), "maxLength": 9},
+        "number": ruled("integer", "self > 0"),
+        "flag": ruled("boolean", "!self", message="m"),
+        "inner": {**ruled("object", "self.a > 0", message="m"), **a},
+        "twice": {**ruled("object", "self.a > 0", reason="FieldValueDuplicate"), **a},
+        "lost": {**ruled("object", "self.a > 0"), **a},
+    }
+    schema = {"type": "object", "properties": {"spec": {"type": "object"}}}
+    schema["properties"]["spec"]["properties"] = properties
+    assert (await api.post(CRDS, crd(version(schema={"openAPIV3Schema": schema})))).status == 201
+    await api.becomes(200, WIDGETS)
+    inner = {"inner": {"a": 0}, "twice": {"a": 0}, "lost": {}}
+    found = await api.post(WIDGETS, widget(text="x", number=0, flag=True, **inner))
+    told = {each["field"]: each["message"] for each in found.body["details"]["causes"]}
+    assert told == {
+        "spec.text": 'Invalid value: "x": m',
+        "spec.number": "Invalid value: 0: failed rule: self > 0",
+        "spec.flag": "Invalid value: true: m",
+        "spec.inner": "Invalid value: m",
+        "spec.twice": "Duplicate value",
+        "spec.lost": 'Invalid value: "object": no such key: a evaluating rule: self.a > 0',
+    }
+
+
+async def test_a_negative_scale_is_told_of_the_kind(api):
+    scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
+    size = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"spec": size, "status": size}}
+    served = version(schema={"openAPIV3Schema": schema}, subresources={"scale": scale})
+    assert (await api.post(CRDS, crd(served))).status == 201
+    await api.becomes(200, WIDGETS)
+    assert (await api.post(WIDGETS, widget())).status == 201
+    found = await api.patch(f"{WIDGETS}/w/scale", {"spec": {"replicas": -4}})
+    why = ".spec.size: Invalid value: -4: should be a non-negative integer"
+    assert found.status == 422
+    assert found.body["message"] == f'Widget.example.com "w" is invalid: {why}'

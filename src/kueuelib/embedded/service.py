@@ -315,7 +315,7 @@ class ApiService:
                 given = patched(scale, body, type_, ANYTHING)
             if not isinstance(given, dict):
                 raise BadRequest("a Scale is expected")
-            return subresources.scaled(version, old, given)
+            return subresources.scaled(target.kind, version, old, given)
 
         return await self.writes.change(plain, transform, options)
 

@@ -169,7 +169,7 @@ def applied(kind: Kind, version: Version, scale: Any) -> Obj:
     return config if replicas is None else _placed(version, config, replicas)
 
 
-def scaled(version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
+def scaled(kind: Kind, version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
     """An object with the number of replicas of a `Scale`.
 
     Raises:
@@ -182,6 +182,10 @@ def scaled(version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
     if not -(2**31) <= wanted < 2**31:
         raise BadRequest(f"spec.replicas: {wanted} does not fit into 32 bits")
     if wanted < 0:
+        if not kind.builtin:
+            path = (version.scale or {})["specReplicasPath"]
+            error = invalid(path, wanted, "should be a non-negative integer")
+            raise failures.invalid(kind, obj["metadata"]["name"], [error])
         errors = [invalid("spec.replicas", wanted, "must be greater than or equal to 0")]
         raise failures.invalid_named("Scale", "autoscaling", obj["metadata"]["name"], errors)
     new = _placed(version, copy_json(obj), wanted)

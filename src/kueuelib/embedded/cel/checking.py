@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.builtins.fields import shown
 from kueuelib.embedded.cel.budget import (
     CALL_LIMIT,
     OBJECT_LIMIT,
@@ -134,9 +135,11 @@ class _Pass:
             given: Any = before
             if rule.optional:
                 given = Optional(before) if has_old else NONE
-            self._apply(checks, rule, (now, given), path)
+            self._apply(checks, rule, (now, given), path, value)
 
-    def _apply(self, checks: Checks, rule: Rule, values: tuple[Any, ...], path: str) -> None:
+    def _apply(
+        self, checks: Checks, rule: Rule, values: tuple[Any, ...], path: str, value: Any
+    ) -> None:
         budget = Budget(min(CALL_LIMIT, self._left), self._deadline)
         start = budget.left
         try:
@@ -163,7 +166,16 @@ class _Pass:
         message = rule.message
         if rule.expression is not None:
             message = self._message(rule.expression, values) or message
-        self._fail(checks, path, message, rule)
+        if rule.path:
+            path = f"{path}.{rule.path}" if path else rule.path
+        value = "" if isinstance(value, dict | list) else f": {shown(value)}"
+        texts = {
+            "FieldValueForbidden": f"Forbidden: {message}",
+            "FieldValueRequired": f"Required value: {message}",
+            "FieldValueDuplicate": f"Duplicate value{value}",
+        }
+        text = texts.get(rule.reason, f"Invalid value{value}: {message}")
+        self._errors.append(FieldError(path or "<nil>", rule.reason, text))
 
     def _message(self, program: Program, values: tuple[Any, ...]) -> str:
         """The computed message; if it is empty, the fixed one is used."""
@@ -180,20 +192,10 @@ class _Pass:
         message = message.strip()
         return "" if "\n" in message or len(message.encode()) > LONGEST_MESSAGE else message
 
-    def _fail(self, checks: Checks, path: str, message: str, rule: Rule | None = None) -> None:
-        reason = "FieldValueInvalid"
-        if rule is not None:
-            reason = rule.reason
-            if rule.path:
-                path = f"{path}.{rule.path}" if path else rule.path
-        shown = f'"{checks.type}"'
-        texts = {
-            "FieldValueForbidden": f"Forbidden: {message}",
-            "FieldValueRequired": f"Required value: {message}",
-            "FieldValueDuplicate": f"Duplicate value: {shown}",
-        }
-        text = texts.get(reason, f"Invalid value: {shown}: {message}")
-        self._errors.append(FieldError(path or "<nil>", reason, text))
+    def _fail(self, checks: Checks, path: str, message: str) -> None:
+        """A rule that could not be evaluated."""
+        text = f'Invalid value: "{checks.type}": {message}'
+        self._errors.append(FieldError(path or "<nil>", "FieldValueInvalid", text))
 
 
 def _unchanged(value: Any, old: Any) -> bool:

@@ -104,24 +104,24 @@ async def causes(service: ApiService, spec: Any, new: Any, old: Any = None) -> l
         (
             fields([rule("self.a <= self.b")], a=INT, b=INT),
             {"a": 3, "b": 2},
-            ['spec: Invalid value: "object": failed rule: self.a <= self.b'],
+            ["spec: Invalid value: failed rule: self.a <= self.b"],
         ),
         (
             fields([rule("self.a <= self.b", message="too much")], a=INT, b=INT),
             {"a": 3, "b": 2},
-            ['spec: Invalid value: "object": too much'],
+            ["spec: Invalid value: too much"],
         ),
         (
             fields([rule("self.a > 0", messageExpression="'not %d'.format([self.a])")], a=INT),
             {"a": 0},
-            ['spec: Invalid value: "object": not 0'],
+            ["spec: Invalid value: not 0"],
         ),
         (
             fields(
                 [rule("self.a > 0", message="m", messageExpression="string(1 / self.a)")], a=INT
             ),
             {"a": 0},
-            ['spec: Invalid value: "object": m'],
+            ["spec: Invalid value: m"],
         ),
         (
             fields([rule("self.a > 0", reason="FieldValueForbidden", fieldPath=".a")], a=INT),
@@ -136,7 +136,7 @@ async def causes(service: ApiService, spec: Any, new: Any, old: Any = None) -> l
         (
             fields([rule("self.a > 0", reason="FieldValueDuplicate")], a=INT),
             {"a": 0},
-            ['spec: Duplicate value: "object"'],
+            ["spec: Duplicate value"],
         ),
         (
             fields([rule("self.a > 0")], a=INT),
@@ -147,12 +147,12 @@ async def causes(service: ApiService, spec: Any, new: Any, old: Any = None) -> l
         (
             fields([], l={"type": "array", "items": ruled(INT, "self > 0")}),
             {"l": [1, 0]},
-            ['spec.l[1]: Invalid value: "integer": failed rule: self > 0'],
+            ["spec.l[1]: Invalid value: 0: failed rule: self > 0"],
         ),
         (
             fields([], m={"type": "object", "additionalProperties": ruled(TEXT, "self != ''")}),
             {"m": {"k": ""}},
-            ["spec.m[k]: Invalid value: \"string\": failed rule: self != ''"],
+            ["spec.m[k]: Invalid value: \"\": failed rule: self != ''"],
         ),
         (
             fields(
@@ -171,7 +171,7 @@ async def causes(service: ApiService, spec: Any, new: Any, old: Any = None) -> l
             fields([rule(SMALL)], memory=TEXT),
             {"memory": "1024Mi"},
             [
-                f'spec: Invalid value: "object": failed rule: {SMALL}',
+                f"spec: Invalid value: failed rule: {SMALL}",
             ],
         ),
         (
@@ -243,7 +243,7 @@ KEYED = {
             fields([rule("self.a >= oldSelf.a", message="shrinks")], a=INT),
             {"a": 2},
             {"a": 1},
-            ['spec: Invalid value: "object": shrinks'],
+            ["spec: Invalid value: shrinks"],
         ),
         (
             fields([], l=KEYED),
@@ -255,19 +255,19 @@ KEYED = {
             fields([], l=KEYED),
             {"l": [{"n": "a", "v": 5}]},
             {"l": [{"n": "b", "v": 1}, {"n": "a", "v": 4}]},
-            ['spec.l[1].v: Invalid value: "integer": failed rule: self >= oldSelf'],
+            ["spec.l[1].v: Invalid value: 4: failed rule: self >= oldSelf"],
         ),
         (
             fields([], a=ruled(INT, "self == oldSelf", message="fixed")),
             {"a": 1},
             {"a": 2},
-            ['spec.a: Invalid value: "integer": fixed'],
+            ["spec.a: Invalid value: 2: fixed"],
         ),
         (
             fields([], a=ruled(INT, "oldSelf.hasValue() || self == 0", optionalOldSelf=True)),
             {},
             {"a": 2},
-            ['spec.a: Invalid value: "integer": failed rule: oldSelf.hasValue() || self == 0'],
+            ["spec.a: Invalid value: 2: failed rule: oldSelf.hasValue() || self == 0"],
         ),
     ],
 )
@@ -284,7 +284,7 @@ async def test_transition_rules_do_not_bind_new_objects(service: ApiService) -> 
 async def test_a_rule_of_the_whole_object_sees_its_name(service: ApiService) -> None:
     spec = {"spec": {"type": "object"}, "rules": [rule("self.metadata.name.startsWith('x')")]}
     assert await causes(service, spec, {}) == [
-        "<nil>: Invalid value: \"object\": failed rule: self.metadata.name.startsWith('x')"
+        "<nil>: Invalid value: failed rule: self.metadata.name.startsWith('x')"
     ]
 
 
