@@ -317,7 +317,7 @@ async def test_a_path_that_cannot_be_decoded_is_a_bad_request(server, path):
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert answer.endswith(b"\r\n\r\n400 Bad Request")
-    writer.close()
+    writer.transport.abort()
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "OPTIONS"])
@@ -328,7 +328,7 @@ async def test_who_forgets_tls_is_told(server, method):
         assert await reader.read() == (
             b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
         )
-    writer.close()
+    writer.transport.abort()
 
 
 @pytest.mark.parametrize(("path", "status"), [(MAPS, 201), ("/api/v1/namespaces/a/none", 404)])
@@ -342,7 +342,7 @@ async def test_who_waits_with_a_body_is_told_to_go_on_where_it_is_read(server, p
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(body)
         assert (await reader.readline()).startswith(f"HTTP/1.1 {status} ".encode())
-    writer.close()
+    writer.transport.abort()
 
 
 async def test_who_waits_for_something_else_is_refused(server):
@@ -351,7 +351,7 @@ async def test_who_waits_for_something_else_is_refused(server):
     writer.write(head(server, MAPS, "POST", Expect="more", **more))
     async with asyncio.timeout(20):
         assert (await reader.readline()).startswith(b"HTTP/1.1 417 ")
-    writer.close()
+    writer.transport.abort()
 
 
 async def test_clients_that_leave_in_the_middle_are_forgotten(api, server):
