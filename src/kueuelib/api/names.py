@@ -12,6 +12,8 @@ from kueuelib.api.patterns import LABEL_LIMIT, SUBDOMAIN_LIMIT
 # ---- labels
 QUEUE_LABEL: Final = f"{KUEUE}/queue-name"
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE}/priority-class"
+DEFAULT_PRIORITY_CLASS: Final = "default"
+"""The WorkloadPriorityClass of jobs that name none."""
 PREBUILT_LABEL: Final = f"{KUEUE}/prebuilt-workload-name"
 JOB_UID_LABEL: Final = f"{KUEUE}/job-uid"
 MANAGED_LABEL: Final = f"{KUEUE}/managed"

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 PARTIAL_ADMISSION: Final = "PartialAdmission"
 FLAVOR_FUNGIBILITY: Final = "FlavorFungibility"
 PRIORITY_SORTING: Final = "PrioritySortingWithinCohort"
+PRIORITY_DEFAULTING: Final = "WorkloadPriorityClassDefaulting"
 
-FREE: Final = frozenset({PARTIAL_ADMISSION, FLAVOR_FUNGIBILITY, PRIORITY_SORTING})
-"""Gates that may be true or false; the engine has a setting for each."""
+FREE: Final = frozenset(
+    {PARTIAL_ADMISSION, FLAVOR_FUNGIBILITY, PRIORITY_SORTING, PRIORITY_DEFAULTING}
+)
+"""Gates that may be true or false; there is a setting for each."""
 
 ON: Final = frozenset(
     {
@@ -156,7 +159,6 @@ NO_SWITCH: Final = frozenset(
         "UnadmittedWorkloadsObservability",
         "ValidateRayAndSparkJobUpdates",
         "WorkloadIdentifierAnnotations",
-        "WorkloadPriorityClassDefaulting",
         "WorkloadValidateResourcesAreNonNegative",
         "WorkloadValidationForPodSetMetadata",
     }

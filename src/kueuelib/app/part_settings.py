@@ -5,7 +5,12 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.feature_gates import FLAVOR_FUNGIBILITY, PARTIAL_ADMISSION, PRIORITY_SORTING
+from kueuelib.app.feature_gates import (
+    FLAVOR_FUNGIBILITY,
+    PARTIAL_ADMISSION,
+    PRIORITY_DEFAULTING,
+    PRIORITY_SORTING,
+)
 from kueuelib.app.metrics import taken_over
 from kueuelib.app.pods_ready import WaitForPodsReady
 from kueuelib.app.preemption import load_policy
@@ -41,6 +46,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
             pod_selector=options.pod_selector,
             shape_policy=options.pod_group_shape_policy,
         ),
+        defaults_priority_class=configuration.feature_gates.get(PRIORITY_DEFAULTING, True),
         delete_deactivated_after=retention.after_deactivated_by_kueue,
         wait_for_pods_ready=waiting is not None,
         pods_ready_recovery=waiting is not None and waiting.recovery_timeout is not None,

@@ -8,6 +8,7 @@ import pytest
 
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.feature_gates import CONFIGURED, EITHER, FREE, KNOWN, NO_SWITCH, OFF, ON
+from kueuelib.app.part_settings import job_settings
 from kueuelib.app.wiring import engine_settings
 from kueuelib.errors import ConfigError
 
@@ -55,6 +56,13 @@ def test_values_that_say_what_happens_anyway_are_accepted_and_others_are_refused
 def test_gates_of_the_engine_are_settings(gate: str, setting: str) -> None:
     for value in (True, False):
         assert getattr(engine_settings(parse(gate, value)), setting) is value
+
+
+def test_the_gate_of_the_default_class_is_a_setting_for_jobs() -> None:
+    assert job_settings(Configuration()).defaults_priority_class
+    for value in (True, False):
+        configured = parse("WorkloadPriorityClassDefaulting", value)
+        assert job_settings(configured).defaults_priority_class is value
 
 
 def test_a_gate_that_a_block_decides_must_agree_with_it() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import attrs
 
 from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, labels_of
-from kueuelib.api.names import PREBUILT_LABEL, QUOTA_RESERVED
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_condition, labels_of
+from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.manifests import Document
 from kueuelib.app.explaining.remarks import remarks_on
@@ -25,6 +25,8 @@ from kueuelib.app.explaining.subject import (
 from kueuelib.app.explaining.unmanaged import unmanaged
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain
@@ -273,7 +275,8 @@ def _hypothetical(
     world = without_held_back(cluster.world, cluster.workloads, None)
     outcomes: list[ObjectKey | Problem] = []
     for number, document in enumerate(documents):
-        workload = would_be(document.obj, cluster.classes, document.subject, now + number)
+        obj = _with_class(document.obj, cluster.classes, jobs)
+        workload = would_be(obj, cluster.classes, document.subject, now + number)
         if workload.key in world.workloads and document.obj["kind"] == WORKLOADS.kind:
             raise ConfigError(
                 document.subject,
@@ -290,6 +293,14 @@ def _hypothetical(
         else _of_manifest(document, explain(world, one, now), cluster.notes)
         for document, one in zip(documents, outcomes, strict=True)
     )
+
+
+def _with_class(obj: Obj, classes: PriorityClasses, jobs: JobSettings) -> Obj:
+    """The object with the priority class that the manager's webhook would write into it."""
+    wanted = jobs.defaults_priority_class and DEFAULT_PRIORITY_CLASS in classes.workload
+    if not wanted or obj["kind"] == WORKLOADS.kind or controller_of(obj) is not None:
+        return obj
+    return with_default_class(obj)
 
 
 def _of_manifest(document: Document, explanation: Explanation, notes: tuple[str, ...]) -> Answer:

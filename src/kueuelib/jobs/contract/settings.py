@@ -55,6 +55,8 @@ class JobSettings:
         taken_over: labels and annotations that a Workload takes over from its job.
         delete_deactivated_after: seconds after which a job is deleted if we deactivated its
             Workload; None: never (`objectRetentionPolicies`).
+        defaults_priority_class: whether jobs without a priority class get the WorkloadPriorityClass
+            `default`, if it exists.
         pods: which plain pods are queued.
     """
 
@@ -68,6 +70,7 @@ class JobSettings:
     external_kinds: frozenset[tuple[str, str]] = frozenset()
     taken_over: TakenOver = NOTHING_ELSE
     delete_deactivated_after: float | None = None
+    defaults_priority_class: bool = True
     pods: PodSettings = PodSettings()
 
     def manages(self, queue_name: str, namespace_labels: Mapping[str, str]) -> bool:

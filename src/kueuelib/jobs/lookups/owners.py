@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
-from kueuelib.api.names import PARENT_WORKLOAD, QUEUE_LABEL
+from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PARENT_WORKLOAD, QUEUE_LABEL
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import JobStores, owner_uids
@@ -144,6 +144,25 @@ class Owners:
         ancestor = self.ancestor_of(obj, namespace)
         return ancestor is not None and not ancestor.doubt
 
+    def default_class_for(self, obj: Mapping[str, Any]) -> bool:
+        """Whether a raw object without a priority class gets the class `default`.
+
+        The class must exist, and objects with a controller of a queued kind never get it, even if
+        the controller itself is not queued.
+        """
+        if not self._settings.defaults_priority_class:
+            return False
+        ref = controller_of(obj)
+        if ref is not None and (
+            self._is_external(ref) or any(each.is_owner(ref) for each in self._integrations)
+        ):
+            return False
+        return self._stores.workload_classes.get(ObjectKey("", DEFAULT_PRIORITY_CLASS)) is not None
+
+    def _is_external(self, ref: Mapping[str, Any]) -> bool:
+        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
+        return (group if slash else "", ref["kind"]) in self._settings.external_kinds
+
     def _controller(self, obj: Mapping[str, Any], namespace: str) -> _Owner | None:
         ref = controller_of(obj)
         if ref is None:
@@ -155,10 +174,8 @@ class Owners:
         owner = None if self._foreign is None else self._foreign.get(ref)
         if owner is None:
             return None
-        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
-        external = (group if slash else "", ref["kind"]) in self._settings.external_kinds
         enabled = any(integration.is_owner(ref) for integration in self._integrations)
-        return _Owner(owner, ref["kind"], queueable=external or enabled)
+        return _Owner(owner, ref["kind"], queueable=self._is_external(ref) or enabled)
 
     def _integration(self, ref: Mapping[str, Any]) -> Integration | None:
         """The enabled kind that a reference names, if its objects are in a store."""

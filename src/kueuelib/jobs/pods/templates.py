@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 
-from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.meta import Obj, Resource, labels_of
 from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.schema import struct_schema
@@ -14,6 +14,7 @@ from kueuelib.jobs.contract.integration import Validate, WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, webhook_path
+from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.jobs.webhooks.serving import knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 from kueuelib.runtime.webhook.conditions import new_or_changed
@@ -61,7 +62,18 @@ class TemplateWebhook:
         """The object as it will be stored; the same object if an owner above it is queued."""
         if self._parts.owners.is_child(obj, request.namespace):
             return obj
-        return self._write(obj)
+        written = self._write(obj)
+        if written is obj or not self._defaults_class(obj, request.old_object):
+            return written
+        return self._write(with_default_class(obj))
+
+    def _defaults_class(self, obj: Obj, old: Obj | None) -> bool:
+        """Whether an object gets the default class: a new one, or one that had a class before.
+
+        Others run without a class already, and their pods would be replaced.
+        """
+        new = old is None or bool(labels_of(old).get(PRIORITY_CLASS_LABEL))
+        return new and self._parts.owners.default_class_for(obj)
 
 
 def mark(template: Obj, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, ObjectKey, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of
+from kueuelib.api.names import SUSPENDING_PARENT
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.metrics import PodMetrics
@@ -17,7 +18,7 @@ from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import webhook_path
-from kueuelib.jobs.webhooks.rules import validate_job
+from kueuelib.jobs.webhooks.rules import validate_job, with_default_class
 from kueuelib.jobs.webhooks.serving import knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
 from kueuelib.runtime.webhook.server import WebhookServer
@@ -54,7 +55,7 @@ class PodWebhook:
             return obj
         if not request.dry_run:
             self._metrics.gated(namespace)
-        return gated(obj)
+        return gated(with_default_class(obj) if self._defaults_class(obj) else obj)
 
     def judge(self, new: Obj | None, old: Obj | None, request: AdmissionRequest) -> Verdict:
         """Every broken rule, and warnings about probable mistakes."""
@@ -67,6 +68,14 @@ class PodWebhook:
             text = "the pod is marked as managed, but its owner is managed; the pod is left alone"
             warnings.append(text)
         return Verdict(errors, warnings)
+
+    def _defaults_class(self, pod: Obj) -> bool:
+        """Whether a queued pod gets the default class; one of a marked template takes what its
+        parent has.
+        """
+        if SUSPENDING_PARENT in annotations_of(pod):
+            return False
+        return self._parts.owners.default_class_for(pod)
 
     def is_managed_by_owner(self, pod: Obj, namespace: str) -> bool:
         """Whether an ancestor is queued on behalf of the pod."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kueuelib.api.meta import Obj, annotations_of, labels_of
 from kueuelib.api.names import (
+    DEFAULT_PRIORITY_CLASS,
     MAX_EXECUTION_LABEL,
     PARENT_WORKLOAD,
     PREBUILT_LABEL,
@@ -34,9 +35,10 @@ def default_job(
     *,
     namespace_labels: Mapping[str, str],
     has_ancestor: bool,
+    default_class: bool = False,
 ) -> Obj:
-    """The object as it will be stored: suspended if it is queued; the same object if nothing
-    changes.
+    """The object as it will be stored: if it is queued, suspended and with a priority class; the
+    same object if nothing changes.
 
     Args:
         integration: the kind.
@@ -44,15 +46,29 @@ def default_job(
         settings: the configuration.
         namespace_labels: of its namespace.
         has_ancestor: whether an owner, at any distance, is queued on its behalf.
+        default_class: whether it gets the priority class `default` if it names none.
     """
     job = integration.job_type(obj)
     if has_ancestor or not settings.manages(job.queue_name, namespace_labels):
         return obj
-    if job.is_suspended() or (isinstance(job, JobWithSkip) and job.skip()):
+    if isinstance(job, JobWithSkip) and job.skip():
         return obj
-    changed = job.copy()
+    if default_class:
+        obj = with_default_class(obj)
+    if job.is_suspended():
+        return obj
+    changed = integration.job_type(obj).copy()
     changed.suspend()
     return changed.object
+
+
+def with_default_class(obj: Obj) -> Obj:
+    """The object with the priority class `default`; the same object if it names a class."""
+    labels = labels_of(obj)
+    if labels.get(PRIORITY_CLASS_LABEL):
+        return obj
+    labelled = {**labels, PRIORITY_CLASS_LABEL: DEFAULT_PRIORITY_CLASS}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labelled}}
 
 
 def validate_job(integration: Integration, new: Obj, old: Obj | None) -> tuple[FieldError, ...]:

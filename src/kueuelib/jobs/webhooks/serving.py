@@ -66,6 +66,7 @@ class JobWebhook:
             self._settings,
             namespace_labels=self._stores.namespace_labels(namespace),
             has_ancestor=self._owners.is_child(obj, namespace),
+            default_class=self._owners.default_class_for(obj),
         )
         if made is not obj and self._hindrance and not request.dry_run:
             assert self._follower is not None

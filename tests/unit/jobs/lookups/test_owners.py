@@ -18,11 +18,12 @@ def store(*objs):
     return found
 
 
-def owners(jobs=(), workloads=(), settings=None):
+def owners(jobs=(), workloads=(), settings=None, classes=()):
     indexed = Store({OWNER_UID: owner_uids, OWNER_NAME: owner_names})
     for workload in workloads:
         indexed.put(key_of(workload), workload)
-    stores = JobStores({"batch/job": store(*jobs)}, indexed, store(), store(), store())
+    named = store(*({"metadata": {"name": name}} for name in classes))
+    stores = JobStores({"batch/job": store(*jobs)}, indexed, store(), named, store())
     return Owners([BATCH_JOB], stores, settings or JobSettings())
 
 
@@ -172,3 +173,31 @@ def test_workloads_are_found_by_the_kind_and_name_of_their_owner(build):
     assert owner_names(workload) == (("ns", "batch", "Job", "job"),)
     assert owner_uids(workload) == ("job-uid",)
     assert key_of(workload) == ObjectKey("ns", "job-job-12345")
+
+
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "p", "uid": "u", "controller": True}
+FOREIGN = {**OWNER, "apiVersion": "example.com/v1", "kind": "Train"}
+OFF = JobSettings(defaults_priority_class=False)
+EXTERNAL = JobSettings(external_kinds=frozenset({("example.com", "Train")}))
+DEFAULT_CLASS = {
+    "the class exists": (JobSettings(), ["high", "default"], None, True),
+    "there are others only": (JobSettings(), ["high"], None, False),
+    "turned off": (OFF, ["default"], None, False),
+    "an owner that is no controller": (
+        JobSettings(),
+        ["default"],
+        {**OWNER, "controller": False},
+        True,
+    ),
+    "a controller of an enabled kind": (JobSettings(), ["default"], OWNER, False),
+    "a controller of a foreign kind": (JobSettings(), ["default"], FOREIGN, True),
+    "a controller that another process queues": (EXTERNAL, ["default"], FOREIGN, False),
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "classes", "owner", "wanted"), DEFAULT_CLASS.values(), ids=[*DEFAULT_CLASS]
+)
+def test_who_gets_the_default_class(build, settings, classes, owner, wanted):
+    job = build.job(meta={"ownerReferences": [owner]} if owner else {})
+    assert owners(settings=settings, classes=classes).default_class_for(job) is wanted

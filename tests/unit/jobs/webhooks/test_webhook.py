@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from kueuelib.api.names import (
@@ -56,6 +58,35 @@ def test_a_suspended_job_is_stored_as_it_is(build):
         BATCH_JOB, job, JobSettings(), namespace_labels=NAMESPACE, has_ancestor=False
     )
     assert found is job
+
+
+CLASS_CASES = {
+    "none": ({}, True, False, "default"),
+    "none, suspended": ({}, True, True, "default"),
+    "one of its own": ({"labels": {PRIORITY_CLASS_LABEL: "high"}}, True, False, "high"),
+    "empty": ({"labels": {PRIORITY_CLASS_LABEL: ""}}, True, False, "default"),
+    "not wanted": ({}, False, False, None),
+    "no queue": ({"queue": None}, True, False, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted", "waits", "name"), CLASS_CASES.values(), ids=[*CLASS_CASES]
+)
+def test_a_queued_job_without_a_class_gets_the_default(build, fields, wanted, waits, name):
+    job = build.job(suspend=waits, **fields)
+    before = copy.deepcopy(job)
+    stored = default_job(
+        BATCH_JOB,
+        job,
+        JobSettings(),
+        namespace_labels=NAMESPACE,
+        has_ancestor=False,
+        default_class=wanted,
+    )
+    assert stored["metadata"].get("labels", {}).get(PRIORITY_CLASS_LABEL) == name
+    assert stored["spec"]["suspend"] is (fields.get("queue", "") is not None or waits)
+    assert job == before
 
 
 LABELS = f"metadata.labels[{QUEUE_LABEL}]"
