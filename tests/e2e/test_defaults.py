@@ -62,9 +62,7 @@ def test_a_queued_job_without_a_class_gets_the_one_with_the_name_default(
     for name, value in (("default", 7), ("high", 9)):
         kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass"}
         meta = {"name": name}
-        rest.create(
-            f"{KUEUE}/workloadpriorityclasses", {**kind, "metadata": meta, "value": value}
-        )
+        rest.create(f"{KUEUE}/workloadpriorityclasses", {**kind, "metadata": meta, "value": value})
 
     def defaulted() -> bool:
         stored = rest.create(f"{JOBS}?dryRun=All", job("probe", **{QUEUE: "q"}))

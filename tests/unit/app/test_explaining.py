@@ -518,6 +518,22 @@ def test_a_namespace_that_contradicts_is_refused() -> None:
         parse_manifests(orjson.dumps(job()).decode(), "in.yaml", "other", "default")
 
 
+@pytest.mark.parametrize(
+    ("on", "labels", "priority"),
+    [(True, {}, 7), (False, {}, 0), (True, {"kueue.x-k8s.io/priority-class": "high"}, 9)],
+)
+async def test_the_default_class_counts_as_if_the_webhook_had_written_it(
+    on: bool, labels: dict[str, str], priority: int
+) -> None:
+    classes = [thing("WorkloadPriorityClass", "default", value=7)]
+    classes.append(thing("WorkloadPriorityClass", "high", value=9))
+    settings = attrs.evolve(DEFAULT, defaults_priority_class=on)
+    manifest = orjson.dumps(job(**labels)).decode()
+    (answer,) = await filed(manifest, *classes, jobs=settings)
+    assert answer.explanation is not None
+    assert answer.explanation.workload.spec.priority == priority
+
+
 async def test_a_job_without_a_queue_is_nobodys(capsys: pytest.CaptureFixture[str]) -> None:
     answers = await sent(without_queue(job(cpu="9")))
     show(answers)
