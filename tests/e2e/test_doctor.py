@@ -22,7 +22,7 @@ from warm import Processes, kueuelib
 
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import format_time
-from kueuelib.app.configuration import load_configuration
+from kueuelib.app.configuration import VisibilityServer, load_configuration
 from kueuelib.app.doctor.examining import Report, examine_twice
 from kueuelib.app.doctor.finding import all_checks
 from kueuelib.app.doctor.reading import read
@@ -40,6 +40,8 @@ OUR_MUTATING = f"{MUTATING}/kueue-mutating-webhook-configuration"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 ROLES = BINDINGS.replace("bindings", "s")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+API = f"v1beta2.visibility.{DOMAIN}"
+VERSIONS = ("v1beta1", "v1beta2")
 LEASE = "c1f6bfd2.kueue.x-k8s.io"
 SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
 ACTIVE = {"type": "Active", "status": "True", "reason": "Ready", "message": "by hand"}
@@ -70,14 +72,14 @@ class Ward:
         self.rest, self._kubeconfig = rest, cluster.kubeconfig
         configuration = load_configuration(cluster.processes.folder / "config.yaml")
         election = attrs.evolve(configuration.leader_election, leader_elect=True)
-        self._configuration = attrs.evolve(configuration, leader_election=election)
+        self.configuration = attrs.evolve(configuration, leader_election=election)
 
     def report(self) -> Report:
         async def examined() -> Report:
             async with await connect(self._kubeconfig) as client:
                 clock = Later()
                 return await examine_twice(
-                    lambda: read(client, self._configuration, clock=clock), clock
+                    lambda: read(client, self.configuration, clock=clock), clock
                 )
 
         return asyncio.run(examined())
@@ -292,19 +294,55 @@ def with_rubbish(ward: Ward) -> Any:
 
 
 def with_deployment(ward: Ward) -> Any:
-    pod = {"containers": [{"name": "m", "image": "registry.k8s.io/kueue/kueue:v0.14.1"}]}
+    obj = deployment("theirs", "registry.k8s.io/kueue/kueue:v0.14.1")
+    return ward.with_one("/apis/apps/v1/namespaces/default/deployments", obj)
+
+
+def with_pods_of_before(ward: Ward) -> Any:
+    obj = deployment("kueue-controller-manager", "kueuelib:1")
+    return ward.with_one("/apis/apps/v1/namespaces/kueue-system/deployments", obj)
+
+
+@contextmanager
+def with_visibility_asked_for(ward: Ward) -> Iterator[None]:
+    before = ward.configuration
+    ward.configuration = attrs.evolve(before, visibility_server=VisibilityServer())
+    try:
+        yield
+    finally:
+        ward.configuration = before
+
+
+@contextmanager
+def with_an_api_that_nobody_serves(ward: Ward) -> Iterator[None]:
+    group, _, domain = API.partition(".")
+    spec = {
+        "group": domain,
+        "version": group,
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "service": {"namespace": "kueue-system", "name": "kueue-visibility-server", "port": 443},
+    }
+    obj = {"metadata": {"name": API}, "spec": spec}
+    said = {**SINCE, "type": "Available", "status": "False", "reason": "FailedDiscoveryCheck"}
+    with ward.with_one("/apis/apiregistration.k8s.io/v1/apiservices", obj) as path:
+        ward.rest.merge(f"{path}/status", {"status": {"conditions": [{**said, "message": "m"}]}})
+        yield
+
+
+def deployment(name: str, image: str) -> Obj:
+    pod = {"containers": [{"name": "m", "image": image}]}
     labels = {"app": "kueue"}
     spec = {
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
-    obj = {
+    return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "theirs"},
+        "metadata": {"name": name},
         "spec": spec,
     }
-    return ward.with_one("/apis/apps/v1/namespaces/default/deployments", obj)
 
 
 def with_stranger(ward: Ward) -> Any:
@@ -471,6 +509,18 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     "the Go manager is deployed": (
         with_deployment,
         {("another-manager", "Deployment default/theirs")},
+    ),
+    "pods of an earlier installation run": (
+        with_pods_of_before,
+        {("deployment-left", "Deployment kueue-system/kueue-controller-manager")},
+    ),
+    "the visibility API is not registered": (
+        with_visibility_asked_for,
+        {("visibility-missing", f"APIService {each}.visibility.{DOMAIN}") for each in VERSIONS},
+    ),
+    "nobody serves the visibility API": (
+        with_an_api_that_nobody_serves,
+        {("visibility-unavailable", f"APIService {API}")},
     ),
     "others have webhooks": (
         with_webhook,

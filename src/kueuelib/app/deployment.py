@@ -300,3 +300,21 @@ def _service_monitor(namespace: str) -> Obj:
 
 def _meta(name: str, namespace: str) -> Obj:
     return {"name": name, "namespace": namespace, "labels": dict(APP)}
+
+
+def left_behind(deployment: Obj) -> tuple[str, str]:
+    """What is wrong with the manager's Deployment if the webhooks lead elsewhere, and the command
+    that removes it; both are empty if it has no pods.
+
+    Args:
+        deployment: the stored one.
+    """
+    pods = deployment["spec"].get("replicas", 1)
+    if not pods:
+        return "", ""
+    problem = (
+        f"it keeps {pods} pod{'' if pods == 1 else 's'} although the webhooks lead to a manager "
+        "elsewhere; one of them may lead, with another configuration"
+    )
+    namespace = deployment["metadata"]["namespace"]
+    return problem, f"kubectl -n {namespace} delete deployment {NAME}"

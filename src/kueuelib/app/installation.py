@@ -16,6 +16,7 @@ import attrs
 from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import (
     CRDS,
+    DEPLOYMENTS,
     KUEUE,
     MUTATING_WEBHOOKS,
     V1BETA1,
@@ -25,7 +26,7 @@ from kueuelib.api.kinds import (
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.app.configuration import InternalCertManagement
-from kueuelib.app.deployment import Deployed
+from kueuelib.app.deployment import NAME, Deployed, left_behind
 from kueuelib.app.rerouting import in_the_way
 from kueuelib.controllers.manifests import (
     WEBHOOK_SERVICE,
@@ -268,7 +269,20 @@ async def install(client: Client, installation: Installation, deadline: float) -
     written += [await _apply(client, trusting(obj)) for obj in installation.webhooks()]
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
-    return written + [await _apply(client, trusting(obj)) for obj in installation.visibility()]
+    written += [await _apply(client, trusting(obj)) for obj in installation.visibility()]
+    return written + await _left_behind(client, installation)
+
+
+async def _left_behind(client: Client, installation: Installation) -> list[str]:
+    """What to say about pods that an earlier installation made and this one does without."""
+    if installation.deployed is not None:
+        return []
+    try:
+        deployment = await client.get(DEPLOYMENTS, ObjectKey(installation.namespace, NAME))
+    except NotFound:
+        return []
+    problem, fix = left_behind(deployment)
+    return [f"deployment/{NAME} left as it is: {problem}; to remove it: {fix}"] if problem else []
 
 
 async def _is_served(client: Client, obj: Obj) -> bool:

@@ -10,12 +10,14 @@ import pytest
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.app.deployment import Deployed
 from kueuelib.app.installation import Installation, check_namespace, install, resource_of
 from kueuelib.controllers.webhooks import by_service, with_conversion
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
+from kueuelib.runtime.queries import PatchType
 
 URL = "https://127.0.0.1:9443"
 
@@ -83,6 +85,27 @@ async def test_the_way_to_webhooks_may_be_somebody_elses(tmp_path: Path) -> None
                     ways = [hook["clientConfig"].keys() for hook in found["webhooks"]]
                     assert ways
                     assert all(each == {way, "caBundle"} for each in ways)
+
+
+async def test_pods_of_an_earlier_installation_are_named_with_the_command(tmp_path: Path) -> None:
+    inside = Installation("kueue-system", deployed=Deployed())
+    outside = Installation("kueue-system", URL)
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            told = lambda lines: [one for one in lines if "left as it is" in one]  # noqa: E731
+            assert not told(await install(client, outside, 60.0))
+            assert not told(await install(client, inside, 60.0))
+            (line,) = told(await install(client, outside, 60.0))
+            assert line == (
+                "deployment/kueue-controller-manager left as it is: it keeps 2 pods although the "
+                "webhooks lead to a manager elsewhere; one of them may lead, with another "
+                "configuration; to remove it: kubectl -n kueue-system delete deployment "
+                "kueue-controller-manager"
+            )
+            key = ObjectKey("kueue-system", "kueue-controller-manager")
+            await client.patch(kinds.DEPLOYMENTS, key, {"spec": {"replicas": 0}}, PatchType.MERGE)
+            assert not told(await install(client, outside, 60.0))
 
 
 def test_a_manager_elsewhere_serves_the_visibility_api_on_its_host() -> None:

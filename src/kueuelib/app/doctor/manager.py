@@ -7,12 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+import attrs
+
+from kueuelib.api.kinds import (
+    API_SERVICES,
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    MANAGER_NAMESPACE,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+)
 from kueuelib.api.meta import Obj
-from kueuelib.app.deployment import NAME
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION, NAME
 from kueuelib.app.doctor.finding import Subject
 from kueuelib.app.doctor.snapshot import Snapshot
-from kueuelib.app.installation import converted_crds
+from kueuelib.app.installation import Installation, converted_crds
+from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
@@ -21,7 +33,6 @@ CONFIGURATIONS = (
     (MUTATING_WEBHOOKS.kind, MUTATING_CONFIGURATION),
     (VALIDATING_WEBHOOKS.kind, VALIDATING_CONFIGURATION),
 )
-_DEPLOYMENT = "Deployment"
 
 
 def no_manager(snapshot: Snapshot) -> tuple[str, ...]:
@@ -63,15 +74,40 @@ def outside(snapshot: Snapshot) -> str:
     return next(("/".join(url.split("/")[:3]) for url in urls), "")
 
 
-def install(snapshot: Snapshot) -> str:
-    """The command that installs again what is there, in the same way."""
-    url, namespace = outside(snapshot), snapshot.namespace
+def install(snapshot: Snapshot, url: str = "") -> str:
+    """The command that installs again what is there, in the same way.
+
+    Args:
+        snapshot: the cluster.
+        url: another address of the manager.
+    """
+    url, namespace = url or outside(snapshot), snapshot.namespace
     command = "kueuelib install"
     if url:
         command += f" --webhook-url {url}"
     if namespace != MANAGER_NAMESPACE:
         command += f" --namespace {namespace}"
+    if _is_configured(snapshot):
+        command += " --config FILE"
     return command
+
+
+def _is_configured(snapshot: Snapshot) -> bool:
+    """Whether the manager has a configuration file, without which `install` would take away what
+    the file asks for: one was named, or what is installed shows it.
+    """
+    if attrs.evolve(snapshot.configuration, namespace="") != Configuration():
+        return True
+    mounted = snapshot.find(CONFIG_MAPS.kind, CONFIG_MAP, snapshot.namespace)
+    if mounted and (mounted.get("data") or {}).get(CONFIG_FILE) != CONFIGURATION:
+        return True
+    if any(snapshot.find(API_SERVICES.kind, name) for name in api_service_names()):
+        return True
+    plain = Installation(snapshot.namespace).webhooks()
+    known = {one["name"] for obj in plain for one in obj["webhooks"]}
+    objects = (snapshot.find(kind, name) for kind, name in CONFIGURATIONS)
+    there = {one["name"] for obj in objects if obj for one in obj.get("webhooks") or ()}
+    return not there <= known
 
 
 def start(snapshot: Snapshot) -> str:
@@ -79,7 +115,7 @@ def start(snapshot: Snapshot) -> str:
     address, where = outside(snapshot), f"kubectl -n {snapshot.namespace}"
     if address:
         return f"kueuelib manager --config FILE  # on the machine that {address} names"
-    deployment = snapshot.find(_DEPLOYMENT, NAME, snapshot.namespace)
+    deployment = snapshot.find(DEPLOYMENTS.kind, NAME, snapshot.namespace)
     if deployment is not None:
         if deployment["spec"].get("replicas", 1) == 0:
             return f"{where} scale deployment {NAME} --replicas=2"

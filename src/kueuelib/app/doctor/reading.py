@@ -12,9 +12,10 @@ import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.deployment import CONFIG_MAP
 from kueuelib.app.doctor.snapshot import CALLS, FACTS, PERMISSIONS, Call, Review, Snapshot
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of, decisive, list_kinds
 from kueuelib.app.installation import Installation
@@ -34,6 +35,7 @@ AROUND = (
     kinds.PODS,
     kinds.JOBS,
     kinds.DEPLOYMENTS,
+    kinds.API_SERVICES,
 )
 _SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
 _FACTS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Workload", "AdmissionCheck")
@@ -63,7 +65,12 @@ async def read(
     resources = (*(decisive(version) if version else ()), *AROUND)
     lists = await list_kinds(client, resources, selectors=_SELECTORS)
     lists = await _with_lease(client, lists, configuration)
-    lists = await _with_secret(client, lists, configuration)
+    for kind, name in (
+        (kinds.SECRETS, configuration.internal_cert_management.webhook_secret_name),
+        (kinds.CONFIG_MAPS, CONFIG_MAP),
+    ):
+        key = ObjectKey(configuration.manager_namespace, name)
+        lists = lists.completed(await _alone(client, kind, key))
     lists = await _with_events(client, lists)
     unseen = {kind: f"{_reason(error)}" for kind, error in lists.refused.items()}
     if not version:
@@ -99,17 +106,15 @@ async def _with_lease(client: Client, lists: Lists, configuration: Configuration
     return lists.completed(await list_kinds(client, [kinds.LEASES], configuration.lease.namespace))
 
 
-async def _with_secret(client: Client, lists: Lists, configuration: Configuration) -> Lists:
-    """The Secret with the webhooks' certificate, alone."""
-    name = configuration.internal_cert_management.webhook_secret_name
-    kind = kinds.SECRETS.kind
+async def _alone(client: Client, resource: Resource, key: ObjectKey) -> Lists:
+    """One object of a kind, as if it were the only one."""
     try:
-        secret = await client.get(kinds.SECRETS, ObjectKey(configuration.manager_namespace, name))
+        obj = await client.get(resource, key)
     except NotFound:
-        return lists.completed(Lists({kind: ()}, {}))
+        return Lists({resource.kind: ()}, {})
     except Forbidden as error:
-        return lists.completed(Lists({}, {kind: error}))
-    return lists.completed(Lists({kind: (secret,)}, {}))
+        return Lists({}, {resource.kind: error})
+    return Lists({resource.kind: (obj,)}, {})
 
 
 async def _with_events(client: Client, lists: Lists) -> Lists:

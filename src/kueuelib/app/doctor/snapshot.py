@@ -66,7 +66,7 @@ class Snapshot:
     Attributes:
         now: when that was, in seconds since the epoch.
         lists: the raw objects by kind; of Pods and Jobs only those that are queued, of Secrets only
-            the one with the webhooks' certificate.
+            the one with the webhooks' certificate, of ConfigMaps only the manager's.
         cluster: the facts that decisions depend on; None when not all of them were read.
         reviews: what the manager may do.
         calls: whether webhooks answer.

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration import Configuration, VisibilityServer
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import Call, Review
 from kueuelib.app.fair_sharing import FairSharing
@@ -166,6 +166,44 @@ def notice_another(patient: Any, ago: float = 60) -> None:
     at = format_time(NOW - ago)
     reason = "ReservedByAnother"
     patient.add("Event", "e", "ns", involvedObject=about, reason=reason, lastTimestamp=at)
+
+
+def keep_the_pods_of_before(patient: Any) -> None:
+    for kind in (MUTATING, "ValidatingWebhookConfiguration"):
+        for one in patient.get(kind)["webhooks"]:
+            one["clientConfig"] |= {"url": "https://kueue-webhook-service.kueue-system.svc:9443/x"}
+            one["clientConfig"].pop("service", None)
+    spec = {"replicas": 2, "template": {"spec": {"containers": [{"image": "kueuelib:1"}]}}}
+    patient.add("Deployment", "kueue-controller-manager", "kueue-system", spec=spec)
+
+
+VISIBILITY = "v1beta2.visibility.kueue.x-k8s.io"
+
+
+def ask_for_visibility(patient: Any) -> None:
+    patient.configuration = attrs.evolve(Configuration(), visibility_server=VisibilityServer())
+
+
+def register(patient: Any, *names: str, **condition: str) -> None:
+    for name in names:
+        said = {
+            "type": "Available",
+            "status": "True",
+            "reason": "Passed",
+            "message": "",
+            **condition,
+        }
+        patient.add("APIService", name, spec={}, status={"conditions": [said]})
+
+
+def lose_an_api(patient: Any) -> None:
+    ask_for_visibility(patient)
+    register(patient, "v1beta1.visibility.kueue.x-k8s.io")
+
+
+def leave_an_api_behind(patient: Any) -> None:
+    said = {"status": "False", "reason": "FailedDiscoveryCheck", "message": "connection refused"}
+    register(patient, VISIBILITY, **said)
 
 
 def register_another_webhook(patient: Any) -> None:
@@ -399,6 +437,12 @@ CASES = [
     (notice_another, "another-decides", ERROR, "Workload ns/odd", "ago that it has quota"),
     (run_the_go_manager, "another-manager", ERROR, "Deployment other/kueue",
      "registry.k8s.io/kueue/kueue:v0.14.1"),
+    (keep_the_pods_of_before, "deployment-left", WARNING,
+     "Deployment kueue-system/kueue-controller-manager", "it keeps 2 pods although the webhooks"),
+    (lose_an_api, "visibility-missing", WARNING, f"APIService {VISIBILITY}",
+     "the configuration has visibilityServer"),
+    (leave_an_api_behind, "visibility-unavailable", WARNING, f"APIService {VISIBILITY}",
+     "(FailedDiscoveryCheck: connection refused)"),
     (register_another_webhook, "another-webhook", WARNING, f"{MUTATING} theirs", "theirs.dev"),
     (lose_a_flavor, "queue-inactive", ERROR, QUEUE, "missing ResourceFlavor(s): absent"),
     (lose_a_controller, "queue-inactive", ERROR, QUEUE, "AdmissionCheck"),
@@ -531,59 +575,6 @@ def test_where_nothing_is_installed_that_is_the_cause(patient: Any) -> None:
         "webhook-missing",
         "webhook-certificate",
     }
-
-
-# --- commands that fit the installation
-
-
-@pytest.mark.parametrize("make_ill", [one[0] for one in CASES])
-def test_no_command_looks_for_pods_of_a_manager_that_runs_elsewhere(
-    outside: Any, make_ill: Any
-) -> None:
-    assert outside.found() == []
-    make_ill(outside)
-    for _, found in outside.found():
-        assert not any(word in found.fix for word in ("pods,", "deployment/", "rollout")), found.fix
-        if found.fix.startswith("kueuelib install"):
-            assert found.fix.startswith("kueuelib install --webhook-url https://")
-
-
-STARTED = "kueuelib manager --config FILE  # on the machine that https://127.0.0.1:9443 names"
-
-
-def test_a_manager_that_runs_elsewhere_is_started_there(outside: Any) -> None:
-    die(outside)
-    assert outside.only("leader").fix == STARTED
-    lead(outside)
-    lead_with_old_values(outside)
-    fix = "restart the manager on the machine that https://127.0.0.1:9443 names"
-    assert outside.only("restart-needed").fix == fix
-    outside.get("Lease")["metadata"].pop("annotations")
-    break_the_calls(outside)
-    assert outside.only("webhook-unreachable").fix == (
-        f"{STARTED}, or name its address: kueuelib install --webhook-url https://HOST:PORT"
-    )
-
-
-def test_a_manager_in_the_cluster_is_found_by_its_deployment(patient: Any) -> None:
-    die(patient)
-    where = "kubectl -n kueue-system"
-    assert patient.only("leader").fix == (
-        f"{where} get deployments,pods  # is there a manager? if not: kueuelib install"
-    )
-    pod = {"template": {"spec": {"containers": []}}}
-    name = "kueue-controller-manager"
-    found = patient.add("Deployment", name, "kueue-system", spec={**pod, "replicas": 0})
-    assert patient.only("leader").fix == f"{where} scale deployment {name} --replicas=2"
-    found["spec"]["replicas"] = 2
-    assert patient.only("leader").fix.startswith(f"{where} get pods,endpointslices  # why does")
-
-
-def test_another_namespace_is_installed_again_as_such(patient: Any) -> None:
-    patient.configuration = attrs.evolve(Configuration(), namespace="queues")
-    stop_serving(patient)
-    fixes = {found.fix for name, found in patient.found() if name == "crd-versions"}
-    assert fixes == {"kueuelib install --namespace queues"}
 
 
 def test_certificates_that_end_are_told_in_time(patient: Any) -> None:

@@ -7,10 +7,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from kueuelib.api.ages import duration
-from kueuelib.api.kinds import EVENTS, KUEUE, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.kinds import (
+    CRDS,
+    DEPLOYMENTS,
+    EVENTS,
+    KUEUE,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+)
 from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.app.deployment import NAME, left_behind
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
-from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, no_manager, restart, start
+from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, no_manager, outside, restart, start
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
@@ -111,18 +120,42 @@ def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(Severity.ERROR, subject, problem, fix)
 
 
-@check("another-manager", "Deployment")
+@check("another-manager", DEPLOYMENTS.kind)
 def another_manager(snapshot: Snapshot) -> Iterator[Finding]:
     """Deployments of the Go manager, which manages the same objects."""
-    for deployment in snapshot.all("Deployment"):
-        pod = deployment["spec"]["template"].get("spec") or {}
-        images = [one.get("image") or "" for one in pod.get("containers") or ()]
-        image = next((one for one in images if _GO_MANAGER.search(one)), "")
+    for deployment in snapshot.all(DEPLOYMENTS.kind):
+        image = _go_image(deployment)
         if image and deployment["spec"].get("replicas", 1):
             name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
             problem = f"it runs another manager of the same objects: {image}"
             fix = f"kubectl -n {namespace} scale deployment {name} --replicas=0"
-            yield Finding(Severity.ERROR, subject_of("Deployment", deployment), problem, fix)
+            yield Finding(Severity.ERROR, subject_of(DEPLOYMENTS.kind, deployment), problem, fix)
+
+
+def _go_image(deployment: Obj) -> str:
+    """The image of the Go manager, if a Deployment runs it."""
+    pod = deployment["spec"]["template"].get("spec") or {}
+    images = [one.get("image") or "" for one in pod.get("containers") or ()]
+    return next((one for one in images if _GO_MANAGER.search(one)), "")
+
+
+@check(
+    "deployment-left",
+    DEPLOYMENTS.kind,
+    MUTATING_WEBHOOKS.kind,
+    VALIDATING_WEBHOOKS.kind,
+    CRDS.kind,
+)
+def deployment_left(snapshot: Snapshot) -> Iterator[Finding]:
+    """Pods of a manager in the cluster although the webhooks lead to one outside of it."""
+    deployment = snapshot.find(DEPLOYMENTS.kind, NAME, snapshot.namespace)
+    address = outside(snapshot)
+    if deployment is None or not address or _go_image(deployment):
+        return
+    problem, fix = left_behind(deployment)
+    if problem:
+        text = f"{problem} ({address})"
+        yield Finding(Severity.WARNING, subject_of(DEPLOYMENTS.kind, deployment), text, fix)
 
 
 @check("another-webhook", MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)

@@ -8,8 +8,6 @@ from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import MISSING_KIND, install
 from kueuelib.app.doctor.snapshot import PERMISSIONS, Snapshot
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
-from kueuelib.jobs.catalog.builtin import BATCH_JOB
-from kueuelib.jobs.pods.integration import POD
 
 
 @check("permissions", PERMISSIONS)
@@ -24,8 +22,6 @@ def denied(snapshot: Snapshot) -> Iterator[Finding]:
                 verbs.append(review.verb)
     subject = Subject("ServiceAccount", SERVICE_ACCOUNT, snapshot.namespace)
     fix = install(snapshot)
-    if {*snapshot.configuration.integrations.frameworks} - {BATCH_JOB.name, POD.name}:
-        fix += " --config FILE"
     for (resource, namespace), verbs in lost.items():
         where = f" in namespace {namespace}" if namespace else ""
         problem = f"it may not {', '.join(verbs)} {resource}{where}"

@@ -113,8 +113,8 @@ def _fix(snapshot: Snapshot) -> str:
 def _serve(snapshot: Snapshot) -> str:
     """What makes the webhooks be served where the API server looks for them."""
     if outside(snapshot):
-        elsewhere = "or name its address: kueuelib install --webhook-url https://HOST:PORT"
-        return f"{start(snapshot)}, {elsewhere}"
+        elsewhere = install(snapshot, "https://HOST:PORT")
+        return f"{start(snapshot)}, or name its address: {elsewhere}"
     return start(snapshot)
 
 

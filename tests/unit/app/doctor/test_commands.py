@@ -1,0 +1,147 @@
+"""Commands that fit the installation: how a manager is started, looked at and installed again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from tests.unit.app.doctor.test_findings import (
+    CASES,
+    MUTATING,
+    VISIBILITY,
+    ask_for_visibility,
+    break_the_calls,
+    deny,
+    die,
+    keep_the_pods_of_before,
+    lead,
+    lead_with_old_values,
+    leave_an_api_behind,
+    lose_a_configuration,
+    lose_a_definition,
+    lose_a_field,
+    register,
+    stop_serving,
+)
+
+from kueuelib.app.configuration import Configuration, Integrations
+from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION
+
+
+@pytest.mark.parametrize("make_ill", [one[0] for one in CASES])
+def test_no_command_looks_for_pods_of_a_manager_that_runs_elsewhere(
+    outside: Any, make_ill: Any
+) -> None:
+    assert outside.found() == []
+    make_ill(outside)
+    for _, found in outside.found():
+        assert not any(word in found.fix for word in ("pods,", "deployment/", "rollout")), found.fix
+        if found.fix.startswith("kueuelib install"):
+            assert found.fix.startswith("kueuelib install --webhook-url https://")
+
+
+STARTED = "kueuelib manager --config FILE  # on the machine that https://127.0.0.1:9443 names"
+
+
+def test_a_manager_that_runs_elsewhere_is_started_there(outside: Any) -> None:
+    die(outside)
+    assert outside.only("leader").fix == STARTED
+    lead(outside)
+    lead_with_old_values(outside)
+    fix = "restart the manager on the machine that https://127.0.0.1:9443 names"
+    assert outside.only("restart-needed").fix == fix
+    outside.get("Lease")["metadata"].pop("annotations")
+    break_the_calls(outside)
+    assert outside.only("webhook-unreachable").fix == (
+        f"{STARTED}, or name its address: kueuelib install --webhook-url https://HOST:PORT"
+    )
+
+
+def test_a_manager_in_the_cluster_is_found_by_its_deployment(patient: Any) -> None:
+    die(patient)
+    where = "kubectl -n kueue-system"
+    assert patient.only("leader").fix == (
+        f"{where} get deployments,pods  # is there a manager? if not: kueuelib install"
+    )
+    pod = {"template": {"spec": {"containers": []}}}
+    name = "kueue-controller-manager"
+    found = patient.add("Deployment", name, "kueue-system", spec={**pod, "replicas": 0})
+    assert patient.only("leader").fix == f"{where} scale deployment {name} --replicas=2"
+    found["spec"]["replicas"] = 2
+    assert patient.only("leader").fix.startswith(f"{where} get pods,endpointslices  # why does")
+
+
+def test_another_namespace_is_installed_again_as_such(patient: Any) -> None:
+    patient.configuration = attrs.evolve(Configuration(), namespace="queues")
+    stop_serving(patient)
+    fixes = {found.fix for name, found in patient.found() if name == "crd-versions"}
+    assert fixes == {"kueuelib install --namespace queues"}
+
+
+INSTALL_WITH_A_FILE = "kueuelib install --webhook-url https://127.0.0.1:9443 --config FILE"
+
+
+@pytest.mark.parametrize(
+    "make_ill", [lose_a_definition, stop_serving, lose_a_field, lose_a_configuration, deny]
+)
+def test_installing_again_takes_nothing_away_that_a_file_asks_for(
+    outside: Any, make_ill: Any
+) -> None:
+    kinds = Integrations(frameworks=("batch/job", "jobset.x-k8s.io/jobset"))
+    outside.configuration = attrs.evolve(Configuration(), integrations=kinds)
+    make_ill(outside)
+    assert {one.fix for _, one in outside.found()} == {INSTALL_WITH_A_FILE}
+
+
+def test_a_file_is_asked_for_if_what_is_installed_shows_that_there_is_one(outside: Any) -> None:
+    lose_a_field(outside)
+    fix = lambda: outside.only("crd-fields").fix  # noqa: E731
+    assert fix() == INSTALL_WITH_A_FILE.removesuffix(" --config FILE")
+    register(outside, VISIBILITY)
+    assert fix() == INSTALL_WITH_A_FILE
+    outside.remove("APIService")
+    file = outside.add("ConfigMap", CONFIG_MAP, "kueue-system", data={CONFIG_FILE: CONFIGURATION})
+    assert fix() == INSTALL_WITH_A_FILE.removesuffix(" --config FILE")
+    file["data"][CONFIG_FILE] += "fairSharing: {}\n"
+    assert fix() == INSTALL_WITH_A_FILE
+    outside.remove("ConfigMap")
+    entries = outside.get(MUTATING)["webhooks"]
+    entries.append({**entries[0], "name": "mjobset.kb.io"})
+    assert fix() == INSTALL_WITH_A_FILE
+
+
+def test_another_address_keeps_the_file_too(outside: Any) -> None:
+    ask_for_visibility(outside)
+    register(outside, VISIBILITY, "v1beta1.visibility.kueue.x-k8s.io")
+    break_the_calls(outside)
+    elsewhere = "kueuelib install --webhook-url https://HOST:PORT --config FILE"
+    assert outside.only("webhook-unreachable").fix.endswith(f"or name its address: {elsewhere}")
+
+
+def test_pods_that_do_not_run_or_are_the_only_ones_are_not_left_behind(patient: Any) -> None:
+    keep_the_pods_of_before(patient)
+    fix = "kubectl -n kueue-system delete deployment kueue-controller-manager"
+    assert patient.only("deployment-left").fix == fix
+    patient.get("Deployment")["spec"]["replicas"] = 0
+    assert patient.found() == []
+    patient.get("Deployment")["spec"]["replicas"] = 2
+    for kind in (MUTATING, "ValidatingWebhookConfiguration"):
+        for one in patient.get(kind)["webhooks"]:
+            del one["clientConfig"]["url"]
+    assert "deployment-left" not in [name for name, _ in patient.found()]
+
+
+def test_the_visibility_api_is_looked_for_at_a_manager_that_should_serve_it(patient: Any) -> None:
+    leave_an_api_behind(patient)
+    fix = patient.only("visibility-unavailable").fix
+    assert fix.startswith(
+        f"kubectl delete apiservice {VISIBILITY}  # or start the manager with vis"
+    )
+    ask_for_visibility(patient)
+    register(patient, "v1beta1.visibility.kueue.x-k8s.io")
+    assert patient.only("visibility-unavailable").fix.startswith("kubectl -n kueue-system logs")
+    die(patient)
+    assert patient.causes() == {"visibility-unavailable": "leader"}
+    patient.get("APIService", VISIBILITY)["status"] = {}
+    assert [name for name, _ in patient.found()] == ["leader"]
