@@ -107,7 +107,8 @@ async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
 async def settled(client: Client, value: K, within: float = 30.0) -> K:
     """Wait until an operator has dealt with an object, and return its newest state.
 
-    The operator has, if `status.observedGeneration` is the generation of the object or a later one.
+    The operator has, if `status.observedGeneration` is the generation of the object or a later one,
+    which it is not as long as the reconciler fails.
 
     Args:
         client: of the API server.

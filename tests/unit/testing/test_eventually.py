@@ -56,9 +56,11 @@ class Spec(Struct):
 
     Attributes:
         failures: that many times.
+        says_ready: before it fails.
     """
 
     failures: int = 0
+    says_ready: bool = False
 
 
 @crd("example.com", "v1", plural="things")
@@ -78,6 +80,8 @@ async def reconcile(thing: Thing, context: Context) -> None:
     """Fail as often as the object says."""
     secret_value = thing.spec.failures
     TRIED[thing.name] += 1
+    if thing.spec.says_ready:
+        context.condition("Ready", True, "Begun")
     if TRIED[thing.name] <= secret_value:
         raise RuntimeError(f"attempt {TRIED[thing.name]}")
     context.condition("Ready", True, "Done")
@@ -112,6 +116,26 @@ async def test_a_wait_that_fails_says_what_the_reconciler_failed_at_last(
     assert "RuntimeError: attempt 1\n" in shown
     assert "key=default/bad" in shown
     assert "secret_value = " not in shown.replace("secret_value = thing.spec.failures", "")
+
+
+@pytest.mark.usefixtures("unconfigured")
+async def test_a_reconciler_that_fails_after_it_set_a_condition_has_not_settled(
+    client: Client,
+) -> None:
+    async with running(app, client):
+        new = Thing.new("late", "default", spec=Spec(failures=1_000, says_ready=True))
+        late = await client.of(Thing).create(new)
+        with pytest.raises(AssertionError, match="observedGeneration 0 .*default/late with Runti"):
+            await settled(client, late, within=0.5)
+        late = await client.of(Thing).get(late.key)
+        ready = late.status.conditions[0]
+        assert (ready.type, ready.reason, ready.observed_generation) == ("Ready", "Begun", 1)
+        late = await client.of(Thing).replace(late.evolve(spec=Spec()))
+        late = await settled(client, late)
+        failing = late.evolve(spec=Spec(failures=1_000, says_ready=True))
+        failing = await client.of(Thing).replace(failing)
+        with pytest.raises(AssertionError, match="observedGeneration 2 of default/late, not yet 3"):
+            await settled(client, failing, within=0.5)
 
 
 @pytest.mark.usefixtures("unconfigured")

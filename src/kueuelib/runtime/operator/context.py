@@ -235,7 +235,8 @@ class Context:
     def report(self, status: Struct | Mapping[str, Any]) -> None:
         """Set the status, which is written once after the call, if it differs.
 
-        Conditions are kept next to it, and `observedGeneration` is filled in if the class has it.
+        Conditions are kept next to it, and `observedGeneration` is filled in if the class has it
+        and the function returns.
 
         Args:
             status: the whole status, typed or raw.
@@ -274,8 +275,13 @@ class Context:
         """Pass the answer to a write of `client` to the cache."""
         self._around.cache.learn(answer)
 
-    async def write_status(self) -> None:
-        """Write what `report` and `condition` set; the framework calls it after the function."""
+    async def write_status(self, *, failed: bool = False) -> None:
+        """Write what `report` and `condition` set; the framework calls it after the function.
+
+        Args:
+            failed: the function did not deal with the object to the end, so `observedGeneration`
+                of the status stays what it was.
+        """
         present = self.obj.get("status") or {}
         status = dict(present if self._status is None else self._status)
         meta = self.obj["metadata"]
@@ -294,7 +300,9 @@ class Context:
         if conditions:
             status["conditions"] = conditions
         if self._has_observed_generation() and (self._status is not None or self._conditions):
-            status["observedGeneration"] = generation
+            status["observedGeneration"] = (
+                present.get("observedGeneration", 0) if failed else generation
+            )
         patch = diff_merge_patch(present, status)
         if not patch:
             return

@@ -77,7 +77,7 @@ class KindReconciler:
         try:
             result = await function(self._value(context.obj), context)
         except Exception:
-            await context.write_status()  # what was found out before it failed
+            await context.write_status(failed=True)  # what was set before it failed
             raise
         await context.write_status()
         return checked(result)
