@@ -6,6 +6,7 @@ import secrets
 import uuid
 
 from kueuelib.api.meta import Obj, format_time
+from kueuelib.embedded.builtins.fields import keep
 from kueuelib.embedded.registry.kind import Kind, Version
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -43,11 +44,7 @@ def carry_over(new: Obj, old: Obj) -> None:
     """Keeps the identity of an object that is being changed."""
     meta, before = new["metadata"], old["metadata"]
     meta.pop("selfLink", None)
-    for key in (*SERVER_FIELDS, "name", "namespace"):
-        if key in before:
-            meta[key] = before[key]
-        else:
-            meta.pop(key, None)
+    keep(meta, before, *SERVER_FIELDS, "name", "namespace")
     meta["resourceVersion"] = before["resourceVersion"]
 
 

@@ -14,6 +14,7 @@ from kueuelib.embedded.builtins.fields import (
     duplicate,
     forbidden,
     invalid,
+    keep,
     listed,
     section,
     subobject,
@@ -43,10 +44,7 @@ class NamespaceRules(KindRules):
     def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
         """Keep the finalizers of the spec, which only `finalize` changes."""
         if request.subresource != "finalize":
-            if "spec" in old:
-                obj["spec"] = old["spec"]
-            else:
-                obj.pop("spec", None)
+            keep(obj, old, "spec")
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """Check that the phase follows the deletion."""

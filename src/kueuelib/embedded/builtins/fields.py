@@ -50,6 +50,16 @@ def immutable(path: str, new: Any, old: Any) -> list[FieldError]:
     return [] if new == old else [invalid(path, new, IMMUTABLE)]
 
 
+def unchanged(obj: Obj, old: Obj, *paths: str) -> list[FieldError]:
+    """An error for each of these immutable fields that changed."""
+    errors = []
+    for path in paths:
+        *outer, key = path.split(".")
+        now, before = section(obj, *outer).get(key), section(old, *outer).get(key)
+        errors += immutable(path, now, before)
+    return errors
+
+
 def non_negative(path: str, value: Any) -> list[FieldError]:
     """An error if the number is negative; None passes."""
     return [invalid(path, value, NON_NEGATIVE)] if value is not None and value < 0 else []
@@ -89,6 +99,15 @@ def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
 def listed(obj: Mapping[str, Any], key: str) -> Sequence[Any]:
     """The list of that key; empty if it is absent or null."""
     return obj.get(key) or ()
+
+
+def keep(obj: Obj, old: Mapping[str, Any], *keys: str) -> None:
+    """Restore fields to what they were before, also if they were absent."""
+    for key in keys:
+        if key in old:
+            obj[key] = old[key]
+        else:
+            obj.pop(key, None)
 
 
 def setdefault(obj: Obj, key: str, value: Any) -> None:

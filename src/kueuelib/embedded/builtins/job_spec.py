@@ -12,6 +12,7 @@ from kueuelib.embedded.builtins.fields import (
     duplicate,
     immutable,
     invalid,
+    keep,
     listed,
     meaning,
     not_supported,
@@ -122,10 +123,6 @@ def _validate_spec(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
 def validate_job_template(spec: Mapping[str, Any], path: str) -> list[FieldError]:
     """The broken rules of the spec of a Job or a Job template, without the selector."""
     errors = check("JobNumbers", spec, path)
-    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
-        errors.append(
-            required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
-        )
     manager = spec.get("managedBy")
     if manager is not None:
         texts = naming.qualified_name(manager)
@@ -282,24 +279,16 @@ def _take_directives(into: Obj, template: Mapping[str, Any]) -> None:
     resources.
     """
     pod, new = into["spec"], section(template, "spec")
-    _take(into.setdefault("metadata", {}), section(template, "metadata"), ("labels", "annotations"))
+    keep(into.setdefault("metadata", {}), section(template, "metadata"), "labels", "annotations")
     if not into["metadata"] and "metadata" not in template:
         del into["metadata"]
-    _take(pod, new, _DIRECTIVES)
+    keep(pod, new, *_DIRECTIVES)
     affinity = dict(section(pod, "affinity"))
-    _take(affinity, section(new, "affinity"), ("nodeAffinity",))
+    keep(affinity, section(new, "affinity"), "nodeAffinity")
     if affinity or new.get("affinity") is not None:
         pod["affinity"] = affinity
     else:
         pod.pop("affinity", None)
     for key in ("containers", "initContainers"):
         for mine, theirs in zip(listed(pod, key), listed(new, key), strict=False):
-            _take(mine, theirs, ("resources",))
-
-
-def _take(into: Obj, source: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-    for key in keys:
-        if key in source:
-            into[key] = source[key]
-        else:
-            into.pop(key, None)
+            keep(mine, theirs, "resources")

@@ -9,12 +9,13 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.fields import (
     forbidden,
-    immutable,
     invalid,
+    keep,
     listed,
     meaning,
     required,
     section,
+    unchanged,
 )
 from kueuelib.embedded.builtins.pod_parts import PARTS, keep_to_part, validate_part
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
@@ -58,7 +59,7 @@ class PodRules(KindRules):
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """The broken rules of a changed pod."""
         if subresource == "status":
-            return _validate_status(obj, old)
+            return unchanged(obj, old, "spec.nodeName")
         if subresource in PARTS:
             return validate_part(obj, old, subresource)
         if subresource:
@@ -129,7 +130,7 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
     rest: Obj = copy_json(spec)
     for key in CONTAINER_LISTS:
         for one, other in zip(listed(rest, key), listed(before, key), strict=False):
-            _restore(one, other, "image")
+            keep(one, other, "image")
     errors += _allow_deadline(rest, before)
     errors += _allow_tolerations(rest, before)
     errors += _allow_ungating(rest, before)
@@ -144,20 +145,12 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
     return errors
 
 
-def _restore(rest: Obj, before: Mapping[str, Any], key: str) -> None:
-    """Restores fields that may change, so that they do not count as a change."""
-    if key in before:
-        rest[key] = before[key]
-    else:
-        rest.pop(key, None)
-
-
 def _allow_deadline(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
     path = "spec.activeDeadlineSeconds"
     new, old = rest.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     if new == old:
         return []
-    _restore(rest, before, "activeDeadlineSeconds")
+    keep(rest, before, "activeDeadlineSeconds")
     if new is None:
         return [invalid(path, new, "must not update from a positive integer to nil value")]
     if old is not None and new > old:
@@ -169,7 +162,7 @@ def _allow_tolerations(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]
     new, old = listed(rest, "tolerations"), listed(before, "tolerations")
     if new == old:
         return []
-    _restore(rest, before, "tolerations")
+    keep(rest, before, "tolerations")
 
     def identity(toleration: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(toleration.get(key) or "" for key in ("key", "operator", "value", "effect"))
@@ -184,7 +177,7 @@ def _allow_tolerations(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]
 def _allow_ungating(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
     known = {gate.get("name") for gate in listed(before, "schedulingGates")}
     names = [gate.get("name") for gate in listed(rest, "schedulingGates")]
-    _restore(rest, before, "schedulingGates")
+    keep(rest, before, "schedulingGates")
     return [
         forbidden(
             f"spec.schedulingGates[{i}].name",
@@ -202,18 +195,14 @@ def _allow_narrower_placement(rest: Obj, before: Mapping[str, Any]) -> list[Fiel
     if any(key not in new or new[key] != value for key, value in old.items()):
         text = "only additions are allowed (no mutations or deletions)"
         errors.append(invalid("spec.nodeSelector", dict(new), text))
-    _restore(rest, before, "nodeSelector")
+    keep(rest, before, "nodeSelector")
     errors += _narrower_affinity(section(rest, "affinity"), section(before, "affinity"))
     affinity = dict(section(rest, "affinity"))
-    was = section(before, "affinity")
-    if "nodeAffinity" in was:
-        affinity["nodeAffinity"] = was["nodeAffinity"]
+    keep(affinity, section(before, "affinity"), "nodeAffinity")
+    if affinity:
+        rest["affinity"] = affinity
     else:
-        affinity.pop("nodeAffinity", None)
-    if affinity or "affinity" in before:
-        rest["affinity"] = affinity or before.get("affinity")
-    else:
-        rest.pop("affinity", None)
+        keep(rest, before, "affinity")
     return errors
 
 
@@ -235,10 +224,3 @@ def _narrower_affinity(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[F
                 text = "only additions are allowed (no mutations or deletions)"
                 errors.append(invalid(f"{path}[{i}].{part}", listed(later, part), text))
     return errors
-
-
-def _validate_status(new: Obj, old: Obj) -> list[FieldError]:
-    """Check that a status does not move a pod to another node."""
-    return immutable(
-        "spec.nodeName", section(new, "spec").get("nodeName"), section(old, "spec").get("nodeName")
-    )

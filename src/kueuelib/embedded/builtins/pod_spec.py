@@ -14,7 +14,7 @@ from kueuelib.embedded.builtins.fields import (
     not_supported,
     required,
 )
-from kueuelib.embedded.builtins.pod_placement import validate_tolerations
+from kueuelib.embedded.builtins.pod_placement import operand
 from kueuelib.embedded.builtins.resources import validate_resources
 from kueuelib.embedded.builtins.table import BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
@@ -106,5 +106,5 @@ _OWN: Final[Mapping[str, Check]] = {
     "gates": _gates,
     "resources": lambda at, _: validate_resources(at.value, at.path),
     "overhead": lambda at, _: validate_resources({"requests": at.value}, at.path),
-    "tolerations": lambda at, _: validate_tolerations(at.value, at.path),
+    "operand": operand,
 }

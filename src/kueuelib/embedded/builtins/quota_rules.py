@@ -9,7 +9,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import NON_NEGATIVE, immutable, invalid, listed, section
-from kueuelib.embedded.builtins.pod_placement import validate_tolerations
+from kueuelib.embedded.builtins.pod_placement import operand
 from kueuelib.embedded.builtins.resources import is_native, validate_resources
 from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
 from kueuelib.errors import FieldError
@@ -127,12 +127,8 @@ def _none(at: ValuePlace, text: str) -> BrokenRules:
 
 def check_runtime_class(obj: Obj) -> list[FieldError]:
     """Check that the handler of a RuntimeClass is a DNS label."""
-    return check("RuntimeClass", obj, "", fixed=_fixed, tolerations=_tolerations)
+    return check("RuntimeClass", obj, "", fixed=_fixed, operand=operand)
 
 
 def _fixed(at: ValuePlace, _: str) -> BrokenRules:
     return validate_resources({"limits": at.value}, at.path.removesuffix(".podFixed"))
-
-
-def _tolerations(at: ValuePlace, _: str) -> BrokenRules:
-    return validate_tolerations(at.value, at.path)

@@ -25,9 +25,7 @@ def check_role(obj: Obj) -> list[FieldError]:
 
 
 def _validate_rule(rule: Mapping[str, Any], path: str, *, namespaced: bool) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if not listed(rule, "verbs"):
-        errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+    errors = check("PolicyRule", rule, path)
     urls = list(listed(rule, "nonResourceURLs"))
     if urls:
         where = f"{path}.nonResourceURLs"
@@ -37,11 +35,6 @@ def _validate_rule(rule: Mapping[str, Any], path: str, *, namespaced: bool) -> l
         if any(listed(rule, key) for key in ("apiGroups", "resources", "resourceNames")):
             text = "rules cannot apply to both regular resources and non-resource URLs"
             errors.append(invalid(where, urls, text))
-        return errors
-    for key, word in (("apiGroups", "api group"), ("resources", "resource")):
-        if not listed(rule, key):
-            text = f"resource rules must supply at least one {word}"
-            errors.append(required(f"{path}.{key}", text))
     return errors
 
 

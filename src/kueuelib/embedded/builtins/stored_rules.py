@@ -24,17 +24,14 @@ from kueuelib.embedded.builtins.endpoint_rules import check_endpoints, check_ing
 from kueuelib.embedded.builtins.fields import (
     forbidden,
     immutable,
-    listed,
     not_supported,
     required,
     section,
     setdefault,
     subobject,
 )
-from kueuelib.embedded.builtins.fields import invalid as invalid_value
 from kueuelib.embedded.builtins.job_spec import validate_job_template
 from kueuelib.embedded.builtins.limit_range import check_limit_range
-from kueuelib.embedded.builtins.naming import subdomain
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
 from kueuelib.embedded.builtins.quota_rules import (
     check_changed_quota,
@@ -42,7 +39,7 @@ from kueuelib.embedded.builtins.quota_rules import (
     check_runtime_class,
 )
 from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
-from kueuelib.embedded.builtins.table import check, kinds_with_rules
+from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check, kinds_with_rules
 from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
@@ -158,43 +155,24 @@ def _check_cron_job(obj: Obj) -> list[FieldError]:
 
 
 def _check_volume(obj: Obj) -> list[FieldError]:
-    spec, claim = obj["spec"], obj["kind"] == "PersistentVolumeClaim"
-    errors = []
-    if not listed(spec, "accessModes"):
-        errors.append(required("spec.accessModes", _ONE_MODE if claim else ""))
-    errors += [
-        not_supported("spec.accessModes", mode, _MODES)
-        for mode in listed(spec, "accessModes")
-        if mode not in _MODES
-    ]
-    if claim:
-        if "storage" not in section(spec, "resources", "requests"):
-            errors.append(required("spec.resources[storage]"))
-    else:
-        errors += _check_storage(spec)
-    if name := spec.get("storageClassName"):
-        errors += [invalid_value("spec.storageClassName", name, why) for why in subdomain(name)]
-    mode = spec.get("volumeMode")
-    if mode not in ("Block", "Filesystem"):
-        errors.append(not_supported("spec.volumeMode", mode, ("Block", "Filesystem")))
-    return errors
+    own = {"volume_source": _source, "storage": _storage, "claimed": _claimed}
+    return check(obj["kind"], obj["spec"], "spec", **own)
 
 
-def _check_storage(spec: Obj) -> list[FieldError]:
-    capacity, policy = spec.get("capacity"), spec.get("persistentVolumeReclaimPolicy")
-    errors = [] if capacity else [required("spec.capacity")]
-    if not capacity or set(capacity) != {"storage"}:
-        errors.append(not_supported("spec.capacity", capacity, ("storage",)))
-    if policy not in ("Delete", "Recycle", "Retain"):
-        known = ("Delete", "Recycle", "Retain")
-        errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, known))
-    sources = internal("PersistentVolumeSource", spec)
-    host = spec.get("hostPath")
-    if host is not None and not host.get("path"):
-        errors.append(required("spec.hostPath.path"))
-    if not any(value is not None for value in sources.values()):
-        errors.append(required("spec", "must specify a volume type"))
-    return errors
+def _storage(at: ValuePlace, _: str) -> BrokenRules:
+    fits = at.value and set(at.value) == {"storage"}
+    return [] if fits else [not_supported(at.path, at.value, ("storage",))]
+
+
+def _source(at: ValuePlace, _: str) -> BrokenRules:
+    given = internal("PersistentVolumeSource", at.value).values()
+    text = "must specify a volume type"
+    return [required(at.path, text)] if all(each is None for each in given) else []
+
+
+def _claimed(at: ValuePlace, _: str) -> BrokenRules:
+    asked = section(at.value, "resources", "requests")
+    return [] if "storage" in asked else [required(f"{at.path}.resources[storage]")]
 
 
 def _changed_volume(obj: Obj, old: Obj) -> list[FieldError]:
@@ -225,12 +203,10 @@ def _check_pod_template(obj: Obj) -> list[FieldError]:
 
 
 _MOVED: Final = "lastPhaseTransitionTime"
-_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _CLAIM_TEXT: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
     "bound claims"
 )
-_ONE_MODE: Final = "at least 1 access mode is required"
 _SET_FREE: Final = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),

@@ -194,7 +194,7 @@ def _above_zero(at: ValuePlace, text: str) -> list[FieldError]:
 def _if(at: ValuePlace, condition: str) -> BrokenRules:
     name, _, values = condition.partition("=")
     value = at.outer.get(name)
-    return [] if (value in values.split(",") if values else value) else None
+    return [] if ((value or "") in values.split(",") if values else value not in _EMPTY) else None
 
 
 def _unique(at: ValuePlace, kind: str) -> BrokenRules:
@@ -248,6 +248,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "between": _between,
     "port": _port,
     "if": _if,
+    "unless": lambda at, condition: [] if _if(at, condition) is None else None,
     "unique": _unique,
     "known": _known,
     "distinct": _distinct,

@@ -20,7 +20,7 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
-from kueuelib.embedded.builtins.table import check
+from kueuelib.embedded.builtins.table import BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
@@ -58,26 +58,17 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
 
 def validate_workload(obj: Obj) -> list[FieldError]:
     """The broken rules of the spec of one of these kinds."""
-    kind, spec = obj["kind"], obj["spec"]
-    rules = WORKLOADS[kind]
-    errors = _stateful(spec) if kind == "StatefulSet" else []
-    errors += check(f"{kind}Before", spec, "spec")
-    errors += _selector(kind, rules, spec)
-    if kind == "Deployment":
-        errors += _deployment_strategy(section(spec, "strategy"))
-    errors += check(f"{kind}After", spec, "spec")
-    deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
-    if kind == "Deployment" and deadline is not None and deadline <= ready:
-        text = "must be greater than minReadySeconds"
-        errors.append(invalid("spec.progressDeadlineSeconds", deadline, text))
-    if kind == "DaemonSet":
-        errors += _daemon_strategy(section(spec, "updateStrategy"))
-        errors += check("DaemonSetHistory", spec, "spec")
-    return errors
+    return check(obj["kind"], obj["spec"], "spec", **_OWN)
 
 
-def _selector(kind: str, rules: Workload, spec: Mapping[str, Any]) -> list[FieldError]:
+def _later(at: ValuePlace, _: str) -> BrokenRules:
+    fits = at.value is None or at.value > (at.outer.get("minReadySeconds") or 0)
+    return [] if fits else [invalid(at.path, at.value, "must be greater than minReadySeconds")]
+
+
+def _selector(at: ValuePlace, kind: str) -> list[FieldError]:
     """Check the selector, and the template unless the selector is unreadable."""
+    spec, rules = at.value, WORKLOADS[kind]
     selector, path = spec.get("selector"), "spec.selector"
     template = section(spec, "template")
     labels = section(template, "metadata").get("labels")
@@ -172,7 +163,8 @@ def _not_over_all(value: Any, path: str) -> list[FieldError]:
     return [invalid(path, value, "must not be greater than 100%")] if over else []
 
 
-def _deployment_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
+def _deployment_strategy(at: ValuePlace, _: str) -> BrokenRules:
+    strategy = at.value or {}
     path, rolling = "spec.strategy.rollingUpdate", strategy.get("rollingUpdate")
     if strategy.get("type") == "Recreate":
         text = "may not be specified when strategy `type` is 'Recreate'"
@@ -195,7 +187,8 @@ def _unknown(path: str, strategy: Mapping[str, Any], other: str) -> FieldError:
     return not_supported(path, given, (other, "RollingUpdate"))
 
 
-def _daemon_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
+def _daemon_strategy(at: ValuePlace, _: str) -> BrokenRules:
+    strategy = at.value or {}
     path, rolling = "spec.updateStrategy.rollingUpdate", strategy.get("rollingUpdate")
     if strategy.get("type") == "OnDelete":
         return []
@@ -217,9 +210,9 @@ def _daemon_strategy(strategy: Mapping[str, Any]) -> list[FieldError]:
     return errors
 
 
-def _stateful(spec: Mapping[str, Any]) -> list[FieldError]:
-    errors, strategy = check("StatefulSetOrder", spec, "spec"), section(spec, "updateStrategy")
-    path, rolling = "spec.updateStrategy", strategy.get("rollingUpdate")
+def _set_strategy(at: ValuePlace, _: str) -> BrokenRules:
+    strategy, path, errors = at.value or {}, at.path, list[FieldError]()
+    rolling = strategy.get("rollingUpdate")
     shown = None
     if rolling is not None:
         names = {"Partition": "partition", "MaxUnavailable": "maxUnavailable"}
@@ -233,4 +226,13 @@ def _stateful(spec: Mapping[str, Any]) -> list[FieldError]:
     elif rolling is not None:
         text = "only allowed for updateStrategy 'RollingUpdate'"
         errors.append(invalid(f"{path}.rollingUpdate", shown, text))
-    return errors + check("StatefulSetClaims", spec, "spec")
+    return errors
+
+
+_OWN: Final[Mapping[str, Check]] = {
+    "selector": _selector,
+    "later": _later,
+    "deployment": _deployment_strategy,
+    "set": _set_strategy,
+    "daemons": _daemon_strategy,
+}

@@ -8,12 +8,12 @@ from kueuelib.api.conditions import with_raw_condition
 from kueuelib.api.meta import Obj, find_condition
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.fields import (
-    immutable,
     invalid,
     listed,
     section,
     setdefault,
     subobject,
+    unchanged,
 )
 from kueuelib.embedded.registry.crd_names import accepted
 from kueuelib.embedded.registry.crd_validation import unknown_formats, validate_definition
@@ -79,16 +79,10 @@ class CrdRules(KindRules):
         """Check the whole definition, and immutable fields."""
         if subresource == "status":
             return ()
-        spec, before = obj["spec"], old["spec"]
+        spec = obj["spec"]
         errors = validate_definition(obj, old)
-        errors += immutable("spec.group", spec.get("group"), before.get("group"))
-        errors += immutable("spec.scope", spec.get("scope"), before.get("scope"))
-        errors += immutable(
-            "spec.names.kind", spec["names"].get("kind"), before["names"].get("kind")
-        )
-        errors += immutable(
-            "spec.names.plural", spec["names"].get("plural"), before["names"].get("plural")
-        )
+        fixed = ("spec.group", "spec.scope", "spec.names.kind", "spec.names.plural")
+        errors += unchanged(obj, old, *fixed)
         known = {each.get("name") for each in listed(spec, "versions")}
         stored = listed(section(old, "status"), "storedVersions")
         errors += [

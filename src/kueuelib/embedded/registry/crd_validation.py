@@ -26,7 +26,7 @@ from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.schema_validation import is_structural, schema_problems
 from kueuelib.embedded.schema.formats import is_known
 from kueuelib.embedded.schema.patterns import are_too_large
-from kueuelib.embedded.schema.structural_rules import junctors_of, properties_of
+from kueuelib.embedded.schema.structural_rules import parts_of
 from kueuelib.errors import FieldError
 
 APPROVAL = "api-approved.kubernetes.io"
@@ -226,9 +226,7 @@ def _formats(schema: Any) -> Iterator[str]:
     name = schema.get("format")
     if name and not is_known(schema.get("type") or "", name):
         yield name
-    yield from _formats(schema.get("items"))
-    yield from _formats(schema.get("additionalProperties"))
-    for _, part in (*properties_of(schema), *junctors_of(schema)):
+    for part in parts_of(schema):
         yield from _formats(part)
 
 

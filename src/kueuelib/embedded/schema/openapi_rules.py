@@ -12,7 +12,13 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.embedded.builtins.fields import forbidden, invalid, not_supported, required
-from kueuelib.embedded.schema.structural_rules import EMBEDDED, PRESERVE, junctors_of, properties_of
+from kueuelib.embedded.schema.structural_rules import (
+    EMBEDDED,
+    PRESERVE,
+    junctors_of,
+    parts_of,
+    properties_of,
+)
 from kueuelib.errors import FieldError
 
 Raw = Mapping[str, Any]
@@ -31,6 +37,12 @@ UNSUPPORTED: Final = (
     "$ref",
 )
 """Keywords of JSON schema that custom resources do not support."""
+_ONE_SCHEMA: Final = "items must be a schema object and not an array"
+_IN_META: Final = "must not be used inside of resource meta"
+_QUADRATIC: Final = (
+    "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+)
+_EXCLUSIVE: Final = "additionalProperties and properties are mutual exclusive"
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -79,9 +91,7 @@ def has_unsupported(schema: Any) -> bool:
         return False
     if any(schema.get(name) is not None for name in UNSUPPORTED) or schema.get("$schema"):
         return True
-    parts = [schema.get("items"), schema.get("additionalProperties")]
-    parts += [part for _, part in (*properties_of(schema), *junctors_of(schema))]
-    return any(has_unsupported(part) for part in parts)
+    return any(map(has_unsupported, parts_of(schema)))
 
 
 def _problems(place: SchemaPlace, *, root: bool = False) -> Errors:
@@ -110,59 +120,27 @@ def _problems(place: SchemaPlace, *, root: bool = False) -> Errors:
 # ---- keywords ------------------------------------------------------------------------------------
 
 
-def types_are_known(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-    """The type is one of OpenAPI's."""
-    type_ = schema.get("type")
+def keywords_are_allowed(schema: Raw, path: str, place: SchemaPlace) -> Errors:
+    """Every keyword is known, supported, and in its place."""
+    type_, default = schema.get("type"), schema.get("default")
+    more = schema.get("additionalProperties") not in (None, True)
     if type_ and type_ not in TYPES:
         yield not_supported(f"{path}.type", type_, TYPES)
-    if type_ == "null":
-        text = "type cannot be set to null, use nullable as an alternative"
-        yield forbidden(f"{path}.type", text)
-
-
-def defaults_are_allowed(schema: Raw, path: str, place: SchemaPlace) -> Errors:
-    """There are no defaults in the metadata of the object."""
-    if schema.get("default") is not None and place.undefaulted is not None:
-        yield forbidden(f"{path}.default", f"must not be set{place.undefaulted}")
-
-
-def keywords_are_supported(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-    """Keywords of JSON schema that custom resources do not support are absent."""
-    for name in UNSUPPORTED:
-        if schema.get(name) is not None:
-            yield forbidden(f"{path}.{name}", f"{name} is not supported")
-
-
-def items_are_all_alike(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-    """The items of a list have one schema."""
-    if isinstance(schema.get("items"), list):
-        text = "items must be a schema object and not an array"
-        yield forbidden(f"{path}.items", text)
-
-
-def embedded_objects_are_no_metadata(schema: Raw, path: str, place: SchemaPlace) -> Errors:
-    """In the metadata of an object no other object is embedded."""
-    if place.metadata and schema.get(EMBEDDED):
-        yield forbidden(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
-
-
-def items_may_be_equal(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-    """`uniqueItems` is not supported."""
-    if schema.get("uniqueItems"):
-        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield forbidden(f"{path}.uniqueItems", text)
-
-
-def objects_are_maps_or_structs(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-    """An object has named fields, or fields of any name."""
-    additional = schema.get("additionalProperties")
-    if schema.get("properties") and additional is not None and additional is not True:
-        text = "additionalProperties and properties are mutual exclusive"
-        yield forbidden(f"{path}.additionalProperties", text)
-
-
-def unknown_fields_are_kept_or_not_spoken_of(schema: Raw, path: str, _: SchemaPlace) -> Errors:
-    """`x-kubernetes-preserve-unknown-fields` is true or absent."""
+    for name, wrong, text in (
+        ("type", type_ == "null", "type cannot be set to null, use nullable as an alternative"),
+        (
+            "default",
+            default is not None and place.undefaulted is not None,
+            f"must not be set{place.undefaulted}",
+        ),
+        *((name, schema.get(name) is not None, f"{name} is not supported") for name in UNSUPPORTED),
+        ("items", isinstance(schema.get("items"), list), _ONE_SCHEMA),
+        (EMBEDDED, place.metadata and schema.get(EMBEDDED), _IN_META),
+        ("uniqueItems", schema.get("uniqueItems"), _QUADRATIC),
+        ("additionalProperties", more and schema.get("properties"), _EXCLUSIVE),
+    ):
+        if wrong:
+            yield forbidden(f"{path}.{name}", text)
     if schema.get(PRESERVE) is False:
         yield invalid(f"{path}.{PRESERVE}", value=False, detail="must be true or undefined")
 
@@ -266,14 +244,7 @@ def keys_are_always_there(schema: Raw, path: str, place: SchemaPlace) -> Errors:
 
 
 RULES: Final[Sequence[Rule]] = (
-    types_are_known,
-    defaults_are_allowed,
-    keywords_are_supported,
-    items_are_all_alike,
-    embedded_objects_are_no_metadata,
-    items_may_be_equal,
-    objects_are_maps_or_structs,
-    unknown_fields_are_kept_or_not_spoken_of,
+    keywords_are_allowed,
     _of_type(MAP_TYPE, "object", "atomic", "granular"),
     _of_type(LIST_TYPE, "array", "atomic", "set", "map"),
     items_of_sets_are_atomic,

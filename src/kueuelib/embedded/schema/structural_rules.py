@@ -7,7 +7,7 @@ schema, because a `SchemaNode` cannot express most of what they refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -48,8 +48,10 @@ def structural_problems(schema: Raw, path: str) -> list[FieldError]:
 
 
 def _structure(schema: Raw, path: str, level: Level) -> Errors:
-    for rule in RULES:
+    for rule in (types_are_told, heads_have_their_types, metadata_of_the_root_is_known):
         yield from rule(schema, path, level)
+    yield from extensions_agree(schema, path)
+    yield from patterns_can_be_read(schema, path)
     skipped = _int_or_string_part(schema)
     yield from _nested_parts(schema, path, skipped)
     for name, sub in properties_of(schema):
@@ -73,8 +75,8 @@ def _nested_parts(schema: Raw, path: str, skipped: str = "") -> Errors:
 
 def _nested(schema: Raw, path: str, skipped: str = "") -> Errors:
     """The rules inside a junctor."""
-    for rule in NESTED_RULES:
-        yield from rule(schema, path)
+    yield from junctors_only_restrict(schema, path)
+    yield from patterns_can_be_read(schema, path)
     yield from _nested_parts(schema, path, skipped)
     for name, sub in properties_of(schema):
         yield from _nested(sub, f"{path}.properties[{name}]")
@@ -94,6 +96,12 @@ def junctors_of(schema: Raw) -> Iterator[tuple[str, Raw]]:
             yield f"{name}[{i}]", part
     if schema.get("not") is not None:
         yield "not", schema["not"]
+
+
+def parts_of(schema: Raw) -> Iterator[Any]:
+    """Everything in a schema that is, or in its place should be, a schema."""
+    yield from (schema.get("items"), schema.get("additionalProperties"))
+    yield from (part for _, part in (*properties_of(schema), *junctors_of(schema)))
 
 
 def _int_or_string_part(schema: Raw) -> str:
@@ -118,55 +126,36 @@ def _is_empty(value: Any) -> bool:
 # ---- rules of structure --------------------------------------------------------------------------
 
 
-def arrays_have_items(schema: Raw, path: str, level: Level) -> Errors:
-    """The items of an array have a schema."""
-    del level
-    if schema.get("type") == "array" and schema.get("items") is None:
+def types_are_told(schema: Raw, path: str, level: Level) -> Errors:
+    """Every value has a type, unless it may be anything or an integer or a string; the root is an
+    object and no map, and the items of an array have a schema.
+    """
+    type_, where = schema.get("type"), f"{path}.type"
+    if type_ == "array" and schema.get("items") is None:
         yield required(f"{path}.items", "must be specified")
-
-
-def the_root_names_its_fields(schema: Raw, path: str, level: Level) -> Errors:
-    """The root is not a map."""
+    if schema.get(EMBEDDED) and type_ != "object":
+        text = f"must be object if {EMBEDDED} is true"
+        yield invalid(where, type_, text) if type_ else required(where, text)
+    elif not type_ and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
+        yield required(where, f"must not be empty {level.value}")
+    if level is Level.ROOT and type_ and type_ != "object":
+        yield invalid(where, type_, "must be object at the root")
     if level is Level.ROOT and schema.get("additionalProperties") is not None:
         yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
 
 
-def types_are_told(schema: Raw, path: str, level: Level) -> Errors:
-    """Every value has a type, unless it may be anything or an integer or a string."""
-    type_ = schema.get("type")
-    if schema.get(EMBEDDED) and type_ != "object":
-        text = f"must be object if {EMBEDDED} is true"
-        where = f"{path}.type"
-        yield invalid(where, type_, text) if type_ else required(where, text)
-    elif not type_ and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
-        yield required(f"{path}.type", f"must not be empty {level.value}")
-
-
-def the_root_is_an_object(schema: Raw, path: str, level: Level) -> Errors:
-    """The type of the root is `object`."""
-    type_ = schema.get("type")
-    if level is Level.ROOT and type_ and type_ != "object":
-        yield invalid(f"{path}.type", type_, "must be object at the root")
-
-
-def extensions_agree(schema: Raw, path: str, level: Level) -> Errors:
-    """An integer-or-string has no other type."""
-    del level
+def extensions_agree(schema: Raw, path: str) -> Errors:
+    """An integer-or-string has no other type; an embedded object is not a map, and names its fields
+    or keeps unknown ones.
+    """
     for name in (PRESERVE, EMBEDDED):
         if schema.get(INT_OR_STRING) and schema.get(name):
             text = f"must be false if {INT_OR_STRING} is true"
             yield invalid(f"{path}.{name}", value=True, detail=text)
-
-
-def embedded_objects_have_fields(schema: Raw, path: str, level: Level) -> Errors:
-    """An embedded object is not a map, and names its fields or keeps unknown ones."""
-    del level
-    if not schema.get(EMBEDDED):
-        return
-    if schema.get("additionalProperties") is not None:
+    if schema.get(EMBEDDED) and schema.get("additionalProperties") is not None:
         text = f"must not be used if {EMBEDDED} is set"
         yield forbidden(f"{path}.additionalProperties", text)
-    if not schema.get(PRESERVE) and not schema.get("properties"):
+    if schema.get(EMBEDDED) and not schema.get(PRESERVE) and not schema.get("properties"):
         text = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
         yield required(f"{path}.properties", text)
 
@@ -196,9 +185,8 @@ def metadata_of_the_root_is_known(schema: Raw, path: str, level: Level) -> Error
         yield forbidden(f"{path}.properties[metadata]", text)
 
 
-def patterns_can_be_read(schema: Raw, path: str, level: Level | None = None) -> Errors:
+def patterns_can_be_read(schema: Raw, path: str) -> Errors:
     """A pattern is a regular expression of Go."""
-    del level
     pattern = schema.get("pattern")
     if not pattern:
         return
@@ -208,18 +196,6 @@ def patterns_can_be_read(schema: Raw, path: str, level: Level | None = None) -> 
         text = f"must be a valid regular expression, but isn't: {error}"
         yield invalid(f"{path}.pattern", pattern, text)
 
-
-RULES: Final[Sequence[Callable[[Raw, str, Level], Errors]]] = (
-    arrays_have_items,
-    the_root_names_its_fields,
-    types_are_told,
-    the_root_is_an_object,
-    extensions_agree,
-    embedded_objects_have_fields,
-    heads_have_their_types,
-    metadata_of_the_root_is_known,
-    patterns_can_be_read,
-)
 
 # ---- rules of junctors ---------------------------------------------------------------------------
 
@@ -241,25 +217,14 @@ _FORBIDDEN_IN_JUNCTORS: Final[Mapping[str, str]] = {
 
 
 def junctors_only_restrict(schema: Raw, path: str) -> Errors:
-    """A junctor contains nothing that belongs to the shape."""
+    """A junctor contains nothing that belongs to the shape, and does not restrict metadata."""
     for name, wanted in _FORBIDDEN_IN_JUNCTORS.items():
         value = schema.get(name)
         if not _is_empty(value) or (name == "default" and value is not None):
             yield forbidden(f"{path}.{name}", f"must be {wanted} to be structural")
-
-
-def junctors_leave_metadata_alone(schema: Raw, path: str) -> Errors:
-    """A junctor does not restrict metadata."""
     if "metadata" in (schema.get("properties") or {}):
         where = f"{path}.properties[metadata]"
         yield forbidden(where, "must not be specified in a nested context")
-
-
-NESTED_RULES: Final[Sequence[Callable[[Raw, str], Errors]]] = (
-    junctors_only_restrict,
-    junctors_leave_metadata_alone,
-    patterns_can_be_read,
-)
 
 
 def _incomplete(part: Raw, shape: Raw, path: str, told: str) -> Errors:
