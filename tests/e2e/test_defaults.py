@@ -1,4 +1,4 @@
-"""What a job gets that does not say it: a priority class."""
+"""Defaults: the priority class of jobs that name none, and the namespaces where jobs are queued."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rest import JOBS, KUEUE, WORKLOADS, Rest, eventually
+from place import Place, uid_of
+from rest import JOBS, KUEUE, PODS, WORKLOADS, Rest, eventually
 from warm import Processes
 
 from kueuelib.testing.processes import LocalCluster
 
 QUEUE, CLASS = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+NAME = "kubernetes.io/metadata.name"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SETTINGS = """
 integrations: {frameworks: [batch/job, pod, deployment]}
@@ -78,3 +80,37 @@ def test_a_queued_job_without_a_class_gets_the_one_with_the_name_default(
     older = rest.merge(f"{DEPLOYMENTS}/older", {"spec": {"replicas": 0}})
     assert CLASS not in labels(older), "its pods would be replaced"
     eventually(lambda: {0, 7, 9} <= {*priorities(rest)})
+
+
+def restarted(cluster: LocalCluster, namespace: str) -> None:
+    """The manager again, now for this namespace only."""
+    cluster.processes.stop("manager")
+    selector = f"managedJobsNamespaceSelector: {{matchLabels: {{{NAME}: {namespace}}}}}"
+    cluster.settings = f"{SETTINGS}{selector}\n"
+    cluster.start_manager()
+    cluster.wait_for_manager()
+
+
+def test_jobs_in_namespaces_that_are_not_selected_are_left_alone(
+    cluster: LocalCluster, rest: Rest
+) -> None:
+    """Also those with a queue name; a Workload from before stays as it is."""
+    assert rest.create(JOBS, job("waiting", **{QUEUE: "q"}))["spec"]["suspend"]
+    (before,) = eventually(lambda: rest.items(WORKLOADS))
+    restarted(cluster, "elsewhere")
+    assert not rest.create(JOBS, job("free", **{QUEUE: "q"}))["spec"]["suspend"]
+    meta = {"name": "p", "labels": {QUEUE: "q"}}
+    pod = rest.create(
+        PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template()}
+    )
+    assert "schedulingGates" not in pod["spec"]
+    eventually(lambda: rest.get(f"{JOBS}/free")["status"].get("active"))
+    rest.merge(f"{JOBS}/waiting", {"metadata": {"labels": {QUEUE: "other"}}})
+    Place(rest).quiet(lambda: [uid_of(one) for one in rest.items(WORKLOADS)] == [uid_of(before)])
+    assert rest.items(WORKLOADS)[0]["spec"]["queueName"] == "q"
+    assert rest.get(f"{JOBS}/waiting")["spec"]["suspend"]
+    restarted(cluster, "default")
+    eventually(lambda: rest.get(f"{JOBS}/free")["spec"]["suspend"])
+    eventually(
+        lambda: sorted(one["spec"]["queueName"] for one in rest.items(WORKLOADS)) == ["other", "q"]
+    )

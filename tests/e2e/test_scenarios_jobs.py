@@ -22,19 +22,22 @@ from rest import KUEUE, Rest, condition
 
 from kueuelib.testing.processes import LocalCluster
 
-EVERY_JOB = {"every-job": "queued"}
-SETTINGS = """
-manageJobsWithoutQueueName: true
-managedJobsNamespaceSelector: {matchLabels: {every-job: queued}}
-"""
 FLAVOR = {"flavors": {"spot": {"kueuelib.dev/pool": "spot"}}}
 SELECTOR = {"kueuelib.dev/pool": "spot"}
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, Rest]]:
-    with shared_cluster(tmp_path_factory.mktemp("jobs"), settings=SETTINGS) as found:
+    with shared_cluster(tmp_path_factory.mktemp("jobs")) as found:
         yield found
+
+
+@pytest.fixture
+def every_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A place whose jobs are queued without a queue name, too."""
+    settings = "manageJobsWithoutQueueName: true"
+    with shared_cluster(tmp_path_factory.mktemp("every"), settings=settings) as (_, rest):
+        yield Place(rest)
 
 
 @pytest.fixture
@@ -61,13 +64,10 @@ def test_a_job_without_a_queue_is_left_alone(place: Place) -> None:
     assert not place.workloads_of(job)
 
 
-def test_every_job_is_queued_where_the_configuration_says_so(
-    shared: tuple[LocalCluster, Rest],
-) -> None:
-    place = Place(shared[1], labels=EVERY_JOB)
-    job = place.job(queue=None)
+def test_every_job_is_queued_where_the_configuration_says_so(every_job: Place) -> None:
+    job = every_job.job(queue=None)
     assert job["spec"]["suspend"]
-    assert "queueName" not in place.workload(job)["spec"]
+    assert "queueName" not in every_job.workload(job)["spec"]
 
 
 def test_a_queued_job_is_stored_suspended_and_gets_its_workload(place: Place) -> None:
@@ -97,16 +97,15 @@ def test_the_queue_of_a_suspended_job_may_change_and_its_workload_follows(place:
     place.eventually(lambda: place.workload(job)["spec"]["queueName"] == "second")
 
 
-def test_the_queue_of_a_running_job_stays(shared: tuple[LocalCluster, Rest]) -> None:
-    for labels, queue in ((None, "q"), (EVERY_JOB, None)):
-        place = Place(shared[1], labels=labels)
-        place.queue(1)
-        job = place.job(queue=queue, suspend=queue is None)
+def test_the_queue_of_a_running_job_stays(place: Place, every_job: Place) -> None:
+    for queue, where in (("q", place), (None, every_job)):
+        where.queue(1)
+        job = where.job(queue=queue, suspend=queue is None)
         if queue is None:
-            place.merge(job, {"metadata": {"labels": {QUEUE: "q"}}})
-        place.runs(job)
+            where.merge(job, {"metadata": {"labels": {QUEUE: "q"}}})
+        where.runs(job)
         body = {"metadata": {"labels": {QUEUE: "other"}}}
-        place.refused(lambda job=job, body=body, place=place: place.merge(job, body), QUEUE)
+        where.refused(lambda job=job, body=body, where=where: where.merge(job, body), QUEUE)
 
 
 def test_a_job_that_waits_for_no_queue_gets_one_when_it_appears(place: Place) -> None:

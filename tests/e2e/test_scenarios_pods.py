@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from place import (
@@ -23,12 +24,7 @@ from rest import Rest, condition, is_true
 
 from kueuelib.testing.processes import LocalCluster
 
-EVERY_POD = {"every-job": "queued"}
 LEFT_OUT = {"left-out": "yes"}
-SETTINGS = """
-manageJobsWithoutQueueName: true
-managedJobsNamespaceSelector: {matchLabels: {every-job: queued}}
-"""
 PODS = (
     "podOptions: {podSelector: {matchExpressions: [{key: left-out, operator: DoesNotExist}]}, "
     "namespaceSelector: {matchExpressions: [{key: left-out, operator: DoesNotExist}, "
@@ -40,7 +36,7 @@ OTHER = {"name": "example.com/other"}
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, Rest]]:
     folder = tmp_path_factory.mktemp("pods")
-    with shared_cluster(folder, settings=SETTINGS, integrations=PODS) as found:
+    with shared_cluster(folder, integrations=PODS) as found:
         yield found
 
 
@@ -76,9 +72,11 @@ def test_the_system_namespace_is_left_alone(place: Place) -> None:
 
 
 def test_every_pod_is_gated_where_the_configuration_says_so(
-    shared: tuple[LocalCluster, Rest],
+    tmp_path: Path,
 ) -> None:
-    assert is_ours(Place(shared[1], labels=EVERY_POD).pod(queue=None))
+    settings = "manageJobsWithoutQueueName: true"
+    with shared_cluster(tmp_path, settings=settings, integrations=PODS) as (_, rest):
+        assert is_ours(Place(rest).pod(queue=None))
 
 
 def test_pods_and_namespaces_that_are_not_selected_are_left_alone(

@@ -125,9 +125,8 @@ def setup(
         queueing(resource)
         for resource in (RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES, PRIORITY_CLASSES)
     ]
-    if settings.manage_jobs_without_queue_name:
-        others.append(queueing(NAMESPACES))
-    flavors, workload_classes, pod_classes = (informer.store for informer in others[:3])
+    others.append(queueing(NAMESPACES))
+    flavors, workload_classes, pod_classes, namespaces = (informer.store for informer in others)
     objects = {name: informer.store for name, informer in informers.items()}
     stores = JobStores(
         objects,
@@ -135,7 +134,7 @@ def setup(
         flavors,
         workload_classes,
         pod_classes,
-        others[3].store if settings.manage_jobs_without_queue_name else None,
+        namespaces,
     )
     parents = tuple(integration for integration in enabled if integration.makes_pods)
     owners = Owners(parents, stores, settings, ForeignOwners(client, clock))

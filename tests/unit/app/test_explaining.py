@@ -550,6 +550,15 @@ async def test_a_job_without_a_queue_is_nobodys(capsys: pytest.CaptureFixture[st
     assert "reason" not in data
 
 
+async def test_a_job_with_a_queue_is_nobodys_where_the_selector_does_not_match() -> None:
+    settings = attrs.evolve(DEFAULT, namespace_selector={"matchLabels": {"team": "a"}})
+    (answer,) = await sent(job(), jobs=settings)
+    assert answer.unmanaged is not None
+    text = "names a queue, but managedJobsNamespaceSelector does not let namespace ns in"
+    assert answer.unmanaged.problem.startswith(text)
+    assert answer.notes == ()
+
+
 async def test_an_unmanaged_manifest_takes_no_quota_from_the_next_one() -> None:
     alone, queued = await sent(without_queue(job("a", pods=2)), job("b", pods=2))
     assert alone.unmanaged is not None

@@ -25,6 +25,7 @@ from kueuelib.app.explaining.subject import (
 from kueuelib.app.explaining.unmanaged import unmanaged
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.pods.reading import queue_of
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.runtime.client import Client
@@ -182,7 +183,7 @@ async def _look(
     obj = {**obj, "kind": reference.resource.kind}
     alone = unmanaged(obj, title, jobs, cluster.world, submitted=True)
     if alone is not None:
-        return _left_alone(title, alone, jobs, cluster.notes)
+        return _left_alone(obj, title, alone, jobs, cluster.notes)
     prebuilt = labels_of(obj).get(PREBUILT_LABEL)
     if prebuilt:
         text = f"does not exist, and the label {PREBUILT_LABEL} of {title} names it"
@@ -288,7 +289,7 @@ def _hypothetical(
             world = world.with_workload(workload)
         outcomes.append(alone or workload.key)
     return tuple(
-        _left_alone(document.title, one, jobs, cluster.notes)
+        _left_alone(document.obj, document.title, one, jobs, cluster.notes)
         if isinstance(one, Problem)
         else _of_manifest(document, explain(world, one, now), cluster.notes)
         for document, one in zip(documents, outcomes, strict=True)
@@ -309,8 +310,10 @@ def _of_manifest(document: Document, explanation: Explanation, notes: tuple[str,
     return Answer(document.title, False, explanation, notes=notes, ignored=ignored)
 
 
-def _left_alone(title: str, why: Problem, jobs: JobSettings, notes: tuple[str, ...]) -> Answer:
-    if not jobs.manage_jobs_without_queue_name:
+def _left_alone(
+    obj: Obj, title: str, why: Problem, jobs: JobSettings, notes: tuple[str, ...]
+) -> Answer:
+    if not queue_of(obj) and not jobs.manage_jobs_without_queue_name:
         notes = (_ALL_MANAGED, *notes)
     return Answer(title, False, None, notes=notes, unmanaged=why)
 

@@ -13,15 +13,17 @@ from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.world import World
 
+_NOT_IN = "does not let namespace {} in"
 _FRAMEWORKS = {JOBS.kind: BATCH_JOB.name, PODS.kind: POD_FRAMEWORK}
 
 
 def unmanaged(
     obj: Obj, title: str, settings: JobSettings, world: World, *, submitted: bool
 ) -> Problem | None:
-    """Why no Workload is made for an object that names no queue; None when one is made.
+    """Why no Workload is made for an object; None when one is made.
 
-    Objects that name a queue always pass: which kinds a manager handles is not known here.
+    Objects that name a queue pass in every selected namespace: which kinds a manager handles is not
+    known here.
 
     Args:
         obj: the raw Job, Pod or Workload.
@@ -31,11 +33,17 @@ def unmanaged(
         submitted: whether the object is in the cluster; a running Job keeps its queue there.
     """
     kind, namespace = obj["kind"], obj["metadata"]["namespace"]
-    if kind == WORKLOADS.kind or queue_of(obj):
+    if kind == WORKLOADS.kind:
         return None
     if kind == PODS.kind and labels_of(obj).get(MANAGED_LABEL) == "true":
         return None
     labels = {NAMESPACE_NAME_LABEL: namespace, **world.namespaces.get(namespace, {})}
+    if queue_of(obj):
+        if settings.selects(labels):
+            return None
+        why = f"names a queue, but managedJobsNamespaceSelector {_NOT_IN.format(namespace)}"
+        problem = f"{why}, so no manager queues it: it gets no Workload, and {_held(obj)}"
+        return Problem(title, problem, "submit it in another namespace, or change the selector")
     if settings.manage_jobs_without_queue_name:
         left_out = _left_out(obj, kind, settings, labels)
         if not left_out:
@@ -54,7 +62,7 @@ def _left_out(obj: Obj, kind: str, settings: JobSettings, labels: dict[str, str]
         return f"integrations.frameworks of the configuration does not list {framework}"
     namespace = obj["metadata"]["namespace"]
     if not settings.manages("", labels):
-        return f"managedJobsNamespaceSelector does not let namespace {namespace} in"
+        return f"managedJobsNamespaceSelector {_NOT_IN.format(namespace)}"
     if kind == PODS.kind and not is_selected(obj, settings, namespace, labels):
         return "integrations.podOptions of the configuration leaves it out"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +11,14 @@ import attrs
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.machinery.selectors import from_label_selector
 
-SYSTEM_NAMESPACES = ("kube-system", "kueue-system")
 
+def system_excluded(manager: str = "kueue-system") -> Mapping[str, Any]:
+    """The raw namespace selector that leaves the system and the manager alone.
 
-def system_excluded(*namespaces: str) -> Mapping[str, Any]:
-    """The raw namespace selector that leaves the system's own namespaces alone."""
-    values = list(dict.fromkeys([*SYSTEM_NAMESPACES, *filter(None, namespaces)]))
+    Args:
+        manager: the namespace of the manager.
+    """
+    values = list(dict.fromkeys(["kube-system", *filter(None, [manager])]))
     expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": values}
     return {"matchExpressions": [expression]}
 
@@ -43,8 +46,7 @@ class JobSettings:
     Attributes:
         frameworks: the names of the enabled integrations.
         manage_jobs_without_queue_name: whether every job of an enabled kind is queued.
-        namespace_selector: the raw selector of the namespaces where jobs without a queue name are
-            managed, if they are managed at all.
+        namespace_selector: the raw selector of the namespaces where jobs are managed.
         partial_admission: whether jobs may run with fewer pods than they ask for.
         wait_for_pods_ready: whether Workloads report if their pods are ready.
         pods_ready_recovery: whether PodsReady turns False again when a pod of a running job fails;
@@ -73,15 +75,31 @@ class JobSettings:
     defaults_priority_class: bool = True
     pods: PodSettings = PodSettings()
 
-    def manages(self, queue_name: str, namespace_labels: Mapping[str, str]) -> bool:
+    def manages(self, queue_name: str, namespace_labels: Mapping[str, str] | None) -> bool:
         """Whether a job of an enabled kind is queued.
 
         Args:
             queue_name: the queue that the job names; empty if it names none.
-            namespace_labels: the labels of its namespace.
+            namespace_labels: the labels of its namespace; None while it is not known, when the API
+                server has compared them with the selector of the webhook.
         """
-        if queue_name:
-            return True
-        if not self.manage_jobs_without_queue_name:
+        if not queue_name and not self.manage_jobs_without_queue_name:
             return False
+        return namespace_labels is None or self.selects(namespace_labels)
+
+    @property
+    def pods_namespace_selector(self) -> Mapping[str, Any]:
+        """The raw selector of the namespaces that are selected for jobs and for pods."""
+        expressions: list[Any] = []
+        for selector in (self.pods.namespace_selector, self.namespace_selector):
+            wanted = [
+                {"key": key, "operator": "In", "values": [value]}
+                for key, value in (selector.get("matchLabels") or {}).items()
+            ]
+            wanted += copy.deepcopy(selector.get("matchExpressions") or [])
+            expressions += [each for each in wanted if each not in expressions]
+        return {"matchExpressions": expressions}
+
+    def selects(self, namespace_labels: Mapping[str, str]) -> bool:
+        """Whether jobs in a namespace with these labels may be queued at all."""
         return from_label_selector(dict(self.namespace_selector)).matches(namespace_labels)

@@ -103,10 +103,12 @@ class JobStores:
         workload = self.workloads.get(key)
         return None if workload is None else internal(workload)
 
-    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """The labels of a namespace, empty when it is not known."""
-        obj = None if self.namespaces is None else self.namespaces.get(ObjectKey("", namespace))
-        return {} if obj is None else labels_of(obj)
+    def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace; None while it is not known."""
+        if self.namespaces is None:
+            return {}
+        obj = self.namespaces.get(ObjectKey("", namespace))
+        return None if obj is None else labels_of(obj)
 
 
 def internal(workload: Obj) -> Obj:

@@ -189,7 +189,7 @@ def _entry(
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "sideEffects": "None",
-        "namespaceSelector": copy.deepcopy(dict(settings.pods.namespace_selector)),
+        "namespaceSelector": dict(settings.pods_namespace_selector),
         "objectSelector": {"matchExpressions": copy.deepcopy(labels)},
         "rules": [
             {

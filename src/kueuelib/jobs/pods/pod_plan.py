@@ -59,6 +59,8 @@ def plan_pod(situation: Situation) -> Commands:
         return plan(situation)
     if pod.is_deleted:
         return _plan_deleted(situation, pod)
+    if situation.is_left_alone:
+        return plan(situation)
     commands = _counted(situation, (*_repaired([pod.object]), *plan(situation)))
     if not commands and pod.finished():
         return pod.finalize()
@@ -122,6 +124,8 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
     if group.is_abandoned and not group.is_active() and not group.finished():
         gone = () if workload is None else (Delete(WORKLOADS, workload), *release(workload))
         return (*group.finalize(), *gone)
+    if situation.is_left_alone:
+        return (*dropped, *plan(situation))
     going_on = group.roster.any(Stage.STARTED, Stage.LEAVING)
     if workload is not None and not going_on and _reserves_other_pods(group.facts, workload):
         return (*dropped, Delete(WORKLOADS, workload))

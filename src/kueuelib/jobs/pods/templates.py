@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 
 from kueuelib.api.meta import Obj, Resource, labels_of
@@ -107,7 +106,7 @@ def _entry(
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "sideEffects": "None",
-        "namespaceSelector": copy.deepcopy(dict(settings.pods.namespace_selector)),
+        "namespaceSelector": dict(settings.pods_namespace_selector),
         "objectSelector": {"matchExpressions": [expression]},
         "rules": [
             {

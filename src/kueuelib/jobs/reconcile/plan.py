@@ -33,6 +33,8 @@ from kueuelib.workload import states
 
 INVALID_RETRY = 300.0
 """Seconds between reports that a job's object does not describe its pods, while it is unchanged."""
+NAMESPACE_RETRY = 1.0
+"""Seconds between looks at a job whose namespace is not known yet."""
 
 
 def plan(situation: Situation) -> Commands:
@@ -50,6 +52,11 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
         return (*gone, *finalize(job))
     if isinstance(job, JobWithSkip) and job.skip():
         return ()
+    if situation.namespace_labels is None:
+        return (Wait("its namespace is not known yet", NAMESPACE_RETRY),)
+    if situation.is_left_alone:
+        deleted = filter(states.is_deleted, situation.workloads)
+        return tuple(command for workload in deleted for command in release(workload))
     if situation.ancestor is not None:
         return _plan_child(job, situation.ancestor)
     if not situation.settings.manages(job.queue_name, situation.namespace_labels):

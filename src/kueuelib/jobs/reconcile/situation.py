@@ -27,7 +27,7 @@ class Situation:
         orphans: those of a deleted owner with the job's name and kind.
         prebuilt: the one that the job's label names, if it exists.
         ancestor: the object that is queued instead of the job; None if the job stands for itself.
-        namespace_labels: of the job's namespace.
+        namespace_labels: of the job's namespace; None while it is not known.
         flavors: the raw ResourceFlavors by name.
         classes: the priority classes by name.
         again: set if the job had a Workload before and has none now.
@@ -40,10 +40,16 @@ class Situation:
     orphans: tuple[Obj, ...] = ()
     prebuilt: Obj | None = None
     ancestor: Ancestor | None = None
-    namespace_labels: Mapping[str, str] = attrs.field(factory=dict)
+    namespace_labels: Mapping[str, str] | None = attrs.field(factory=dict)
     flavors: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     classes: PriorityClasses = attrs.field(factory=PriorityClasses)
     again: Again | None = None
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether the configuration excludes the job's namespace."""
+        labels = self.namespace_labels
+        return labels is not None and not self.settings.selects(labels)
 
     def pod_sets(self, job: GenericJob) -> tuple[PodSet, ...]:
         """The job's pod sets as they may be admitted."""

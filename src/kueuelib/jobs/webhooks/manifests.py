@@ -2,7 +2,7 @@
 
 The webhooks match only objects with our queue label, so that an unanswered webhook never blocks
 other objects. With `manageJobsWithoutQueueName` a second entry of each kind matches objects without
-the label, except in the namespaces that the settings exclude.
+the label. Neither matches in the namespaces that the settings exclude.
 """
 
 from __future__ import annotations
@@ -33,14 +33,10 @@ def webhook_entries(
     integrations: Iterable[Integration], settings: JobSettings
 ) -> tuple[WebhookEntry, ...]:
     """The entries of the enabled integrations, mutating and validating."""
-    named = ("", {"objectSelector": _label("Exists")})
-    unnamed = {
-        "namespaceSelector": dict(settings.namespace_selector),
-        "objectSelector": _label("DoesNotExist"),
-    }
-    kinds = [named]
+    where = {"namespaceSelector": dict(settings.namespace_selector)}
+    kinds = [("", {**where, "objectSelector": _label("Exists")})]
     if settings.manage_jobs_without_queue_name:
-        kinds.append(("-unnamed", unnamed))
+        kinds.append(("-unnamed", {**where, "objectSelector": _label("DoesNotExist")}))
     entries: list[WebhookEntry] = []
     for integration in integrations:
         if integration.entries is not None:

@@ -33,7 +33,7 @@ def default_job(
     obj: Obj,
     settings: JobSettings,
     *,
-    namespace_labels: Mapping[str, str],
+    namespace_labels: Mapping[str, str] | None,
     has_ancestor: bool,
     default_class: bool = False,
 ) -> Obj:
@@ -44,7 +44,7 @@ def default_job(
         integration: the kind.
         obj: the object that is created.
         settings: the configuration.
-        namespace_labels: of its namespace.
+        namespace_labels: of its namespace; None while it is not known.
         has_ancestor: whether an owner, at any distance, is queued on its behalf.
         default_class: whether it gets the priority class `default` if it names none.
     """

@@ -77,6 +77,30 @@ def test_jobs_of_system_namespaces_are_never_managed_without_a_queue(build):
     assert plan(build.situation(job, settings=settings, namespace_labels=labels)) == ()
 
 
+EXCLUDED = {"kubernetes.io/metadata.name": "kube-system"}
+
+
+@pytest.mark.parametrize("suspend", [True, False])
+@pytest.mark.parametrize("admitted", [True, False, None])
+def test_a_job_with_a_queue_in_an_excluded_namespace_is_left_alone(build, suspend, admitted):
+    job = build.job(suspend=suspend)
+    workloads = [] if admitted is None else [build.workload(job, admitted=admitted)]
+    assert plan(build.situation(job, *workloads, namespace_labels=EXCLUDED)) == ()
+
+
+def test_a_deleted_workload_of_an_excluded_namespace_is_let_go(build):
+    job = build.job()
+    workload = build.workload(job)
+    workload["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    (command,) = plan(build.situation(job, workload, namespace_labels=EXCLUDED))
+    assert isinstance(command, DropFinalizer)
+
+
+def test_a_job_waits_until_its_namespace_is_known(build):
+    (command,) = plan(build.situation(build.job(), namespace_labels=None))
+    assert isinstance(command, Wait)
+
+
 def test_a_waiting_job_gets_a_workload(build):
     job = build.job()
     create, event = plan(build.situation(job))

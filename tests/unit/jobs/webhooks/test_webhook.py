@@ -60,6 +60,45 @@ def test_a_suspended_job_is_stored_as_it_is(build):
     assert found is job
 
 
+THERE = {"matchLabels": {"team": "a"}}
+MANAGED = {
+    "a queue in a selected namespace": ("q", False, {"team": "a"}, True),
+    "a queue in another namespace": ("q", False, {"team": "b"}, False),
+    "a queue in a namespace that is not known yet": ("q", False, None, True),
+    "no queue": ("", False, {"team": "a"}, False),
+    "no queue in a namespace that is not known yet": ("", False, None, False),
+    "every job of a selected namespace": ("", True, {"team": "a"}, True),
+    "every job, but of another namespace": ("", True, {"team": "b"}, False),
+    "a queue in another namespace, with every job": ("q", True, {"team": "b"}, False),
+}
+
+
+@pytest.mark.parametrize(("queue", "every", "labels", "expected"), MANAGED.values(), ids=[*MANAGED])
+def test_jobs_are_managed_only_in_selected_namespaces(build, queue, every, labels, expected):
+    settings = JobSettings(namespace_selector=THERE, manage_jobs_without_queue_name=every)
+    assert settings.manages(queue, labels) is expected
+    job = build.job(queue=queue or None, suspend=False)
+    stored = default_job(BATCH_JOB, job, settings, namespace_labels=labels, has_ancestor=False)
+    assert stored["spec"]["suspend"] is expected
+
+
+def test_pods_are_queued_only_where_both_selectors_match():
+    settings = JobSettings(namespace_selector=THERE)
+    team = {"key": "team", "operator": "In", "values": ["a"]}
+    (named,) = system_excluded()["matchExpressions"]
+    assert settings.pods_namespace_selector == {"matchExpressions": [named, team]}
+    assert JobSettings().pods_namespace_selector == system_excluded()
+
+
+def test_by_default_only_the_system_and_the_manager_are_left_alone():
+    (expression,) = system_excluded("queueing")["matchExpressions"]
+    assert expression == {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["kube-system", "queueing"],
+    }
+
+
 CLASS_CASES = {
     "none": ({}, True, False, "default"),
     "none, suspended": ({}, True, True, "default"),
@@ -253,6 +292,7 @@ def test_webhooks_match_only_jobs_that_carry_our_label():
         assert found.entry["objectSelector"] == {
             "matchExpressions": [{"key": QUEUE_LABEL, "operator": "Exists"}]
         }
+        assert found.entry["namespaceSelector"] == system_excluded()
         assert found.entry["failurePolicy"] == "Fail"
     assert mutating.entry["rules"][0]["operations"] == ["CREATE"]
     assert validating.entry["rules"][0]["operations"] == ["CREATE", "UPDATE"]
@@ -273,11 +313,11 @@ def test_webhooks_match_every_job_outside_the_system_when_all_are_managed():
         (label,) = entry["objectSelector"]["matchExpressions"]
         if "unnamed" not in name:
             assert label["operator"] == "Exists"
-            assert "namespaceSelector" not in entry
+            assert entry["namespaceSelector"] == system_excluded("queueing")
             continue
         assert label["operator"] == "DoesNotExist"
         (expression,) = entry["namespaceSelector"]["matchExpressions"]
-        assert expression["values"] == ["kube-system", "kueue-system", "queueing"]
+        assert expression["values"] == ["kube-system", "queueing"]
 
 
 def test_permissions_cover_the_kind_its_status_and_its_finalizers():
