@@ -187,3 +187,11 @@ def test_a_create_is_followed_by_nothing_that_counts(pods):
     assert of(Count, plan(pods, pods.waiting())) == []
     assert len(of(Create, plan(pods, pods.waiting()))) == 1
     assert of(Change, plan(pods, pods.waiting())) == []
+
+
+@pytest.mark.parametrize("name", ["waiting", "running"])
+def test_a_pod_of_an_excluded_namespace_is_left_alone(pods, workload, name):
+    excluded = {"kubernetes.io/metadata.name": "kube-system"}
+    pod = getattr(pods, name)()
+    assert plan(pods, pod, namespace_labels=excluded) == ()
+    assert plan(pods, pod, workload, namespace_labels=excluded) == ()
