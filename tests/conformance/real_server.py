@@ -70,6 +70,8 @@ _AUTHENTICATION = {
     },
 }
 USERS = (("bob", "devs"),)
+PROXY = "front-proxy-client"
+"""The name by which aggregated APIs know kube-apiserver."""
 _AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
@@ -274,6 +276,7 @@ def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[Rea
             f"--client-ca-file={work / 'ca.pem'}",
             f"--token-auth-file={work / 'tokens.csv'}",
             f"--authentication-config={work / 'authentication.yaml'}",
+            *_front_proxy(work),
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             f"--service-account-key-file={work / 'accounts.key'}",
             f"--service-account-signing-key-file={work / 'accounts.key'}",
@@ -302,6 +305,24 @@ def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[Rea
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _front_proxy(work: Path) -> list[str]:
+    """Flags of kube-apiserver that give it a certificate by which servers behind it know it."""
+    authority = tls.Authority(time.time(), "front-proxy-ca")
+    certificate, key = authority.issue(PROXY)
+    files = {"proxy-ca.pem": authority.pem, "proxy.pem": certificate, "proxy.key": key}
+    for name, content in files.items():
+        (work / name).write_bytes(content)
+    return [
+        f"--requestheader-client-ca-file={work / 'proxy-ca.pem'}",
+        f"--requestheader-allowed-names={PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={work / 'proxy.pem'}",
+        f"--proxy-client-key-file={work / 'proxy.key'}",
+    ]
 
 
 def _openssl(key: bytes) -> bytes:

@@ -57,9 +57,11 @@ def shared_cluster(folder: Path, **fields: Any) -> Iterator[tuple[LocalCluster, 
 
 
 @contextmanager
-def aggregating_cluster(folder: Path, **fields: Any) -> Iterator[tuple[LocalCluster, Rest]]:
-    """A cluster that asks for permissions and aggregates the visibility API."""
-    port = free_port()
+def aggregating_cluster(
+    folder: Path, port: int | None = None, **fields: Any
+) -> Iterator[tuple[LocalCluster, Rest]]:
+    """A cluster that asks for permissions and aggregates the visibility API, served at a port."""
+    port = port or free_port()
     with Processes(folder) as processes:
         where = f"visibilityServer: {{bindAddress: 127.0.0.1, bindPort: {port}}}"
         cluster = LocalCluster(processes, settings=where, version="v1beta2", **fields)

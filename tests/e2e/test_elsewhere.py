@@ -18,7 +18,6 @@ from real_plane import lacking, real_plane
 from rest import JOBS, Rest, eventually, job, queues
 from warm import kueuelib
 
-from kueuelib.embedded import tls
 from kueuelib.testing.processes import READY_SECONDS, Processes, free_port
 
 API = "/apis/visibility.kueue.x-k8s.io/v1beta2"
@@ -33,39 +32,11 @@ real = pytest.param(
 )
 
 
-def front_proxy(folder: Path) -> list[str]:
-    """Flags of kube-apiserver that give it a certificate by which servers behind it know it."""
-    authority = tls.Authority(time.time(), "front-proxy-ca")
-    certificate, key = authority.issue("front-proxy-client")
-    for name, content in (
-        ("ca", authority.pem),
-        ("client", certificate),
-        ("key", key),
-    ):
-        (folder / name).write_bytes(content)
-    headers = [
-        f"--requestheader-{what}-headers{suffix}=X-Remote-{name}"
-        for what, suffix, name in (
-            ("username", "", "User"),
-            ("group", "", "Group"),
-            ("extra", "-prefix", "Extra-"),
-        )
-    ]
-    return [
-        f"--requestheader-client-ca-file={folder / 'ca'}",
-        "--requestheader-allowed-names=front-proxy-client",
-        f"--proxy-client-cert-file={folder / 'client'}",
-        f"--proxy-client-key-file={folder / 'key'}",
-        *headers,
-    ]
-
-
 @pytest.fixture(params=["embedded", real])
 def kubeconfig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """Administrator's access to an API server that aggregates."""
     if request.param == "real":
-        (tmp_path / "proxy").mkdir()
-        with real_plane(tmp_path, *front_proxy(tmp_path / "proxy")) as plane:
+        with real_plane(tmp_path) as plane:
             yield plane.kubeconfig
         return
     with Processes(tmp_path) as processes:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import attrs
 import httpx
 import pytest
 import yaml
-from place import aggregating_cluster
+from place import INSTALLED, aggregating_cluster
+from real_plane import lacking, real_cluster
 from rest import JOBS, Rest, eventually, job, queues, urgent
 
-from kueuelib.testing.processes import LocalCluster
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
 API = "/apis/visibility.kueue.x-k8s.io"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+VERSIONS = ("v1beta1", "v1beta2")
 OF_QUEUE = f"{API}/v1beta2/clusterqueues/team/pendingworkloads"
 OF_LOCAL = f"{API}/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
 OF_ELSEWHERE = OF_LOCAL.replace("/default/", "/kube-system/")
@@ -30,23 +37,68 @@ def refused(rest: Rest, path: str) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, Rest]]:
+@attrs.frozen
+class Seen:
+    """A cluster, and where its manager serves the API to whom asks it directly."""
+
+    cluster: LocalCluster
+    rest: Rest
+    port: int
+
+    def direct(self, path: str, **headers: str) -> httpx.Response:
+        """What the manager answers to somebody who goes around the API server."""
+        url = f"https://127.0.0.1:{self.port}{path}"
+        return httpx.get(url, headers=headers, verify=False)
+
+
+@contextmanager
+def behind_kube_apiserver(folder: Path, port: int) -> Iterator[tuple[LocalCluster, Rest]]:
+    """The same as `aggregating_cluster` on a real control plane, where Services lead nowhere."""
+    where = f"visibilityServer: {{bindAddress: 127.0.0.1, bindPort: {port}}}"
+    with real_cluster(folder, settings=where, version="v1beta2") as cluster:
+        config = folder / "install.yaml"
+        config.write_text(INSTALLED.replace("{}", f"{{bindPort: {port}}}"))
+        url = f"https://127.0.0.1:{cluster.webhook_port}"
+        args = ["--kubeconfig", str(cluster.kubeconfig), "--webhook-url", url]
+        more = ["--config", str(config)]
+        cluster.processes.finish("install", "install", *args, *more, seconds=READY_SECONDS)
+        cluster.start_manager()
+        cluster.wait_for_manager()
+        with Rest(cluster.kubeconfig) as rest:
+            eventually(lambda: rest.get(f"{API}/v1beta2"))
+            yield cluster, rest
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "embedded",
+        pytest.param(
+            "real",
+            marks=[pytest.mark.slow, pytest.mark.skipif(bool(lacking()), reason=lacking())],
+        ),
+    ],
+)
+def seen(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Seen]:
     """Two CPUs, both in use by `first`, while `second` and `third` wait."""
-    folder = tmp_path_factory.mktemp("visibility")
-    with aggregating_cluster(folder) as (cluster, rest):
+    port = free_port()
+    make = behind_kube_apiserver if request.param == "real" else aggregating_cluster
+    with make(tmp_path_factory.mktemp("visibility"), port) as (cluster, rest):
         queues(rest, cpu=2)
         rest.create(JOBS, job("first", seconds=6000, pods=2))
         eventually(lambda: not rest.get(f"{JOBS}/first")["spec"]["suspend"])
         rest.create(JOBS, job("third", seconds=6000, pods=2))
         rest.create(JOBS, urgent(rest, job("second", seconds=6000, pods=2)))
         eventually(lambda: len(rest.get(OF_QUEUE)["items"]) == 2)
-        yield cluster, rest
+        yield Seen(cluster, rest, port)
 
 
-def test_what_waits_is_listed_in_order(seen: tuple[LocalCluster, Rest]) -> None:
-    _, rest = seen
-    for path in (OF_QUEUE, OF_LOCAL):
+def test_what_waits_is_listed_in_order(seen: Seen) -> None:
+    rest = seen.rest
+    paths = [re.sub("v1beta.", each, path) for each in VERSIONS for path in (OF_QUEUE, OF_LOCAL)]
+    for path in paths:
         body = rest.get(path)
         assert body["kind"] == "PendingWorkloadsSummary"
         rows = [
@@ -64,10 +116,8 @@ def test_what_waits_is_listed_in_order(seen: tuple[LocalCluster, Rest]) -> None:
     assert (code, '"absent\\" not found' in text) == (404, True)
 
 
-def test_a_tenant_sees_the_queues_of_the_own_namespace_only(
-    seen: tuple[LocalCluster, Rest], tmp_path: Path
-) -> None:
-    cluster, rest = seen
+def test_a_tenant_sees_the_queues_of_the_own_namespace_only(seen: Seen, tmp_path: Path) -> None:
+    cluster, rest = seen.cluster, seen.rest
     rule = {
         "apiGroups": ["visibility.kueue.x-k8s.io"],
         "resources": ["localqueues/pendingworkloads"],
@@ -98,9 +148,9 @@ def test_a_tenant_sees_the_queues_of_the_own_namespace_only(
     ],
 )
 def test_the_roles_that_are_installed_suffice_and_nothing_else_does(
-    seen: tuple[LocalCluster, Rest], tmp_path: Path, role: str, namespace: str, sees: set[str]
+    seen: Seen, tmp_path: Path, role: str, namespace: str, sees: set[str]
 ) -> None:
-    cluster, rest = seen
+    cluster, rest = seen.cluster, seen.rest
     name = f"{role or 'stranger'}-{namespace or 'all'}"
     config = person(cluster, rest, tmp_path, name)
     if role:
@@ -113,6 +163,21 @@ def test_the_roles_that_are_installed_suffice_and_nothing_else_does(
 
         eventually(lambda: found() == sees)  # a cluster fills aggregated roles in a moment later
         assert found() == sees
+
+
+def test_whoever_goes_around_the_api_server_is_asked_who_he_is(seen: Seen, tmp_path: Path) -> None:
+    """Headers without the certificate of the API server prove nothing; a token is reviewed."""
+    forged = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
+    assert seen.direct(OF_QUEUE).status_code == 401
+    assert seen.direct(OF_QUEUE, **forged).status_code == 401
+    config = yaml.safe_load(person(seen.cluster, seen.rest, tmp_path, "direct").read_text())
+    bearer = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+    bind(seen.rest, "direct", "ClusterRole", "kueue-pending-workloads-lq-viewer-role", "default")
+    eventually(lambda: seen.direct(OF_LOCAL, **bearer).status_code == 200)
+    for headers in (bearer, {**bearer, **forged}):
+        assert seen.direct(OF_LOCAL, **headers).status_code == 200
+        assert seen.direct(OF_QUEUE, **headers).status_code == 403
+        assert seen.direct(OF_ELSEWHERE, **headers).status_code == 403
 
 
 def person(cluster: LocalCluster, rest: Rest, folder: Path, name: str) -> Path:
@@ -146,8 +211,8 @@ def status(rest: Rest, path: str) -> int:
     return 200
 
 
-def test_the_api_server_verifies_the_certificate(seen: tuple[LocalCluster, Rest]) -> None:
-    _, rest = seen
+def test_the_api_server_verifies_the_certificate(seen: Seen) -> None:
+    rest = seen.rest
     hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
     (config,) = rest.items(hooks)
     bundle = config["webhooks"][0]["clientConfig"]["caBundle"]
@@ -161,8 +226,8 @@ def test_the_api_server_verifies_the_certificate(seen: tuple[LocalCluster, Rest]
     assert not any(one["spec"].get("insecureSkipTLSVerify") for one in ours)
 
 
-def test_discovery_has_the_group_in_both_forms(seen: tuple[LocalCluster, Rest]) -> None:
-    _, rest = seen
+def test_discovery_has_the_group_in_both_forms(seen: Seen) -> None:
+    rest = seen.rest
     names = [one["name"] for one in rest.get("/apis")["groups"]]
     assert names[-1] == "visibility.kueue.x-k8s.io"
     group = rest.get(API)
@@ -171,30 +236,42 @@ def test_discovery_has_the_group_in_both_forms(seen: tuple[LocalCluster, Rest]) 
     assert "localqueues/pendingworkloads" in resources
 
 
+def run_kubectl(cluster: LocalCluster, *args: str) -> str:
+    """What kubectl prints.
+
+    Raises:
+        subprocess.CalledProcessError: the server refused it.
+    """
+    return subprocess.run(
+        ["kubectl", "--kubeconfig", str(cluster.kubeconfig), *args],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+
+
 @kubectl
 @pytest.mark.kubectl
-def test_kubectl_gets_it_raw_and_lists_the_kinds(seen: tuple[LocalCluster, Rest]) -> None:
-    cluster, _ = seen
-
-    def run(*args: str) -> str:
-        return subprocess.run(
-            ["kubectl", "--kubeconfig", str(cluster.kubeconfig), *args],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        ).stdout
-
-    assert "PendingWorkloadsSummary" in run("get", "--raw", OF_QUEUE)
+def test_kubectl_gets_it_raw_and_lists_the_kinds(seen: Seen) -> None:
+    run = partial(run_kubectl, seen.cluster)
+    for version in VERSIONS:
+        body = json.loads(run("get", "--raw", re.sub("v1beta.", version, OF_QUEUE)))
+        assert body["kind"] == "PendingWorkloadsSummary"
+        assert body["apiVersion"] == f"visibility.kueue.x-k8s.io/{version}"
+        assert len(body["items"]) == 2
     assert "kueue-system/visibility-server" in run("get", "apiservices")
     assert "clusterqueues" in run("api-resources", "--verbs=", "--cached=false")
 
 
-def test_an_api_that_is_away_is_told_as_such(seen: tuple[LocalCluster, Rest]) -> None:
-    cluster, rest = seen
+def test_an_api_that_is_away_is_told_as_such(seen: Seen) -> None:
+    cluster, rest = seen.cluster, seen.rest
     cluster.processes.stop("manager")
-    code, text = refused(rest, OF_QUEUE)
+    code, _ = refused(rest, OF_QUEUE)
     assert code == 503
-    assert "the server is currently unable to handle the request" in text
+    if shutil.which("kubectl"):
+        with pytest.raises(subprocess.CalledProcessError) as raised:
+            run_kubectl(cluster, "get", "--raw", OF_QUEUE)
+        assert "(ServiceUnavailable): " in raised.value.stderr
     assert API.removeprefix("/apis/") in [one["name"] for one in rest.get("/apis")["groups"]]
     assert rest.get("/api/v1/namespaces/default")["metadata"]["name"] == "default"
