@@ -147,6 +147,30 @@ def test_a_port_in_use_is_one_line_with_port_key_and_fix(
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("leaderElection: {leaseDuration: 1s}", ["leaderElection", "lease duration must exceed"]),
+        ("leaderElection: {retryPeriod: 9s}", ["leaderElection", "renew deadline must exceed"]),
+        ("metrics: {bindAddress: nowhere}", ["metrics.bindAddress", "is not an address"]),
+        ("webhook: {port: 8443}", ["webhook.port", "port 8443 is that of metrics.bindAddress"]),
+    ],
+)
+def test_one_rule_for_all_who_read_the_configuration(
+    server: LocalCluster, tmp_path: Path, line: str, words: list[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    config.write_text(f"{head}{line}\n")
+    for command in (
+        ("manager", "--print-config"),
+        ("install", "--print"),
+        ("install", "--print", "--webhook-url", "https://127.0.0.1:9443"),
+        ("manager", "--kubeconfig", str(server.kubeconfig)),
+    ):
+        refused(kueuelib(*command, "--config", config), str(config), *words)
+
+
 def test_one_port_for_two_servers(server: LocalCluster, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
-from kueuelib.app.configuration import Configuration
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.http import check_servable, parse_address
+
+if TYPE_CHECKING:
+    from kueuelib.app.configuration import Configuration
 
 _ALL = ("", "0.0.0.0", "::")
 

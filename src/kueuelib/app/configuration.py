@@ -25,7 +25,7 @@ from kueuelib.app.configuration_keys import (
     more_than,
 )
 from kueuelib.app.configuration_rules import check, check_missing
-from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
+from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1, unknown_version
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
 from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetrics
@@ -276,8 +276,7 @@ def parse_configuration(content: Any, source: str) -> Configuration:
     content = dict(content)
     version = content.pop("apiVersion", None)
     if version not in API_VERSIONS:
-        known = " or ".join(API_VERSIONS)
-        raise ConfigError(source, f"apiVersion is not {known}", f"set apiVersion: {V1BETA2}")
+        raise unknown_version(version, source)
     if content.pop("kind", None) != KIND:
         raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
     check_missing(content, source)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
+from kueuelib.app.addresses import addresses
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
 from kueuelib.app.feature_gates import check_feature_gates
 from kueuelib.app.metrics import check_custom_labels
@@ -20,6 +21,7 @@ from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.catalog.plugins import installed
 from kueuelib.jobs.pods.integration import POD
+from kueuelib.machinery.election import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ def check(configuration: Configuration, source: str) -> None:
         )
     if configuration.leader_election.resource_lock != "leases":
         raise ConfigError(source, "leaderElection.resourceLock must be leases", "remove the key")
+    election_options(configuration, "checked", source)
+    addresses(configuration, source)
     for name, count in configuration.controller.group_kind_concurrency.items():
         if count < 1:
             raise ConfigError(
@@ -117,6 +121,37 @@ def check(configuration: Configuration, source: str) -> None:
                 f"controller.groupKindConcurrency[{name}] is {count}",
                 "give at least one worker",
             )
+
+
+def election_options(
+    configuration: Configuration, identity: str, source: str
+) -> ElectionOptions | None:
+    """How replicas elect a leader; None if they do not.
+
+    Args:
+        configuration: the manager's.
+        identity: of a replica.
+        source: names the file in errors.
+
+    Raises:
+        ConfigError: the durations contradict each other.
+    """
+    wanted = configuration.leader_election
+    if not wanted.leader_elect:
+        return None
+    try:
+        return ElectionOptions(
+            lease=configuration.lease,
+            identity=identity,
+            lease_duration=wanted.lease_duration,
+            renew_deadline=wanted.renew_deadline,
+            retry_period=wanted.retry_period,
+            release_on_cancel=True,  # cancelled last, when nothing acts as the leader
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"{source}: leaderElection", str(error), "correct the durations"
+        ) from error
 
 
 def _check_frameworks(configuration: Configuration, source: str) -> None:

@@ -6,6 +6,7 @@ few keys exist only there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,11 @@ from kueuelib.errors import ConfigError
 
 V1BETA1: Final = "config.kueue.x-k8s.io/v1beta1"
 V1BETA2: Final = "config.kueue.x-k8s.io/v1beta2"
+
+_VERSION: Final = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?", re.ASCII)
+_STAGES: Final = ("alpha", "beta", None)
+_NEWEST: Final = (1, _STAGES.index("beta"), 2)
+"""`V1BETA2`, for comparisons."""
 
 
 @attrs.frozen
@@ -50,6 +56,28 @@ ONLY_IN: Final[Mapping[str, OnlyIn]] = {
     "metrics.customLabels[].trackedValues": _NEWER,
 }
 """The keys that only one version has, including everything below them."""
+
+
+def unknown_version(version: Any, source: str) -> ConfigError:
+    """What to say about an `apiVersion` that is not read.
+
+    Args:
+        version: what the file says, of any type.
+        source: names the file.
+    """
+    group, _, name = str(version).rpartition("/")
+    parts = _VERSION.fullmatch(name)
+    if group == V1BETA2.rpartition("/")[0] and parts is not None:
+        major, stage, minor = parts.groups()
+        if (int(major), _STAGES.index(stage), int(minor or 0)) > _NEWEST:
+            return ConfigError(
+                source,
+                f"apiVersion {version} is newer than this version of kueuelib understands",
+                f"install a newer kueuelib, or write the file for {V1BETA2}",
+            )
+    return ConfigError(
+        source, f"apiVersion is not {V1BETA1} or {V1BETA2}", f"set apiVersion: {V1BETA2}"
+    )
 
 
 def as_v1beta1(content: dict[str, Any], version: str, source: str) -> dict[str, Any]:

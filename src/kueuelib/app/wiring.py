@@ -16,6 +16,7 @@ from kueuelib.api.kinds import API_SERVICES, CRDS
 from kueuelib.app.addresses import check_addresses
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import election_options
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
@@ -32,11 +33,9 @@ from kueuelib.controllers.webhooks import (
     VALIDATING_CONFIGURATION,
     sparing,
 )
-from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.plugins import registry_for
 from kueuelib.jobs.setup import setup as setup_jobs
 from kueuelib.jobs.webhooks.manifests import webhook_entries
-from kueuelib.machinery.election import ElectionOptions
 from kueuelib.recording.writer import Recorder, RecordingOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
@@ -297,21 +296,8 @@ async def _elector(
     identity: str,
 ) -> _Election | None:
     """The elector with a client of its own, so that other calls cannot delay a renewal."""
-    wanted = configuration.leader_election
-    if not wanted.leader_elect:
+    options = election_options(configuration, identity, source)
+    if options is None:
         return None
-    try:
-        options = ElectionOptions(
-            lease=configuration.lease,
-            identity=identity,
-            lease_duration=wanted.lease_duration,
-            renew_deadline=wanted.renew_deadline,
-            retry_period=wanted.retry_period,
-            release_on_cancel=True,  # cancelled last, when nothing acts as the leader
-        )
-    except ValueError as error:
-        raise ConfigError(
-            f"{source}: leaderElection", str(error), "correct the durations"
-        ) from error
     client = await connect(cluster, user_agent=USER_AGENT, field_manager="kueue")
     return _Election(Elector(client, options, telemetry=telemetry), client)

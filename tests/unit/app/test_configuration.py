@@ -249,6 +249,21 @@ def test_the_kind_is_checked(head: dict[str, str]) -> None:
         parse_configuration(head, "config.yaml")
 
 
+@pytest.mark.parametrize(
+    ("version", "newer"),
+    [
+        *((name, True) for name in ("v1beta3", "v1", "v2alpha1", "v1beta10")),
+        *((name, False) for name in ("v1alpha1", "v1beta0", "beta3", "")),
+    ],
+)
+def test_a_version_of_later_is_not_called_a_mistake(version: str, newer: bool) -> None:
+    head = {**HEAD, "apiVersion": f"config.kueue.x-k8s.io/{version}"}
+    with pytest.raises(ConfigError) as error:
+        parse_configuration(head, "config.yaml")
+    assert ("is newer than this version of kueuelib understands" in str(error.value)) is newer
+    assert ("apiVersion is not" in str(error.value)) is not newer
+
+
 @pytest.mark.parametrize("content", [None, [], "text"])
 def test_a_file_that_is_no_mapping_is_refused(content: Any) -> None:
     with pytest.raises(ConfigError, match="is not a mapping"):
