@@ -20,6 +20,7 @@ from kueuelib.app.explaining.waiting import (
 from kueuelib.app.explaining.words import word_of, word_of_condition
 from kueuelib.cli.pending.command import to_data, to_text
 from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import Ends
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
@@ -83,6 +84,21 @@ def test_workloads_come_in_the_order_of_the_queue_with_their_places() -> None:
     assert [row.verdict for row in found.rows] == ["fits now", "quota in use", "quota in use"]
     assert [row.place_in_local_queue for row in found.rows] == [1, 1, 2]
     assert [row.searched for row in found.rows] == [False] * 3
+
+
+def test_a_mistake_has_the_fix_that_explain_names() -> None:
+    """Also when no search is asked for, and when others wait before it."""
+    for searched in (0, 10):
+        listing = decided(cluster(waits("lost", "typo"), waits("good")), ALL, NOW, searched)
+        (lost,) = [row for row in listing.rows if row.key.name == "lost"]
+        asked = explain(world(waits("lost", "typo"), waits("good")), lost.key, NOW)
+        assert lost.problems == asked.problems
+        assert [one.subject for one in lost.problems] == ["LocalQueue ns/typo"]
+        fix = "create it, or set the label kueue.x-k8s.io/queue-name to one of lq, other"
+        assert f"LocalQueue ns/typo: {fix}" in to_text(listing, wide=False)
+        data = {item["name"]: item["problems"] for item in to_data(listing)["items"]}
+        assert data["lost"][0]["fix"] == fix
+        assert data["good"] == []
 
 
 def test_a_selection_leaves_places_as_they_are() -> None:

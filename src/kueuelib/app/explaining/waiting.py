@@ -28,6 +28,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.awaited import awaited_checks
+from kueuelib.scheduler.explain.obstacles import Problem, problems_of
 from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcomes
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
@@ -66,6 +67,8 @@ class Waiting:
         victims: the Workloads that it preempts.
         searched: whether there was a search for changes.
         change: the smallest one that was found.
+        problems: the mistakes in the set-up that keep it out of its queue, in the order in which
+            to correct them.
     """
 
     workload: Workload
@@ -78,6 +81,7 @@ class Waiting:
     victims: tuple[ObjectKey, ...] = ()
     searched: bool = False
     change: TriedChange | None = None
+    problems: tuple[Problem, ...] = ()
 
     @property
     def key(self) -> ObjectKey:
@@ -283,6 +287,7 @@ def _decided(
         place,
         local,
         outcome.victims,
+        problems=problems_of(world, workload.key, reason) if place is None else (),
     )
 
 

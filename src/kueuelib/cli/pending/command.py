@@ -120,7 +120,9 @@ def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
         row.verdict,
         row.why,
     )
-    change = "" if row.change is None else smallest_text(row.change)
+    change = "; ".join(f"{one.subject}: {one.fix}" for one in row.problems[:1])
+    if row.change is not None:
+        change = smallest_text(row.change)
     if not wide:
         return (*cells, change)
     return (*cells, row.workload.spec.queue_name, row.owner, change, row.message)
@@ -153,5 +155,6 @@ def _item(row: Waiting) -> Obj:
         "message": row.message,
         "preempts": [str(key) for key in row.victims],
         "changesSearched": row.searched,
+        "problems": [attrs.asdict(one) for one in row.problems],
         "smallestChange": None if row.change is None else change_data(row.change),
     }
