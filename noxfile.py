@@ -62,6 +62,17 @@ def laws(session: nox.Session) -> None:
 
 
 @nox.session
+def deep(session: nox.Session) -> None:
+    """10,000 mutants of what the CRDs judge, and an outage of 60 seconds; takes long."""
+    mutants = ("test_crd_mutants.py", "test_what_the_crds_admit.py", "test_queueing_mutants.py")
+    files = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if path.name in mutants]
+    assert len(files) == len(mutants)
+    env = {"CRD_MUTANTS": "10000", "OUTAGE_SECONDS": "60"}
+    outage = "tests/e2e/test_outage.py"
+    session.run("pytest", *WORKERS, "--timeout=0", *files, outage, *session.posargs, env=env)
+
+
+@nox.session
 def pyright(session: nox.Session) -> None:
     """Examples, tutorials and new projects under Pyright and mypy; needs the extra `pyright`."""
     session.run("pytest", "tests/e2e/test_type_checkers.py", *session.posargs)

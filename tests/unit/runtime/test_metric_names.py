@@ -57,6 +57,7 @@ def value(telemetry: Telemetry, series: str) -> float:
 
 
 async def test_an_operator_reports_under_the_names_that_dashboards_expect(client: Client) -> None:
+    """No sample has an exemplar, also for a scraper that would read them."""
     telemetry = Telemetry()
     client.transport.observer = RestMetrics(telemetry)
     counted = Client(client.transport, throttle=Throttle(1000, 1))
@@ -78,6 +79,13 @@ async def test_an_operator_reports_under_the_names_that_dashboards_expect(client
             return names >= NAMES
 
         await eventually(found)
+        modern = {"Accept": "application/openmetrics-text; version=1.0.0"}
+        answer = await http.get(f"http://{address}/metrics", headers=modern)
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert " # {" not in answer.text
+    samples = [one for family in telemetry.registry.collect() for one in family.samples]
+    assert any(one.name.endswith("_bucket") and one.value for one in samples)
+    assert [one.name for one in samples if one.exemplar is not None] == []
     causes = [
         line
         for line in telemetry.render().decode().splitlines()
