@@ -91,10 +91,13 @@ def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -
         eventually(lambda: rest.get(f"{PODS}/gated")["metadata"].get("finalizers"))
         cluster.processes.stop("manager")
 
+        with pytest.raises(httpx.HTTPStatusError, match="vclusterqueue"):
+            rest.merge(f"{KUEUE}/clusterqueues/cq", {"spec": {"stopPolicy": "HoldAndDrain"}})
         refused = uninstall(cluster)
         assert refused.returncode == 2
         assert f"default/{holder['metadata']['name']}: these Workloads hold quota" in refused.stderr
-        assert "--force" in refused.stderr
+        assert "if a manager runs, stop the ClusterQueues" in refused.stderr
+        assert "if none runs, webhooks refuse that: start one, or give --force" in refused.stderr
         assert len(rest.items(CRDS)) == 8
         assert rest.items(HOOKS)
 

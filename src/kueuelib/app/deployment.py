@@ -6,6 +6,7 @@ warm, so that it takes over within a few seconds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +37,28 @@ CONFIGURATION = (
 )
 """The default configuration."""
 RESOURCES: Obj = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
+
+
+_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_TAG = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+_DIGEST = r"@[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,}"
+_IMAGE = re.compile(rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?:{_TAG})?(?:{_DIGEST})?")
+
+
+def checked_image(text: str) -> str:
+    """The name of an image that a kubelet can pull.
+
+    Raises:
+        ConfigError: it is not such a name.
+    """
+    if not _IMAGE.fullmatch(text):
+        raise ConfigError(
+            f"--image {text!r}",
+            "is not the name of an image",
+            "write [REGISTRY/]NAME[:TAG], with a NAME in lower case",
+        )
+    return text
 
 
 @attrs.frozen

@@ -55,6 +55,7 @@ from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.reading import read
 from kueuelib.runtime.webhook.certs import Names, host_names
 from kueuelib.runtime.webhook.trust import ensure_certificates, with_bundle
 
@@ -254,6 +255,7 @@ async def install(client: Client, installation: Installation, deadline: float) -
             nothing is written.
     """
     pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
+    moved = await _moved_from(client, installation)
     written = [await _apply(client, obj) for obj in installation.foundation()]
     authority = b""
     if installation.certificates:
@@ -270,7 +272,7 @@ async def install(client: Client, installation: Installation, deadline: float) -
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
     written += [await _apply(client, trusting(obj)) for obj in installation.visibility()]
-    return written + await _left_behind(client, installation)
+    return written + moved + await _left_behind(client, installation)
 
 
 async def _left_behind(client: Client, installation: Installation) -> list[str]:
@@ -283,6 +285,26 @@ async def _left_behind(client: Client, installation: Installation) -> list[str]:
         return []
     problem, fix = left_behind(deployment)
     return [f"deployment/{NAME} left as it is: {problem}; to remove it: {fix}"] if problem else []
+
+
+async def _moved_from(client: Client, installation: Installation) -> list[str]:
+    """A line about the manager outside of the cluster that the webhooks are about to leave."""
+    if installation.webhook_url:
+        return []
+    for wanted in installation.webhooks():
+        stored = await read(client, resource_of(wanted), key_of(wanted))
+        for hook in (stored or {}).get("webhooks", ()):
+            parts = urlsplit(hook["clientConfig"].get("url") or "")
+            if parts.netloc:
+                url = f"https://{parts.netloc}"
+                line = (
+                    f"warning: the webhooks led to {url}, and now lead to Service "
+                    f"{installation.namespace}/{WEBHOOK_SERVICE}: until pods of its Deployment are "
+                    "ready, what they check is refused; to go back to the manager there, install "
+                    f"with --webhook-url {url}"
+                )
+                return [line]
+    return []
 
 
 async def _is_served(client: Client, obj: Obj) -> bool:

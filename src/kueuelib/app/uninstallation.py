@@ -145,8 +145,9 @@ async def _check_quota(client: Client) -> None:
         raise ConfigError(
             ", ".join(holding[:_SHOWN]) + rest,
             "these Workloads hold quota",
-            "stop the ClusterQueues with stopPolicy: HoldAndDrain and wait, or give --force: "
-            "running jobs then continue without quota",
+            "if a manager runs, stop the ClusterQueues with stopPolicy: HoldAndDrain and wait; if "
+            "none runs, webhooks refuse that: start one, or give --force, and running jobs "
+            "continue without quota",
         )
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from kueuelib.api.crd import to_yaml
 from kueuelib.app.configuration import load_configuration
-from kueuelib.app.deployment import Deployed, certificates_of, check_configuration
+from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize
 from kueuelib.errors import ConfigError
@@ -56,7 +56,7 @@ class InstallOptions:
             dashboards=self.dashboards,
         )
         if self.image is not None:
-            deployed = attrs.evolve(deployed, image=self.image)
+            deployed = attrs.evolve(deployed, image=checked_image(self.image))
         if self.config is not None:
             configuration = load_configuration(self.config)
             check_configuration(configuration, self.config, namespace, deployed)

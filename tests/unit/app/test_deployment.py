@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.dashboards import dashboard
-from kueuelib.app.deployment import CONFIGURATION, USER, Deployed
+from kueuelib.app.deployment import CONFIGURATION, USER, Deployed, checked_image
 from kueuelib.app.installation import Installation, resource_of
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
@@ -223,6 +223,28 @@ def test_a_configuration_that_does_not_fit_is_refused(
     assert isinstance(refused.exception, ConfigError)
     assert want in str(refused.exception)
     assert "config.yaml" in str(refused.exception)
+
+
+IMAGES = (
+    "k",
+    "k:1",
+    "registry.example:5000/team/kueue_lib:v1.0-rc.1",
+    "[::1]:5000/k",
+    f"k@sha256:{'0' * 64}",
+)
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_names_of_images(image: str) -> None:
+    assert checked_image(image) == image
+
+
+@pytest.mark.parametrize("image", ["", " ", "a b", "k ", "K:1", "k:", "k:a/b:c", "/k", "k\n"])
+def test_what_is_no_name_of_an_image(image: str) -> None:
+    args = ["install", "--print", "--image", image]
+    done = CliRunner().invoke(app, args, standalone_mode=False)
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith(f"--image {image!r}: is not the name of an image; ")
 
 
 def test_the_default_configuration_is_a_good_one() -> None:

@@ -44,6 +44,20 @@ async def test_the_way_to_the_conversion_webhook_may_be_somebody_elses(tmp_path:
             assert all(config.keys() == {"service", "caBundle"} for config in back)
 
 
+async def test_webhooks_that_leave_a_manager_by_url_are_told(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            other = "https://127.0.0.1:9444"
+            for url, warned in ((None, 0), (URL, 0), (other, 0), (None, 1), (None, 0)):
+                lines = await install(client, Installation("kueue-system", url), 60.0)
+                told = [line for line in lines if line.startswith("warning: ")]
+                assert len(told) == warned
+                for line in told:
+                    assert f"led to {other}, and now lead to Service kueue-system/" in line
+                    assert line.endswith(f"with --webhook-url {other}")
+
+
 async def test_a_kind_that_others_convert_needs_no_webhook_afterwards(tmp_path: Path) -> None:
     async with ApiServer() as server:
         (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
