@@ -37,15 +37,16 @@ class Site(KubeObject):
 
 @app.reconciles(Site, owns=[kinds.CONFIG_MAPS, kinds.SERVICES])
 async def site(obj: Site, context: Context) -> None:
-    """Apply both children; what others change comes back."""
+    """Apply both children; changes by others are undone."""
     await context.apply(kinds.CONFIG_MAPS.new(obj.name, data={"text": obj.spec.text}))
     await context.apply(kinds.SERVICES.new(obj.name, spec={"ports": [{"port": 80}]}))
     context.condition("Ready", True, "Applied")
 
 
 @site.teardown("example.com/farewell")
-async def farewell(obj: Site, _: Context) -> None:
+async def farewell(obj: Site, context: Context) -> None:
     """Called before the object vanishes."""
+    context.event("Normal", "Farewell", f"{obj.name} is deleted")
     print("farewell,", obj.name)
 
 

@@ -741,7 +741,7 @@ async def test_a_check_that_decides_later_is_named_with_the_changes(
     show([answer])
     told = capsys.readouterr().out
     assert "would admit it now" not in told
-    assert "would reserve quota; check budget then decides (one unit less would not" in told
+    assert "would reserve quota; check budget then decides (a slightly smaller change" in told
     assert {tuple(one["checks"]) for one in answer_data(answer)["changes"]} == {("budget",)}
     free = await ask(client, parse_reference("workload/free"), "ns", clock=Ticks())
     show([free])

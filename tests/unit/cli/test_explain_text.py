@@ -32,8 +32,8 @@ def queue(found: World, name: str, cpu: int, **rest: Any) -> World:
 
 
 HEADING = (
-    "Any one of these would admit it now; one unit less of it would not, "
-    "or only by preempting others:"
+    "Any one of these would admit it now; a slightly smaller change would not, "
+    "unless it preempts others:"
 )
 
 

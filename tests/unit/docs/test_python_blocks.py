@@ -61,7 +61,7 @@ async def _controllers(setting: Setting, block: Block) -> None:
             await setting.client.of(site).create(site(metadata=meta))
         setting.names.update({"client": setting.client, "cache": runtime.Cache(setting.client)})
 
-    if "async def test_" in block.text:
+    if "async def test_a_site_has_its_text" in block.text:
         key = runtime.ObjectKey("default", "one")
         await setting.client.delete(setting.names["Site"].resource, key)
 

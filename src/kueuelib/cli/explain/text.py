@@ -296,12 +296,12 @@ def changes_by_end(changes: Sequence[TriedChange]) -> Iterator[tuple[str, list[s
 def _heading(checks: Sequence[str]) -> str:
     if not checks:
         return (
-            "Any one of these would admit it now; one unit less of it would not, "
-            "or only by preempting others:"
+            "Any one of these would admit it now; a slightly smaller change would not, "
+            "unless it preempts others:"
         )
     return (
         f"Any one of these would reserve quota{_decide(checks)} "
-        "(one unit less would not reserve quota, or only by preempting others):"
+        "(a slightly smaller change would not reserve quota, unless it preempts others):"
     )
 
 

@@ -70,7 +70,7 @@ def _give_ports(obj: Obj) -> None:
 
 
 def _families(spec: Obj) -> list[FieldError]:
-    """The rules of the addresses in the cluster; where they are broken, nothing else is told."""
+    """The rules of the addresses in the cluster; if one is broken, no other error is reported."""
     if spec["type"] == "ExternalName":
         return []
     given, families = listed(spec, "clusterIPs"), listed(spec, "ipFamilies")
