@@ -106,7 +106,8 @@ class Step:
         delete: whether to delete the Workload.
         make_room: whether the victims of its reservation are to be evicted.
         look_again: the instant of the next call even if nothing happens, or None.
-        notes: events to report once the write has succeeded.
+        notes: events to report, once the write has succeeded if there is one. A step without a
+            write comes again with the next reconciliation, and its notes too.
     """
 
     workload: Obj | None = None
