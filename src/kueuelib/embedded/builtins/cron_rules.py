@@ -86,8 +86,8 @@ def _problems(text: str) -> Iterator[str]:
         if text.strip() not in _NAMED:
             yield f"unrecognized descriptor: {text}"
     elif len(fields) != len(_FIELDS):
-        found = f"found {len(fields)}: [{' '.join(fields)}]"
-        yield f"expected exactly {len(_FIELDS)} fields, {found}"
+        given = f"found {len(fields)}: [{' '.join(fields)}]"
+        yield f"expected exactly {len(_FIELDS)} fields, {given}"
     else:
         for field, limits in zip(fields, _FIELDS, strict=True):
             for each in filter(None, field.split(",")):

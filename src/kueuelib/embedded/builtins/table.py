@@ -237,7 +237,7 @@ def _outside(text: str) -> list[str]:
         (ip.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
         (local, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
     )
-    return [text for found, text in ranges if found]
+    return [text for broken, text in ranges if broken]
 
 
 CHECKS: Final[Mapping[str, Check]] = {

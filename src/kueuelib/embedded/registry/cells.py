@@ -32,11 +32,11 @@ def age(obj: Obj, now: float) -> str:
 
 def flat(obj: Obj, path: str) -> list[Any]:
     """What is at the end of a path, through lists and what is in them."""
-    found: list[Any] = [obj]
+    values: list[Any] = [obj]
     for step in path.split("."):
-        inner = [each[step] for each in found if each.get(step) is not None]
-        found = [x for each in inner for x in (each if isinstance(each, list) else (each,))]
-    return found
+        inner = [each[step] for each in values if each.get(step) is not None]
+        values = [x for each in inner for x in (each if isinstance(each, list) else (each,))]
+    return values
 
 
 def every(path: str) -> Callable[[Obj, float], str]:
