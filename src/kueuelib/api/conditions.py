@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
 from kueuelib.api.meta import Condition, Obj, format_time
+from kueuelib.errors import ConfigError
 
 CONDITION_MESSAGE_LIMIT = 32 * 1024
 """Bytes of a condition's message."""
@@ -100,3 +102,24 @@ def since(conditions: Iterable[Condition], type: str) -> float | None:
     """Since when a condition is True, in seconds since the epoch; None if it is not True."""
     condition = find(conditions, type)
     return condition.last_transition_time if condition is not None and condition.is_true else None
+
+
+def check_condition(type: str, status: Any, reason: str) -> None:
+    """Check what an author gives for a condition, before a server refuses it.
+
+    Raises:
+        ConfigError: the server would not accept one of them; the message names it.
+    """
+    subject = f"condition({type!r}, {status!r}, {reason!r})"
+    if status is not None and not isinstance(status, bool):
+        problem = f"the status {status!r} is not valid"
+        raise ConfigError(subject, problem, "give True, False, or None for Unknown")
+    fields = attrs.fields(Condition)
+    for name, value, field, example in (
+        ("type", type, fields.type, "Ready"),
+        ("reason", reason, fields.reason, "PodsRunning"),
+    ):
+        schema = field.metadata["wire"].schema
+        if not re.fullmatch(schema["pattern"], value) or len(value) > schema["maxLength"]:
+            problem = f"the {name} {value!r} is not valid"
+            raise ConfigError(subject, problem, f"give a word in CamelCase, such as {example}")

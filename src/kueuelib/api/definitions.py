@@ -114,7 +114,7 @@ def crd(
         a decorator that gives the class its `resource` and its `definition`.
 
     Raises:
-        ConfigError: a name is not valid.
+        ConfigError: a name is not valid, or a field cannot be expressed in a schema.
         TypeError: the class is not an attrs class.
     """
 
@@ -138,6 +138,9 @@ def crd(
         )
         for other in versions:
             other.cls.resource = resource.at(other.name)
+        _check_schema(cls)
+        for other in versions:
+            _check_schema(other.cls)
         for rule in rules:
             _known_place(definition, rule)
         return cls
@@ -283,6 +286,15 @@ def _check(resource: Resource, versions: Sequence[str]) -> None:
         raise ConfigError(
             f"@crd {resource.kind}", f"versions are not unique: {versions}", "name each once"
         )
+
+
+def _check_schema(cls: type[KubeObject]) -> None:
+    """Refuse a field without schema while the traceback still leads to the class."""
+    try:
+        object_schema(cls, derived=True)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, NameError):  # a class that may be defined later
+            raise
 
 
 def _known_place(definition: Definition, rule: Rule) -> None:

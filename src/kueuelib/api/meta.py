@@ -325,7 +325,7 @@ class ConditionedStatus(Struct):
         conditions: what holds, each by type.
     """
 
-    observed_generation: int = 0
+    observed_generation: int = attrs.field(default=0, metadata=wire(format="int64"))
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=wire(keys=("type",)))
 
 

@@ -6,6 +6,7 @@ the descriptions that `kubectl explain` shows.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
@@ -69,6 +70,7 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
     whole: Obj = {"type": "object", "description": summary}
     properties, required = {}, []
     if derived:
+        _check_decorated(cls)
         _check_annotations(cls)
     for field in _fields(cls):
         if field.name == "extra" or (
@@ -83,13 +85,15 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
             raise ConfigError(
                 f"{cls.__name__}.{field.name}",
                 f"the type {_type_name(field.type)} has no schema",
-                "use str, int, float, bool, Literal, Quantity, Time, a Struct, tuple[X, ...] or "
-                "Mapping[str, X]",
+                _replacement(field.type)
+                or "use str, int, float, bool, Literal, Quantity, Time, a Struct, tuple[X, ...] "
+                "or Mapping[str, X]",
             ) from None
         if text := documented.get(field.name):
             schema["description"] = text
         _add_keywords(schema, wire)
         if derived:
+            _check_none(cls, field)
             _check_default(f"{cls.__name__}.{field.name}", schema, field.default)
             _add_default(schema, field.default)
         properties[name] = schema
@@ -113,7 +117,41 @@ def _fields(cls: type[Struct]) -> Sequence[attrs.Attribute[Any]]:
 
 
 def _type_name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    if kind in (Time, MicroTime):
+        return "Time" if kind == Time else "MicroTime"
+    if isinstance(kind, type) and not get_args(kind):
+        return kind.__name__
+    return str(kind).replace("typing.", "").replace("collections.abc.", "")
+
+
+def _replacement(kind: Any) -> str:
+    """What to write for a list or a dict, which are mutable; empty for other types."""
+    arguments = [_type_name(each) for each in get_args(kind)]
+    if get_origin(kind) is list:
+        return f"write tuple[{arguments[0]}, ...]"
+    if get_origin(kind) is dict:
+        return f"write Mapping[{', '.join(arguments)}]"
+    return ""
+
+
+def _check_decorated(cls: type[Struct]) -> None:
+    """Refuse a class whose own fields nobody collected: they would vanish from the schema."""
+    if "__attrs_attrs__" in vars(cls):
+        return
+    own = (str(each) for each in inspect.get_annotations(cls).values())
+    if any(not each.startswith(("ClassVar", "typing.ClassVar")) for each in own):
+        problem = "its fields would be lost"
+        raise ConfigError(cls.__name__, problem, "put @frozen of kueuelib.runtime above it")
+
+
+def _check_none(cls: type[Struct], field: attrs.Attribute[Any]) -> None:
+    if field.default is None and NoneType not in get_args(field.type):
+        kind = _type_name(field.type)
+        raise ConfigError(
+            f"{cls.__name__}.{field.name}",
+            f"the default None is not of the type {kind}",
+            f"write {field.name}: {kind} | None = None",
+        )
 
 
 def _check_annotations(cls: type[Struct]) -> None:
@@ -141,6 +179,10 @@ def _check_default(subject: str, schema: Obj, default: Any) -> None:
     if default not in schema.get("enum", (default,)):
         problem = f"the default {default!r} is none of its values"
         raise ConfigError(subject, problem, f"use one of {', '.join(map(repr, schema['enum']))}")
+    if schema.get("format") == "int32" and not -(2**31) <= default < 2**31:
+        problem = f"the default {default} does not fit into int32"
+        fix = f'write field(default={default}, metadata=wire(format="int64"))'
+        raise ConfigError(subject, problem, fix)
 
 
 _PYTHON: Final[Mapping[str, Any]] = {

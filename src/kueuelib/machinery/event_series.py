@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.errors import ConfigError
 from kueuelib.machinery.rate_limits import TokenBucket
 
 V = TypeVar("V")
@@ -34,6 +35,12 @@ def _fitting_message(text: str) -> str:
     return _fitting(text, MAX_MESSAGE)
 
 
+def _check_type(_facts: Any, _attribute: Any, type: str) -> None:
+    if type not in get_args(EventType):
+        choice = " or ".join(map(repr, get_args(EventType)))
+        raise ConfigError(f"event type {type!r}", "there is no such type", f"write {choice}")
+
+
 @attrs.frozen
 class EventFacts:
     """What happened to an object.
@@ -48,7 +55,7 @@ class EventFacts:
     """
 
     regarding: Mapping[str, Any]
-    type: EventType = attrs.field(validator=attrs.validators.in_(get_args(EventType)))
+    type: EventType = attrs.field(validator=_check_type)
     reason: str = attrs.field(converter=_fitting_reason)
     message: str = attrs.field(converter=_fitting_message)
     component: str

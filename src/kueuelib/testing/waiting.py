@@ -117,13 +117,20 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
 
     Raises:
         AssertionError: it has not; the message is that of `eventually`.
-        ConfigError: the status of the class has no `observed_generation`.
+        ConfigError: the class has no status, or one without `observed_generation`.
     """
     __tracebackhide__ = True
     kind, wanted = client.of(type(value)), value.metadata.generation
-    if not hasattr(getattr(value, "status", None), "observed_generation"):
+    subject = f"settled({type(value).__name__})"
+    if not hasattr(value, "status"):
         raise ConfigError(
-            f"settled({type(value).__name__})",
+            subject,
+            "the class has no field status",
+            "add `status: ConditionedStatus = ConditionedStatus()`, or wait with eventually()",
+        )
+    if not hasattr(value.status, "observed_generation"):
+        raise ConfigError(
+            subject,
             "its status has no observed_generation",
             "extend ConditionedStatus, or wait with eventually()",
         )

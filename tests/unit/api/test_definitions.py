@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import attrs
 import pytest
@@ -16,6 +17,7 @@ from kueuelib.api.meta import ConditionedStatus, KubeObject, ObjectMeta
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import Struct, Time, frozen, wire
 from kueuelib.errors import ConfigError, InvalidObject
+from kueuelib.runtime.importing import module_at
 
 
 @attrs.frozen
@@ -198,7 +200,7 @@ def test_mistakes_are_named_when_the_class_is_made() -> None:
     class Wrong(KubeObject):
         spec: list[str] = attrs.field(factory=list)
 
-    with pytest.raises(ConfigError, match=r"Wrong.spec: the type list\[str\] has no schema"):
+    with pytest.raises(ConfigError, match=r"list\[str\] has no schema; write tuple\[str, ...\]"):
         crd_of(crd("example.com", "v1", plural="wrongs")(Wrong))
 
 
@@ -211,15 +213,54 @@ def schema_error(**fields: Any) -> str:
         if default:
             (body[name],) = default
     made = attrs.frozen(kw_only=True)(type("Gear", (KubeObject,), body))
+    decorate = crd("example.com", "v1", plural="gears")
     with pytest.raises(ConfigError) as caught:
-        crd_of(crd("example.com", "v1", plural="gears")(made))
+        decorate(made)
+        crd_of(made)
     return str(caught.value)
+
+
+class Bare(Struct):
+    """Its decorator was forgotten."""
+
+    who: str = "you"
+
+
+class OnlyAnother(Struct):
+    """Adds no field."""
+
+    limit: ClassVar[int] = 1
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"a": (dict,)}, "Gear.a: the type dict has no schema; use str, int"),
+        (
+            {"a": (dict[str, list[int]],)},
+            "Gear.a: the type dict[str, list[int]] has no schema; write Mapping[str, list[int]]",
+        ),
+        (
+            {"a": (Bare, Bare())},
+            "Bare: its fields would be lost; put @frozen of kueuelib.runtime above it",
+        ),
+        (
+            {"a": (str, None)},
+            "Gear.a: the default None is not of the type str; write a: str | None = None",
+        ),
+        (
+            {"a": (Time, None)},
+            "Gear.a: the default None is not of the type Time; write a: Time | None = None",
+        ),
+        (
+            {"a": (tuple[str, ...], None)},
+            "Gear.a: the default None is not of the type tuple[str, ...]; write a: tuple[str, ...]",
+        ),
+        (
+            {"a": (int, 10**12)},
+            "Gear.a: the default 1000000000000 does not fit into int32; write field(default=100000",
+        ),
+        ({"a": (int, -(2**31) - 1)}, "Gear.a: the default -2147483649 does not fit into int32"),
         ({"a": (int | str,)}, "Gear.a: the type int | str has no schema; use str, int"),
         ({"a": (int, "x")}, "Gear.a: the default 'x' is not of the type integer; correct the"),
         ({"a": (int, True)}, "Gear.a: the default True is not of the type integer; correct the"),
@@ -241,6 +282,38 @@ def schema_error(**fields: Any) -> str:
 )
 def test_a_field_that_cannot_be_is_named_with_its_fix(fields: dict[str, Any], said: str) -> None:
     assert schema_error(**fields).startswith(said)
+
+
+def test_what_is_next_to_a_mistake_is_accepted() -> None:
+    @crd("example.com", "v1", plural="gears")
+    @frozen
+    class Gear(KubeObject):
+        other: OnlyAnother = OnlyAnother()
+        who: str | None = None
+        least: int = -(2**31)
+        most: int = 2**31 - 1
+        large: int = attrs.field(default=10**12, metadata=wire(format="int64"))
+        status: ConditionedStatus = ConditionedStatus()
+
+    (version,) = crd_of(Gear)["spec"]["versions"]
+    fields = version["schema"]["openAPIV3Schema"]["properties"]
+    assert "default" not in fields["who"]
+    assert fields["most"]["default"] == 2**31 - 1
+    assert fields["large"] == {"type": "integer", "format": "int64", "default": 10**12}
+    assert fields["status"]["properties"]["observedGeneration"]["format"] == "int64"
+
+
+def test_a_mistake_in_a_module_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "gears.py"
+    path.write_text(
+        "from kueuelib.runtime import KubeObject, crd, frozen\n"
+        "@crd('example.com', 'v1', plural='gears')\n"
+        "@frozen\n"
+        "class Gear(KubeObject):\n"
+        "    who: list[str] = ()\n"
+    )
+    with pytest.raises(ConfigError, match=rf"{path}, line 2: Gear.who: the type list"):
+        module_at(str(path))
 
 
 def test_a_keyword_that_no_schema_has_is_refused() -> None:

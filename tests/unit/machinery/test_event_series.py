@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kueuelib.errors import ConfigError
 from kueuelib.machinery.event_series import (
     COMBINED,
     CreateEvent,
@@ -122,7 +123,7 @@ def test_long_texts_are_cut_at_whole_letters():
     assert len(found.message.encode()) <= 1024
     assert found.message.endswith("é...")
     assert len(found.reason) == 128
-    with pytest.raises(ValueError, match="type"):
+    with pytest.raises(ConfigError, match="no such type; write 'Normal' or"):
         facts(type="Odd")
 
 

@@ -25,6 +25,7 @@ from kueuelib.runtime import (
     frozen,
     kinds,
 )
+from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.operator.hooks import serve_hooks
 from kueuelib.testing import eventually, running, settled
 
@@ -452,6 +453,46 @@ async def test_two_operators_do_not_fight_about_one_child(client: Client) -> Non
 
         await eventually(taken)
     assert errors == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("Ready", "Ready", "Done"), "the status 'Ready' is not valid; give True, False, or None"),
+        (("Ready", True, "all done"), "the reason 'all done' is not valid; give a word"),
+        (("Ready", True, ""), "the reason '' is not valid"),
+        (("Is ready", True, "Done"), "the type 'Is ready' is not valid"),
+        (("Ready", True, "Done\n"), "the reason 'Done.n' is not valid"),
+    ],
+)
+def test_a_condition_that_a_server_would_refuse_is_refused_at_once(
+    given: tuple[Any, Any, Any], said: str
+) -> None:
+    around = type("Around", (), {"declared": declared_boxes(), "client": None})()
+    context = Context(around, {})  # type: ignore[arg-type]
+    context.condition("example.com/Ready", None, "Done")
+    with pytest.raises(ConfigError, match=said):
+        context.condition(*given)
+
+
+def test_an_event_of_no_such_type_is_refused_in_one_line(client: Client) -> None:
+    recorder = EventRecorder(client, "boxes")
+    around = type("Around", (), {"recorder": recorder, "client": None})()
+    context = Context(around, kinds.CONFIG_MAPS.new("one"))  # type: ignore[arg-type]
+    wrong: Any = "Warn"
+    with pytest.raises(ConfigError) as raised:
+        context.event(wrong, "Late", "it is late")
+    assert str(raised.value) == (
+        "event type 'Warn': there is no such type; write 'Normal' or 'Warning'"
+    )
+
+
+def declared_boxes() -> Any:
+    @Operator("boxes").reconciles(Box)
+    async def reconcile(found: Box, context: Context) -> None:
+        """Do nothing."""
+
+    return reconcile
 
 
 async def test_a_condition_needs_a_status() -> None:

@@ -153,7 +153,17 @@ async def test_a_status_without_observed_generation_cannot_be_waited_for(client:
     @crd("example.com", "v1", plural="blanks")
     @frozen
     class Blank(KubeObject):
-        """Has no status."""
+        """Has a status that says nothing."""
+
+        status: Spec = Spec()
 
     with pytest.raises(ConfigError, match=r"settled\(Blank\).*extend ConditionedStatus"):
         await settled(client, Blank.new("one", "default"))
+
+    @crd("example.com", "v1", plural="bares")
+    @frozen
+    class Bare(KubeObject):
+        """Without a status."""
+
+    with pytest.raises(ConfigError, match=r"settled\(Bare\): the class has no field status; add"):
+        await settled(client, Bare.new("one", "default"))

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.codec import encode
-from kueuelib.api.conditions import with_raw_condition
+from kueuelib.api.conditions import check_condition, with_raw_condition
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
@@ -256,9 +256,10 @@ class Context:
             message: a sentence for people.
 
         Raises:
-            ConfigError: the class of the object has no field `status`.
+            ConfigError: the class of the object has no field `status`, or an argument is not valid.
         """
         self._needs_status()
+        check_condition(type, status, reason)
         self._conditions[type] = (status, reason, message)
 
     def event(self, type: EventType, reason: str, message: str) -> None:
@@ -268,6 +269,9 @@ class Context:
             type: `Normal` or `Warning`.
             reason: a word in CamelCase.
             message: a sentence for people.
+
+        Raises:
+            ConfigError: the type is neither.
         """
         self._around.recorder.event(self.obj, type, reason, message)
 
