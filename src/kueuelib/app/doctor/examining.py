@@ -8,7 +8,7 @@ from functools import cached_property
 import attrs
 
 from kueuelib.app.doctor.finding import Check, Finding, Severity, all_checks
-from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Snapshot
 from kueuelib.app.explaining.asking import LOOKS, PAUSE
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
@@ -21,11 +21,13 @@ class Report:
         findings: with the name of the check, the worst first.
         checked: the checks that ran.
         skipped: why the others did not run, by name.
+        unseen: the kinds that were not read.
     """
 
     findings: tuple[tuple[str, Finding], ...]
     checked: tuple[str, ...]
     skipped: Mapping[str, str]
+    unseen: tuple[str, ...] = ()
 
     @cached_property
     def causes(self) -> Mapping[int, int]:
@@ -65,13 +67,14 @@ def examine(snapshot: Snapshot, checks: Sequence[Check] | None = None) -> Report
     skipped = {}
     findings: list[tuple[str, Finding]] = []
     for one in checks:
-        missing = [snapshot.unseen[need] for need in one.needs if need in snapshot.unseen]
+        missing = next(filter(None, map(snapshot.why_unseen, one.needs)), "")
         if missing:
-            skipped[one.name] = missing[0]
+            skipped[one.name] = missing
             continue
         findings += [(one.name, finding) for finding in one.find(snapshot)]
     made = tuple(one.name for one in checks if one.name not in skipped)
-    return Report(_sorted(findings), made, skipped)
+    unseen = tuple(sorted(snapshot.unseen.keys() - {PERMISSIONS, CALLS}))
+    return Report(_sorted(findings), made, skipped, unseen)
 
 
 async def examine_twice(

@@ -16,8 +16,9 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.deployment import CONFIG_MAP
-from kueuelib.app.doctor.snapshot import CALLS, FACTS, PERMISSIONS, Call, Review, Snapshot
+from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Call, Review, Snapshot
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of, decisive, list_kinds
+from kueuelib.app.explaining.waiting import with_namespaces
 from kueuelib.app.installation import Installation
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
@@ -38,7 +39,6 @@ AROUND = (
     kinds.API_SERVICES,
 )
 _SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
-_FACTS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Workload", "AdmissionCheck")
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 _AT_ONCE = 16
 _PROBE = "kueuelib-doctor"
@@ -72,7 +72,11 @@ async def read(
         key = ObjectKey(configuration.manager_namespace, name)
         lists = lists.completed(await _alone(client, kind, key))
     lists = await _with_events(client, lists)
-    unseen = {kind: f"{_reason(error)}" for kind, error in lists.refused.items()}
+    unseen = {
+        kind: _reason(error)
+        for kind, error in lists.refused.items()
+        if kind != kinds.COHORTS.kind or not lists.lacks(kinds.COHORTS)
+    }
     if not version:
         text = "the cluster does not serve the queueing kinds"
         unseen |= {one.kind: text for one in QUEUEING}
@@ -81,13 +85,10 @@ async def read(
         unseen[CALLS], calls = calls, ()
     if isinstance(reviews, str):
         unseen[PERMISSIONS], reviews = reviews, ()
-    hidden = [unseen[kind] for kind in _FACTS if kind in unseen]
-    if hidden:
-        unseen[FACTS] = hidden[0]
     return Snapshot(
         now=clock.now(),
         lists=lists,
-        cluster=None if hidden else cluster_of(lists, engine_settings(configuration)),
+        cluster=with_namespaces(cluster_of(lists, engine_settings(configuration)), lists),
         reviews=reviews,
         calls=calls,
         unseen=unseen,

@@ -8,23 +8,39 @@ from typing import Final
 
 import attrs
 
+from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of, parse_time
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.asking import without_held_back
-from kueuelib.app.explaining.gather import Cluster, Lists
+from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists
 from kueuelib.app.explaining.subject import workload_of
+from kueuelib.app.explaining.waiting import labels_decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 FACTS: Final = "facts"
 """Everything that decisions depend on, except the labels of namespaces: `Snapshot.world` and
 `.engine`.
 """
+ADMISSION_CHECKS: Final = "checks"
+"""The AdmissionChecks, if a ClusterQueue names one."""
+COHORTS: Final = "cohorts"
+"""The Cohorts, if a ClusterQueue is in one."""
+LABELS: Final = "labels"
+"""The labels of namespaces, if a ClusterQueue selects by them."""
 PERMISSIONS: Final = "permissions"
 """What the manager may do: `Snapshot.reviews`."""
 CALLS: Final = "calls"
 """Whether the API server reaches the webhooks: `Snapshot.calls`."""
+_REFERRED: Final = {
+    ADMISSION_CHECKS: kinds.ADMISSION_CHECKS.kind,
+    COHORTS: kinds.COHORTS.kind,
+    LABELS: kinds.NAMESPACES.kind,
+}
+"""The kinds of those parts that only matter if a ClusterQueue refers to them."""
+_FACTS: Final = (*(one.kind for one in NEEDED), ADMISSION_CHECKS, COHORTS)
 
 
 @attrs.frozen
@@ -67,7 +83,7 @@ class Snapshot:
         now: when that was, in seconds since the epoch.
         lists: the raw objects by kind; of Pods and Jobs only those that are queued, of Secrets only
             the one with the webhooks' certificate, of ConfigMaps only the manager's.
-        cluster: the facts that decisions depend on; None when not all of them were read.
+        cluster: the facts that decisions depend on; a check says which of them it needs.
         reviews: what the manager may do.
         calls: whether webhooks answer.
         unseen: why kinds and parts were not read.
@@ -76,11 +92,33 @@ class Snapshot:
 
     now: float
     lists: Lists
-    cluster: Cluster | None = None
+    cluster: Cluster
     reviews: Sequence[Review] = ()
     calls: Sequence[Call] = ()
     unseen: Mapping[str, str] = attrs.field(factory=dict)
     configuration: Configuration = attrs.field(factory=Configuration)
+
+    def why_unseen(self, need: str) -> str:
+        """Why something that a check needs was not read; empty if it was, or does not matter.
+
+        Args:
+            need: a kind, or a part.
+        """
+        if need == FACTS:
+            return next(filter(None, map(self.why_unseen, _FACTS)), "")
+        if need not in _REFERRED:
+            return self.unseen.get(need, "")
+        queues = self.unseen.get(kinds.CLUSTER_QUEUES.kind, "")
+        return queues or (self.unseen.get(_REFERRED[need], "") if self._refers(need) else "")
+
+    def _refers(self, need: str) -> bool:
+        """Whether a ClusterQueue refers to such a part."""
+        world = self.cluster.world
+        if need == LABELS:
+            return labels_decide(world)
+        if need == COHORTS:
+            return any(one.spec.cohort_name for one in world.cluster_queues.values())
+        return any(queue_spec(one).checks for one in world.cluster_queues.values())
 
     def all(self, kind: str) -> Sequence[Obj]:
         """The raw objects of a kind."""
@@ -120,13 +158,12 @@ class Snapshot:
 
     @cached_property
     def world(self) -> World:
-        """The facts, without Workloads that wait outside their queues; needs `FACTS`."""
-        assert self.cluster is not None, "a check that uses facts says that it needs them"
+        """The facts that were read, without Workloads that wait outside their queues."""
         return without_held_back(self.cluster.world, self.cluster.workloads, None)
 
     @cached_property
     def engine(self) -> Engine:
-        """An engine that has the facts but has run no cycle; needs `FACTS`."""
+        """An engine that has the facts but has run no cycle."""
         return self.world.engine(self.now)
 
     def age(self, text: str | None) -> float:

@@ -97,11 +97,16 @@ class Lists:
         return resource.kind == kinds.COHORTS.kind and isinstance(refused, NotFound)
 
     def absences(self, resources: Iterable[Resource]) -> list[str]:
-        """Which of some kinds were not listed, for people."""
+        """Which of some kinds were not listed, for people: one text for each reason."""
+        plurals: dict[str, list[str]] = {}
+        for one in resources:
+            if one.kind in self.refused and not self.lacks(one):
+                error = self.refused[one.kind]
+                why = "you may not list them" if isinstance(error, Forbidden) else str(error)
+                plurals.setdefault(why, []).append(one.plural)
         return [
-            f"{one.plural} were not read and count as absent: {self.refused[one.kind]}"
-            for one in resources
-            if one.kind in self.refused and not self.lacks(one)
+            f"{', '.join(names)} were not read and count as absent: {why}"
+            for why, names in plurals.items()
         ]
 
     def completed(self, more: Lists) -> Lists:

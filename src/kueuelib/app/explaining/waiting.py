@@ -191,10 +191,11 @@ def facts_in(
     Returns:
         The facts, and a text that is empty when the engine can decide.
     """
-    cluster = _with_namespaces(cluster_of(near, settings, decoder=decoder), near)
+    cluster = with_namespaces(cluster_of(near, settings, decoder=decoder), near)
     kept = {one.kind: one for one in unseen}
     hidden = [kept[one.kind] for one in _DECISIVE if one.kind in kept and not near.lacks(one)]
-    if not hidden and not _labels_decide(cluster.world, near):
+    unlabelled = kinds.NAMESPACES.kind in near.refused and labels_decide(cluster.world)
+    if not hidden and not unlabelled:
         return cluster, ""
     names = ", ".join(one.plural for one in hidden) or kinds.NAMESPACES.plural
     why = (
@@ -214,8 +215,13 @@ async def _in_namespace(
     return lists.completed(await list_kinds(client, again, namespace))
 
 
-def _with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
-    """The cluster with the namespaces of its Workloads, if namespaces may not be listed."""
+def with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
+    """The cluster with the namespaces of its Workloads, if namespaces may not be listed.
+
+    Args:
+        cluster: what was read.
+        lists: what it was made of.
+    """
     if kinds.NAMESPACES.kind in lists.objects:
         return cluster
     names = {key.namespace for key in cluster.world.workloads}
@@ -223,9 +229,9 @@ def _with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
     return attrs.evolve(cluster, world=attrs.evolve(cluster.world, namespaces=labels))
 
 
-def _labels_decide(world: World, lists: Lists) -> bool:
-    """Whether labels of namespaces matter but may not be read."""
-    return kinds.NAMESPACES.kind in lists.refused and any(
+def labels_decide(world: World) -> bool:
+    """Whether labels of namespaces matter, besides their names."""
+    return any(
         one.key != NAMESPACE_NAME_LABEL
         for queue in world.cluster_queues.values()
         for one in queue_spec(queue).selector.requirements

@@ -88,6 +88,8 @@ def to_lines(report: Report) -> Iterator[str]:
     for name, count in shown.items():
         if count > MOST_SHOWN:
             yield f"And {count - MOST_SHOWN} more of {name}; -o json has all of them"
+    if report.unseen:
+        yield f"Not seen: {', '.join(report.unseen)}"
     reasons: dict[str, list[str]] = {}
     for name, why in report.skipped.items():
         reasons.setdefault(why, []).append(name)
@@ -154,6 +156,7 @@ def to_data(report: Report) -> Obj:
         "worst": None if report.worst is None else WORDS[report.worst],
         "findings": [_finding(report, place) for place in range(len(report.findings))],
         "checked": list(report.checked),
+        "notSeen": list(report.unseen),
         "notChecked": [{"check": name, "why": why} for name, why in report.skipped.items()],
     }
 

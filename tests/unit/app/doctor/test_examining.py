@@ -11,7 +11,7 @@ import pytest
 from kueuelib.app.doctor import checks
 from kueuelib.app.doctor.examining import Report, examine, examine_twice
 from kueuelib.app.doctor.finding import Check, Finding, Severity, Subject, all_checks
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.cli.doctor.command import EXIT_CODES, to_data, to_lines
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -39,12 +39,80 @@ def finding(
 
 
 def test_checks_without_their_objects_are_skipped_with_the_reason(patient: Any) -> None:
-    patient.unseen = {FACTS: "workloads is forbidden", "Pod": "pods is forbidden"}
+    patient.unseen = {"Workload": "workloads is forbidden", "Pod": "pods is forbidden"}
     report = examine(patient.snapshot())
-    assert report.skipped["queue-inactive"] == "workloads is forbidden"
+    assert report.skipped["queue-name"] == "workloads is forbidden"
+    assert "queue-inactive" in report.checked
+    assert report.unseen == ("Pod", "Workload")
     assert report.skipped["pod-gated"] == "pods is forbidden"
     assert "leader" in report.checked
     assert {*report.skipped, *report.checked} == {one.name for one in all_checks()}
+
+
+OPTIONAL = {
+    "AdmissionCheck": "no checks",
+    "Cohort": "no cohorts",
+    "Namespace": "no namespaces",
+    "Node": "no nodes",
+}
+OF_QUEUES = {
+    "assumption-orphaned",
+    "fits-but-waits",
+    "local-queue",
+    "object-unreadable",
+    "policy-idle",
+    "queue-inactive",
+    "queue-name",
+    "queue-status",
+}
+
+
+def test_what_nothing_refers_to_need_not_be_seen(patient: Any) -> None:
+    patient.unseen = OPTIONAL
+    report = examine(patient.snapshot())
+    assert {*report.checked} >= OF_QUEUES | {"check-pending", "finalizer-stuck"}
+    assert report.skipped == {
+        "capacity-unused": "no cohorts",
+        "cohort-absent": "no cohorts",
+        "cohort-cycle": "no cohorts",
+        "quota-promised": "no cohorts",
+    }
+    assert report.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "why", "skipped"),
+    [
+        ({"cohortName": "c"}, "no cohorts", {"fits-but-waits", "policy-idle", "queue-status"}),
+        (
+            {"admissionChecksStrategy": {"admissionChecks": [{"name": "a"}]}},
+            "no checks",
+            {"check-pending", "fits-but-waits", "queue-inactive", "queue-status"},
+        ),
+        (
+            {"namespaceSelector": {"matchLabels": {"team": "a"}}},
+            "no namespaces",
+            {"fits-but-waits", "local-queue"},
+        ),
+    ],
+)
+def test_what_a_queue_refers_to_has_to_be_seen(
+    patient: Any, spec: dict[str, Any], why: str, skipped: set[str]
+) -> None:
+    patient.unseen = {kind: why for kind, why in OPTIONAL.items() if kind != "Node"}
+    patient.get("ClusterQueue")["spec"] |= spec
+    report = examine(patient.snapshot())
+    always = {"capacity-unused", "cohort-absent", "cohort-cycle", "quota-promised"}
+    got = {name for name, reason in report.skipped.items() if reason == why}
+    assert got - always == skipped
+    assert report.findings == ()
+
+
+def test_without_the_queues_nothing_is_said_about_them(patient: Any) -> None:
+    patient.unseen = {"ClusterQueue": "no queues"}
+    skipped = examine(patient.snapshot()).skipped
+    assert {*skipped} >= OF_QUEUES - {"queue-name"}
+    assert {*skipped.values()} == {"no queues"}
 
 
 def test_the_worst_findings_come_first_and_decide(patient: Any) -> None:
@@ -99,7 +167,7 @@ async def test_a_healthy_cluster_is_read_once(patient: Any) -> None:
 
 def test_the_report_in_lines() -> None:
     found = (("a", finding(Severity.ERROR)), ("b", finding(Severity.HINT, "y")))
-    report = Report(found, ("a", "b"), {"c": "no rights", "d": "no rights"})
+    report = Report(found, ("a", "b"), {"c": "no rights", "d": "no rights"}, ("Pod",))
     assert list(to_lines(report)) == [
         "error: Thing ns/x (a)",
         "  it is wrong",
@@ -107,6 +175,7 @@ def test_the_report_in_lines() -> None:
         "hint: Thing ns/y (b)",
         "  it is wrong",
         "  -> mend it",
+        "Not seen: Pod",
         "Not checked: c, d: no rights",
         "1 error, 1 hint in 2 of 4 checks.",
     ]
@@ -185,7 +254,7 @@ def test_of_many_findings_of_a_check_some_are_shown() -> None:
 
 
 def test_the_report_as_data_is_as_the_page_says() -> None:
-    report = Report((("a", finding(Severity.WARNING)),), ("a",), {"c": "no rights"})
+    report = Report((("a", finding(Severity.WARNING)),), ("a",), {"c": "no rights"}, ("Pod",))
     data = to_data(report)
     assert data == {
         "worst": "warning",
@@ -200,6 +269,7 @@ def test_the_report_as_data_is_as_the_page_says() -> None:
             }
         ],
         "checked": ["a"],
+        "notSeen": ["Pod"],
         "notChecked": [{"check": "c", "why": "no rights"}],
     }
     text = (DOCS / "doctor.md").read_text().partition("```json\n")[2].partition("```")[0]

@@ -8,10 +8,10 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity, amount_of, format_amount
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import look, no_manager
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import Snapshot
 
 
-@check("assumption-orphaned", FACTS, momentary=True)
+@check("assumption-orphaned", "ClusterQueue", "ResourceFlavor", "Workload", momentary=True)
 def orphaned(snapshot: Snapshot) -> Iterator[Finding]:
     """ClusterQueues whose status counts Workloads and quota that do not exist."""
     for queue in snapshot.all("ClusterQueue"):

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, Snapshot
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 
 PATIENCE = 300.0
 """Seconds that a check may take before it is reported."""
 
 
-@check("check-pending", FACTS)
+@check("check-pending", "Workload", ADMISSION_CHECKS)
 def pending(snapshot: Snapshot) -> Iterator[Finding]:
     """Checks for which Workloads with quota have waited for more than five minutes."""
     by_check: dict[str, list[tuple[float, ObjectKey, Awaited]]] = {}

@@ -12,10 +12,11 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.nodes import allocatable, is_of_flavor, is_usable
 from kueuelib.api.quantity import amount_of, format_amount
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 
 NODE = "Node"
+QUOTA = ("ClusterQueue", "Cohort", "ResourceFlavor")
 _COUNTED = ("cpu", "memory")
 """Resources that matter on every node, besides extended ones."""
 _MOST_NAMES = 5
@@ -72,7 +73,7 @@ def _allocatable(nodes: tuple[Obj, ...]) -> dict[str, int]:
     return amounts
 
 
-@check("quota-promised", FACTS, NODE)
+@check("quota-promised", *QUOTA, NODE)
 def promised(snapshot: Snapshot) -> Iterator[Finding]:
     """Flavors whose quota is more than their nodes have: admitted pods stay Pending."""
     capacity = _Capacity(snapshot)
@@ -95,7 +96,7 @@ def promised(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, Subject("ResourceFlavor", name), problem, fix)
 
 
-@check("capacity-unused", FACTS, NODE)
+@check("capacity-unused", *QUOTA, NODE)
 def unused(snapshot: Snapshot) -> Iterator[Finding]:
     """Nodes, and parts of nodes, for which there is no quota."""
     capacity = _Capacity(snapshot)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 
 _MOST_NAMES = 5
 
 
-@check("cohort-cycle", FACTS)
+@check("cohort-cycle", "ClusterQueue", "Cohort")
 def cycles(snapshot: Snapshot) -> Iterator[Finding]:
     """Parents that form a cycle, and the ClusterQueues that are cut off by it."""
     world = snapshot.world
@@ -27,7 +27,7 @@ def cycles(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(severity, Subject("Cohort", cycle[0]), problem, fix)
 
 
-@check("cohort-absent", FACTS)
+@check("cohort-absent", "ClusterQueue", "Cohort")
 def absent(snapshot: Snapshot) -> Iterator[Finding]:
     """Cohorts without an object where one would matter."""
     world = snapshot.world

@@ -9,7 +9,8 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.names import IN_USE_FINALIZER, POD_FINALIZER
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import no_manager
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.explaining.gather import NEEDED
 from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
@@ -20,7 +21,7 @@ _KINDS = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Workload")
 _MOST_NAMES = 5
 
 
-@check("finalizer-stuck", FACTS, before_migration=True)
+@check("finalizer-stuck", *(one.kind for one in NEEDED), before_migration=True)
 def stuck(snapshot: Snapshot) -> Iterator[Finding]:
     """Queueing objects that carry our finalizer long after they were deleted."""
     for kind in _KINDS:

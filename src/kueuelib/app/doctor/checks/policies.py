@@ -11,12 +11,12 @@ from kueuelib.api.kueue import (
     ClusterQueue,
 )
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import COHORTS, Snapshot
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.world import World
 
 
-@check("policy-idle", FACTS)
+@check("policy-idle", "ClusterQueue", COHORTS)
 def idle(snapshot: Snapshot) -> Iterator[Finding]:
     """Policies that are set but cannot act in this cluster."""
     world = snapshot.world

@@ -15,7 +15,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import look, no_manager
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, Snapshot
 from kueuelib.checks.provisioning.check import CONTROLLER_NAME
 from kueuelib.scheduler.explain.obstacles import inactive_checks, missing_labels
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
@@ -25,7 +25,7 @@ _MEANT = (REASON_STOPPED, REASON_TERMINATING)
 _MOST_NAMES = 5
 
 
-@check("queue-inactive", FACTS)
+@check("queue-inactive", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS)
 def inactive(snapshot: Snapshot) -> Iterator[Finding]:
     """ClusterQueues that cannot admit anything, with all causes, except those that only a cycle of
     Cohorts cuts off.
@@ -54,7 +54,7 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(severity, subject, activity.message, fix, follows)
 
 
-@check("queue-status", FACTS, momentary=True)
+@check("queue-status", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS, COHORTS, momentary=True)
 def status(snapshot: Snapshot) -> Iterator[Finding]:
     """ClusterQueues whose status contradicts their objects."""
     for queue in snapshot.all("ClusterQueue"):
@@ -72,7 +72,7 @@ def status(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, subject, problem, look(snapshot), follows)
 
 
-@check("local-queue", FACTS, "Namespace")
+@check("local-queue", "ClusterQueue", "LocalQueue", LABELS)
 def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
     """LocalQueues from which nothing gets into a ClusterQueue."""
     world = snapshot.world
@@ -108,7 +108,7 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject, problem, fix)
 
 
-@check("queue-name", FACTS)
+@check("queue-name", "LocalQueue", "Workload")
 def queue_names(snapshot: Snapshot) -> Iterator[Finding]:
     """Workloads that name a LocalQueue that does not exist, by that name."""
     world, lost = snapshot.world, dict[ObjectKey, list[str]]()

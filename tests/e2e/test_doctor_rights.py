@@ -1,0 +1,67 @@
+"""`kueuelib doctor` and `pending` for somebody who may read queues and Workloads alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rest import KUEUE, Rest
+from warm import kueuelib
+
+from kueuelib.api.crd import all_crds
+from kueuelib.testing.background import BackgroundServer
+
+DOMAIN = "kueue.x-k8s.io"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+QUEUE_CHECKS = {
+    "assumption-orphaned",
+    "check-pending",
+    "finalizer-stuck",
+    "fits-but-waits",
+    "local-queue",
+    "object-unreadable",
+    "policy-idle",
+    "queue-inactive",
+    "queue-name",
+    "queue-status",
+}
+
+
+def test_who_may_read_queues_and_workloads_alone_gets_the_checks_of_them(tmp_path: Path) -> None:
+    with BackgroundServer(authorization="rbac") as server:
+        with Rest(server.write_kubeconfig(tmp_path / "admin")) as rest:
+            for definition in all_crds():
+                definition["spec"]["conversion"] = {"strategy": "None"}
+                rest.create(CRDS, definition)
+            quota = {"name": "cpu", "nominalQuota": "1"}
+            flavors = [{"name": "f", "resources": [quota]}]
+            groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
+            queue = {
+                "apiVersion": f"{DOMAIN}/v1beta2",
+                "kind": "ClusterQueue",
+                "metadata": {"name": "q"},
+                "spec": {"namespaceSelector": {}, "resourceGroups": groups},
+            }
+            rest.create(f"{KUEUE}/clusterqueues", queue)
+            plurals = ["clusterqueues", "localqueues", "resourceflavors", "workloads"]
+            rule = {"apiGroups": [DOMAIN], "resources": plurals, "verbs": ["get", "list"]}
+            rest.create(ROLES, {"metadata": {"name": "some"}, "rules": [rule]})
+            named = {"apiGroup": "rbac.authorization.k8s.io", "name": "some"}
+            binding = {
+                "roleRef": {**named, "kind": "ClusterRole"},
+                "subjects": [{**named, "kind": "User"}],
+            }
+            rest.create(BINDINGS, {"metadata": {"name": "some"}, **binding})
+        some = server.write_kubeconfig(tmp_path / "some", server.add_user("some"))
+        report = json.loads(kueuelib("doctor", "-o", "json", "--kubeconfig", some).stdout)
+        pending = kueuelib("pending", "-A", "--kubeconfig", some)
+    assert {*report["checked"]} == QUEUE_CHECKS
+    assert {one["check"] for one in report["findings"]} == {"queue-inactive", "queue-status"}
+    assert {"AdmissionCheck", "Cohort", "Namespace"} <= {*report["notSeen"]}
+    skipped = {one["check"]: one["why"] for one in report["notChecked"]}
+    assert skipped["cohort-cycle"].startswith("cohorts.kueue.x-k8s.io is forbidden")
+    (note,) = [line for line in pending.stdout.splitlines() if "count as absent" in line]
+    assert note.startswith("Note: cohorts, admissionchecks, ")
+    assert note.endswith(" were not read and count as absent: you may not list them")
