@@ -32,13 +32,12 @@ SHOWN = 256 * 1024
 
 def details(kind: Kind, name: str = "", **more: Any) -> dict[str, Any]:
     """The `details` of a Status about one object."""
-    fields: dict[str, Any] = {}
-    if name:
-        fields["name"] = name
-    if kind.group:
-        fields["group"] = kind.group
-    fields["kind"] = kind.plural
-    return fields | more
+    return _about(kind.plural, kind.group, name) | more
+
+
+def _about(kind: str, group: str, name: str) -> dict[str, Any]:
+    named = {"name": name, "group": group}
+    return {key: value for key, value in named.items() if value} | {"kind": kind}
 
 
 def not_found(kind: Kind, name: str) -> NotFound:
@@ -90,10 +89,7 @@ def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]
     errors = _shown(errors)
     texts = list(dict.fromkeys(map(str, errors)))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    about: dict[str, Any] = {"name": name} if name else {}
-    if group:
-        about["group"] = group
-    about["kind"] = kind
+    about = _about(kind, group, name)
     about["causes"] = [
         {"reason": error.reason, "message": error.message, "field": error.path} for error in errors
     ]

@@ -193,7 +193,6 @@ def configuration(
 
 
 def _problems(kind: Kind, version: Version, node: SchemaNode, config: Obj) -> list[str]:
-    """Unknown fields, and values of wrong types."""
     left: Obj | None = config
     problems = list[str]()
     while left is not None and len(problems) < PROBLEMS:

@@ -85,22 +85,16 @@ def bind(kind: Kind, pod: Obj, binding: Mapping[str, Any], now: float) -> Obj:
     target = binding["target"]
     about = binding.get("metadata") or {}
     if about.get("uid") and about["uid"] != meta["uid"]:
-        raise failures.conflict(
-            kind,
-            name,
-            f"Precondition failed: UID in precondition: {about['uid']}, "
-            f"UID in object meta: {meta['uid']}",
-        )
+        raise failures.other_uid(kind, name, about["uid"], meta["uid"])
+    why = ""
     if meta.get("deletionTimestamp"):
-        raise failures.conflict(
-            kind, name, f"pod {name} is being deleted, cannot be assigned to a host"
-        )
-    if spec.get("nodeName"):
-        raise failures.conflict(
-            kind, name, f"pod {name} is already assigned to node {spec['nodeName']!r}"
-        )
-    if spec.get("schedulingGates"):
-        raise failures.conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates")
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif spec.get("nodeName"):
+        why = f"pod {name} is already assigned to node {spec['nodeName']!r}"
+    elif spec.get("schedulingGates"):
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+    if why:
+        raise failures.conflict(kind, name, why)
     new: Obj = copy_json(pod)
     new["spec"]["nodeName"] = target["name"]
     status = new.setdefault("status", {})

@@ -140,7 +140,6 @@ class Upserts:
         create: Callable[[], Awaitable[Obj]] | None,
         change: Callable[[], Awaitable[Obj]],
     ) -> tuple[Obj, bool]:
-        """Creates or changes an object; also returns whether it is new."""
         for _ in range(2):
             if create and not target.subresource and not self._commits.has(target.kind, target.key):
                 try:

@@ -109,7 +109,6 @@ class Rbac:
 
 
 def _subject(caller: Caller, binding: _Binding) -> str:
-    """The subject of a binding that matches a caller."""
     for kind, name in (("User", caller.user), *(("Group", each) for each in caller.groups)):
         if (kind, name) in binding.subjects:
             if kind == "User" and name.startswith(ACCOUNT_PREFIX):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -31,6 +31,19 @@ def validate_client(client: Mapping[str, Any], path: str) -> list[FieldError]:
     except ValueError as error:
         text = f'url must be a valid URL: parse "{url}": {error}{_FORM}'
         return [required(f"{path}.url", text)]
+
+
+def validate_reviews(reviews: Sequence[str], path: str) -> list[FieldError]:
+    """Check the versions of reviews that a webhook accepts."""
+    errors = [
+        invalid(f"{path}[{i}]", text, why)
+        for i, text in enumerate(reviews)
+        for why in (["duplicate version"] if text in reviews[:i] else naming.label_1035(text))
+    ]
+    if not {"v1", "v1beta1"} & set(reviews):
+        text = "must include at least one of v1, v1beta1"
+        errors.append(invalid(path, list(reviews), text))
+    return errors
 
 
 def _validate_url(url: SplitResult, path: str) -> list[FieldError]:

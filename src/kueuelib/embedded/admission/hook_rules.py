@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.client_config import validate_client
-from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.admission.client_config import validate_client, validate_reviews
 from kueuelib.embedded.builtins.fields import invalid, listed, required
 from kueuelib.embedded.builtins.table import BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
@@ -27,19 +26,6 @@ def _conditions(at: ValuePlace, _: str) -> BrokenRules:
     from kueuelib.embedded.cel.conditions import problems_of
 
     return list(problems_of(at.value, at.path))
-
-
-def _versions(at: ValuePlace, _: str) -> BrokenRules:
-    reviews = at.value
-    errors = [
-        invalid(f"{at.path}[{i}]", text, why)
-        for i, text in enumerate(reviews)
-        for why in (["duplicate version"] if text in reviews[:i] else naming.label_1035(text))
-    ]
-    if not {"v1", "v1beta1"} & set(reviews):
-        text = "must include at least one of v1, v1beta1"
-        errors.append(invalid(at.path, list(reviews), text))
-    return errors
 
 
 def _alone(at: ValuePlace, what: str) -> BrokenRules:
@@ -83,7 +69,7 @@ _OWN: Final[Mapping[str, Check]] = {
     "segments": _segments,
     "client": lambda at, _: validate_client(at.value or {}, at.path),
     "conditions": _conditions,
-    "versions": _versions,
+    "versions": lambda at, _: validate_reviews(at.value, at.path),
     "alone": _alone,
     "patterns": _resources,
 }

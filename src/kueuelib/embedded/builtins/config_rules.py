@@ -50,7 +50,6 @@ def _keys(data: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def _frozen(new: Obj, old: Obj, parts: Sequence[str]) -> list[FieldError]:
-    """The errors for changes of an immutable object."""
     if not old.get("immutable"):
         return []
     errors = []

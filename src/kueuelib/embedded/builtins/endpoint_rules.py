@@ -21,7 +21,6 @@ _ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
 
 
 def _usable(text: str, kind: str, *, again: bool) -> list[str]:
-    """What is wrong with an address that receives traffic."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

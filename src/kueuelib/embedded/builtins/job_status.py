@@ -80,7 +80,6 @@ def _validate_completion(status: Mapping[str, Any], before: Mapping[str, Any]) -
 def _validate_end(
     status: Mapping[str, Any], before: Mapping[str, Any], *, never_started: bool
 ) -> list[FieldError]:
-    """Check a Job that becomes finished."""
     held = {name for name in _LASTING if _holds(status, name)}
     path, conditions = "status.conditions", status.get("conditions")
     errors = [

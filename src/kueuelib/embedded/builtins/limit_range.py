@@ -11,8 +11,6 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Reader
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
-    duplicate,
-    forbidden,
     invalid,
     listed,
     required,
@@ -25,8 +23,10 @@ from kueuelib.embedded.builtins.resources import (
     STANDARD,
     containers_of,
     overcommits,
+    parsed,
     pod_requests,
 )
+from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
 from kueuelib.errors import FieldError
 
 TYPES = ("Container", "PersistentVolumeClaim", "Pod")
@@ -47,38 +47,33 @@ _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 
 def check_limit_range(obj: Obj) -> list[FieldError]:
     """Check that every item is consistent."""
-    errors = []
-    seen = set()
-    for i, item in enumerate(listed(section(obj, "spec"), "limits")):
-        path = f"spec.limits[{i}]"
-        kind = item.get("type") or ""
-        texts = naming.qualified_name(kind)
-        if not texts and "/" not in kind and kind not in TYPES:
-            texts = ["must be a standard limit type or fully qualified"]
-        errors += [invalid(f"{path}.type", kind, text) for text in texts]
-        if kind in seen:
-            errors.append(duplicate(f"{path}.type", kind))
-        seen.add(kind)
-        if kind == "Pod":
-            text = "may not be specified when `type` is 'Pod'"
-            errors += [
-                forbidden(f"{path}.{key}", text)
-                for key in ("default", "defaultRequest")
-                if item.get(key)
-            ]
-        errors += _validate_names(item, kind, path)
-        errors += _validate_order(item, path)
-    return errors
+    items = listed(section(obj, "spec"), "limits")
+    return check(
+        "LimitRangeItem",
+        items,
+        "spec.limits",
+        limited=_limited,
+        known_names=_names,
+        ascending=_order,
+    )
 
 
-def _validate_names(item: Mapping[str, Any], kind: str, path: str) -> list[FieldError]:
-    """Check that the type can limit the resources."""
+def _limited(at: ValuePlace, _: str) -> BrokenRules:
+    kind = at.value or ""
+    texts = naming.qualified_name(kind)
+    if not texts and "/" not in kind and kind not in TYPES:
+        texts = ["must be a standard limit type or fully qualified"]
+    return [invalid(at.path, kind, text) for text in texts]
+
+
+def _names(at: ValuePlace, _: str) -> BrokenRules:
     errors: list[FieldError] = []
+    kind = at.value.get("type")
     for key in _PARTS:
         if kind == "Pod" and key in ("default", "defaultRequest"):
             continue
-        for name in sorted(section(item, key)):
-            where = f"{path}.{key}[{name}]"
+        for name in sorted(section(at.value, key)):
+            where = f"{at.path}.{key}[{name}]"
             errors += resource_name(name, where)
             own = name in STANDARD or name.startswith(HUGE_PAGES)
             if kind in ("Pod", "Container") and "/" not in name and not own:
@@ -87,9 +82,10 @@ def _validate_names(item: Mapping[str, Any], kind: str, path: str) -> list[Field
     return errors
 
 
-def _validate_order(item: Mapping[str, Any], path: str) -> list[FieldError]:
+def _order(at: ValuePlace, _: str) -> BrokenRules:
     """Check that minimum, default request, default limit and maximum are in ascending order."""
     errors: list[FieldError] = []
+    item, path = at.value, at.path
     kind = item.get("type")
     if kind == "PersistentVolumeClaim" and not (
         "storage" in section(item, "min") or "storage" in section(item, "max")
@@ -178,8 +174,8 @@ def broken_limits(spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, A
     for item in _items(limit_ranges, "Container"):
         for container in containers_of(spec):
             resources = section(container, "resources")
-            requests = _parsed(section(resources, "requests"))
-            limits = _parsed(section(resources, "limits"))
+            requests = parsed(section(resources, "requests"))
+            limits = parsed(section(resources, "limits"))
             problems += _broken(item, requests, limits, "Container")
     for item in _items(limit_ranges, "Pod"):
         limit_spec = {
@@ -191,10 +187,6 @@ def broken_limits(spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, A
         }
         problems += _broken(item, pod_requests(spec), pod_requests(limit_spec), "Pod")
     return problems
-
-
-def _parsed(amounts: Mapping[str, Any]) -> dict[str, Quantity]:
-    return {name: Quantity.parse(value) for name, value in amounts.items()}
 
 
 def _broken(

@@ -82,7 +82,8 @@ class PodRules(KindRules):
         ended.
         """
         spec = section(obj, "spec")
-        if not spec.get("nodeName") or is_terminal(obj):
+        ended = section(obj, "status").get("phase") in ("Succeeded", "Failed")
+        if not spec.get("nodeName") or ended:
             return 0
         own = spec.get("terminationGracePeriodSeconds")
         seconds = asked if asked is not None else own
@@ -92,11 +93,6 @@ class PodRules(KindRules):
 def is_gated(pod: Mapping[str, Any]) -> bool:
     """Whether scheduling gates keep the pod from being scheduled."""
     return bool(listed(section(pod, "spec"), "schedulingGates"))
-
-
-def is_terminal(pod: Mapping[str, Any]) -> bool:
-    """Whether all containers of the pod have ended for good."""
-    return section(pod, "status").get("phase") in ("Succeeded", "Failed")
 
 
 def gated_condition(now: float) -> Obj:

@@ -44,14 +44,9 @@ def overcommits(name: str) -> bool:
     return is_native(name) and not name.startswith(HUGE_PAGES)
 
 
-def container_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The raw requests."""
-    return section(container, "resources", "requests")
-
-
-def container_limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The raw limits."""
-    return section(container, "resources", "limits")
+def parsed(amounts: Mapping[str, Any]) -> dict[str, Quantity]:
+    """The quantities of raw amounts."""
+    return {name: Quantity.parse(value) for name, value in amounts.items()}
 
 
 def _name_errors(name: str, path: str) -> list[FieldError]:
@@ -118,29 +113,25 @@ def is_sidecar(init_container: Mapping[str, Any]) -> bool:
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, Quantity]:
     """The total requests of a pod: containers, init containers, sidecars, overhead."""
     total: dict[str, Quantity] = {}
-    _add_all(total, listed(spec, "containers"))
+    for container in listed(spec, "containers"):
+        _add(total, parsed(section(container, "resources", "requests")))
     sidecars: dict[str, Quantity] = {}
     peak: dict[str, Quantity] = {}
     for container in listed(spec, "initContainers"):
         here = dict(sidecars)
-        _add_all(here, [container])
+        _add(here, parsed(section(container, "resources", "requests")))
         if is_sidecar(container):
             sidecars = here
         _raise_to(peak, here)
-    for name, value in sidecars.items():
-        total[name] = total[name] + value if name in total else value
+    _add(total, sidecars)
     _raise_to(total, peak)
-    for name, text in section(spec, "overhead").items():
-        value = Quantity.parse(text)
-        total[name] = total[name] + value if name in total else value
+    _add(total, parsed(section(spec, "overhead")))
     return total
 
 
-def _add_all(total: dict[str, Quantity], containers: Any) -> None:
-    for container in containers:
-        for name, text in container_requests(container).items():
-            value = Quantity.parse(text)
-            total[name] = total[name] + value if name in total else value
+def _add(total: dict[str, Quantity], more: Mapping[str, Quantity]) -> None:
+    for name, value in more.items():
+        total[name] = total[name] + value if name in total else value
 
 
 def _raise_to(total: dict[str, Quantity], least: Mapping[str, Quantity]) -> None:
@@ -154,7 +145,8 @@ def qos_class(spec: Mapping[str, Any]) -> str:
     guaranteed = True
     anything = False
     for container in containers_of(spec):
-        requests, limits = container_requests(container), container_limits(container)
+        resources = section(container, "resources")
+        requests, limits = section(resources, "requests"), section(resources, "limits")
         for name in ("cpu", "memory"):
             claimed, exact = _claim(requests.get(name, 0), limits.get(name, 0))
             anything = anything or claimed

@@ -176,7 +176,6 @@ def _claimed(at: ValuePlace, _: str) -> BrokenRules:
 
 
 def _changed_volume(obj: Obj, old: Obj) -> list[FieldError]:
-    """Check the immutable fields of a volume or of a claim for one."""
     spec, before = obj["spec"], section(old, "spec")
     if obj["kind"] == "PersistentVolume":
         change = difference("PersistentVolumeSource", before, spec)

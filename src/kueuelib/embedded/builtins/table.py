@@ -200,7 +200,7 @@ def _if(at: ValuePlace, condition: str) -> BrokenRules:
 def _unique(at: ValuePlace, kind: str) -> BrokenRules:
     seen = at.seen.setdefault(kind or at.path.rpartition(".")[2], set())
     if at.value in seen:
-        return [duplicate(at.path, at.value)]
+        return [duplicate(at.path, at.value or "")]
     seen.add(at.value)
     return []
 

@@ -76,8 +76,6 @@ class _Exhausted(Exception):
 
 
 class _Pass:
-    """The validation of one object."""
-
     def __init__(self) -> None:
         self._left = OBJECT_LIMIT
         self._deadline = deadline_in(OBJECT_SECONDS)

@@ -91,7 +91,6 @@ def _prefixed(check: Callable[[str], list[str]], text: str) -> list[str]:
 
 
 def _as(kind: str, problem: str) -> Callable[[str], list[str]]:
-    """The problem of a text that does not match an OpenAPI format."""
     return lambda text: [] if fits(kind, text) else [problem]
 
 

@@ -89,8 +89,6 @@ def _after_the_end(job: Mapping[str, Any], memory: JobMemory, now: float) -> Job
 
 @attrs.define(eq=False, slots=False)
 class _Sync:
-    """One evaluation of an unfinished Job."""
-
     job: Mapping[str, Any]
     pods: Pods
     memory: JobMemory

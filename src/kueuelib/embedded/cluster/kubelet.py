@@ -14,7 +14,6 @@ from kueuelib.embedded.cluster.pod_life import Action, Memory, PodStep, next_ste
 from kueuelib.embedded.cluster.pod_status import (
     finished_status,
     is_terminal,
-    killed_status,
     running_status,
 )
 from kueuelib.machinery.store import Delta
@@ -86,7 +85,7 @@ class Kubelet(Controller[ObjectKey]):
             case Action.EXPIRE:
                 status = finished_status(pod, KILLED, now, "DeadlineExceeded")
             case Action.KILL:
-                status = killed_status(pod, now)
+                status = finished_status(pod, KILLED, now)
                 for container in pod["spec"]["containers"]:
                     text = f"Stopping container {container['name']}"
                     self._events.normal(pod, KUBELET, "Killing", text)

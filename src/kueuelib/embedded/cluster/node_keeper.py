@@ -52,7 +52,6 @@ class NodeKeeper(Controller[ObjectKey]):
         return self._renewed[key] + RENEW_SECONDS
 
     async def _taint(self, key: ObjectKey, node: Obj) -> None:
-        """Writes the taints for the state of a node."""
         wanted = taints_of(node, self._clock.now())
         if wanted != listed(section(node, "spec"), "taints"):
             version = {"resourceVersion": node["metadata"]["resourceVersion"]}

@@ -7,7 +7,6 @@ from typing import Any
 
 from kueuelib.api.conditions import with_raw_condition
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.embedded.cluster.contract import KILLED
 
 PHASES_OF_THE_END = ("Succeeded", "Failed")
 
@@ -114,8 +113,3 @@ def finished_status(pod: Mapping[str, Any], code: int, now: float, reason: str =
     if reason:
         new["reason"] = reason
     return new
-
-
-def killed_status(pod: Mapping[str, Any], now: float) -> Obj:
-    """The status of a pod whose containers did not end within the grace period."""
-    return finished_status(pod, KILLED, now)

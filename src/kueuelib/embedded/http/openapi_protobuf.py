@@ -39,7 +39,6 @@ def _any(value: Any) -> bytes:
 
 
 def _named(number: int, values: Mapping[str, Any], encode: Encode) -> bytes:
-    """A map in protobuf form: names and values."""
     pairs = (_part(1, _text(name)) + _part(2, encode(each)) for name, each in values.items())
     return _parts(number, pairs)
 

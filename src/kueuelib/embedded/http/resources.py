@@ -61,8 +61,6 @@ class Resources:
 
 @attrs.frozen
 class _Call:
-    """One request about a kind."""
-
     service: ApiService
     authorizer: Authorizer
     request: web.BaseRequest

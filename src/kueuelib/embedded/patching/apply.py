@@ -320,7 +320,6 @@ def _converted(obj: Obj, version: str, wanted: str) -> Steps[Obj | None]:
 
 
 def _bare(obj: Obj) -> Obj:
-    """The object without `managedFields`."""
     meta: dict[str, Any] = obj.get("metadata") or {}
     if "managedFields" not in meta:
         return obj

@@ -25,9 +25,9 @@ def since(text: str | None, now: float) -> str:
         return "<invalid>"
 
 
-def age(obj: Obj, now: float) -> str:
-    """The cell of the column AGE."""
-    return since(obj["metadata"].get("creationTimestamp"), now)
+def ago(*paths: str) -> Callable[[Obj, float], str]:
+    """The time since the first of these fields that is present."""
+    return lambda obj, now: since(next(filter(None, (field_of(obj, x) for x in paths)), None), now)
 
 
 def flat(obj: Obj, path: str) -> list[Any]:
@@ -164,9 +164,8 @@ def data(obj: Obj, _: float) -> int:
 
 def pod_ready(obj: Obj, _: float) -> str:
     """How many containers are ready, of how many."""
-    states = section(obj, "status").get("containerStatuses") or []
-    total = len(section(obj, "spec").get("containers") or [])
-    return f"{sum(1 for state in states if state.get('ready'))}/{total}"
+    ready = sum(map(bool, flat(obj, "status.containerStatuses.ready")))
+    return f"{ready}/{len(flat(obj, 'spec.containers'))}"
 
 
 def pod_status(obj: Obj, _: float) -> str:
@@ -195,14 +194,12 @@ def pod_status(obj: Obj, _: float) -> str:
 
 def pod_restarts(obj: Obj, _: float) -> str:
     """How often the containers were started again."""
-    states = section(obj, "status").get("containerStatuses") or []
-    return str(sum(state.get("restartCount", 0) for state in states))
+    return str(sum(flat(obj, "status.containerStatuses.restartCount")))
 
 
 def gates(obj: Obj, _: float) -> str:
     """How many readiness gates there are."""
-    readiness_gates = section(obj, "spec").get("readinessGates")
-    return str(len(readiness_gates)) if readiness_gates else NONE
+    return str(len(flat(obj, "spec.readinessGates")) or NONE)
 
 
 def job_status(obj: Obj, _: float) -> str:
@@ -275,17 +272,6 @@ def ingress_ports(obj: Obj, _: float) -> str:
 def event_message(obj: Obj, _: float) -> str:
     """The message of an event."""
     return str(obj.get("message") or "").strip()
-
-
-def event_age(obj: Obj, now: float) -> str:
-    """The time since an event was last seen."""
-    last = section(obj, "series").get("lastObservedTime") or obj.get("lastTimestamp")
-    return since(last, now) if last else event_first(obj, now)
-
-
-def event_first(obj: Obj, now: float) -> str:
-    """The time since an event was first seen."""
-    return since(obj.get("firstTimestamp") or obj.get("eventTime"), now)
 
 
 def event_object(obj: Obj, _: float) -> str:

@@ -26,7 +26,7 @@ def _read(text: str) -> Callable[[Obj, float], Any]:
     return cell(*arguments) if arguments else cell
 
 
-AGE: Final = Column("Age", "string", cells.age)
+AGE: Final = Column("Age", "string", cells.ago("metadata.creationTimestamp"))
 CREATED: Final = (Column("Created At", "date", _read(".metadata.creationTimestamp")),)
 """The columns of a kind without its own."""
 _POD: Final = tuple(

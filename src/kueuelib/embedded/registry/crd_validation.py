@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.client_config import validate_client
+from kueuelib.embedded.admission.client_config import validate_client, validate_reviews
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     duplicate,
@@ -32,7 +32,6 @@ from kueuelib.errors import FieldError
 APPROVAL = "api-approved.kubernetes.io"
 APPROVAL_URL = "https://github.com/kubernetes/enhancements/pull/1111"
 STRATEGIES = ("None", "Webhook")
-REVIEWS = ("v1", "v1beta1")
 SELECTABLE_LIMIT = 8
 DEPRECATION_LIMIT = 256
 FACETS: Mapping[str, tuple[str, str]] = {
@@ -70,7 +69,7 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
         for each in listed(section(old, "spec"), "versions")
     )
     errors += _validate_versions(listed(spec, "versions"), lenient=lenient)
-    errors += _validate_names(names, "spec.names")
+    errors += check("CrdNames", names, "spec.names", **_NAMES)
     errors += _validate_shared(listed(spec, "versions"), lenient=lenient)
     errors += _validate_conversion(section(spec, "conversion"))
     errors += _validate_approval(obj, old)
@@ -86,10 +85,6 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
 
 
 # ---- names ---------------------------------------------------------------------------------------
-
-
-def _validate_names(names: Mapping[str, Any], path: str) -> list[FieldError]:
-    return check("CrdNames", names, path, **_NAMES)
 
 
 def _group(at: ValuePlace, _: str) -> BrokenRules:
@@ -123,7 +118,6 @@ _NAMES: Final[Mapping[str, Check]] = {
 
 
 def _validate_approval(obj: Obj, old: Obj | None) -> list[FieldError]:
-    """Check that a group of Kubernetes itself has an approval."""
     group = section(obj, "spec").get("group") or ""
     if not any(group == each or group.endswith(f".{each}") for each in _PROTECTED):
         return []
@@ -353,19 +347,5 @@ def _validate_conversion(conversion: Mapping[str, Any]) -> list[FieldError]:
         errors.append(required(where, "required when strategy is set to Webhook"))
     else:
         errors += validate_client(client, where)
-    return [*errors, *_validate_reviews(reviews, f"{path}.conversionReviewVersions")]
-
-
-def _validate_reviews(reviews: Sequence[str], path: str) -> list[FieldError]:
-    if not reviews:
-        return [required(path)]
-    errors: list[FieldError] = []
-    for i, name in enumerate(reviews):
-        if name in reviews[:i]:
-            errors.append(invalid(f"{path}[{i}]", name, "duplicate version"))
-            continue
-        errors += [invalid(f"{path}[{i}]", name, text) for text in naming.label_1035(name)]
-    if not set(REVIEWS) & set(reviews):
-        text = f"must include at least one of {', '.join(REVIEWS)}"
-        errors.append(invalid(path, list(reviews), text))
-    return errors
+    path = f"{path}.conversionReviewVersions"
+    return [*errors, *(validate_reviews(reviews, path) if reviews else [required(path)])]

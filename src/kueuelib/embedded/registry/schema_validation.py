@@ -57,7 +57,7 @@ def schema_problems(
         structural = StructuralSchema.of(schema)
     except (ValueError, TypeError, AttributeError) as error:
         return [*errors, invalid(path, "", f"error building validator: {error}")]
-    errors += default_problems(structural.node, path)
+    errors += _default_problems(structural.node, path, head=True)
     return errors or structural.rule_problems(path)
 
 
@@ -88,26 +88,15 @@ def _root_problems(schema: Mapping[str, Any], path: str) -> list[FieldError]:
 _HEAD = frozenset({"apiVersion", "kind", "metadata"})
 
 
-def default_problems(node: SchemaNode, path: str) -> list[FieldError]:
-    """Why defaults of a structural schema are not valid.
-
-    CEL rules are not evaluated. Values of maps have no defaults.
-
-    Args:
-        node: the root of the schema.
-        path: of the schema in the definition.
-    """
-    return list(_problems(node, path, head=True))
-
-
-def _problems(node: SchemaNode, path: str, *, head: bool = False) -> Iterator[FieldError]:
+def _default_problems(node: SchemaNode, path: str, *, head: bool = False) -> Iterator[FieldError]:
+    """Why defaults are not valid; CEL rules are not evaluated, and values of maps have none."""
     if node.default is not MISSING:
         yield from _problems_of(node, node.default, f"{path}.default")
     if node.items is not None:
-        yield from _problems(node.items, f"{path}.items")
+        yield from _default_problems(node.items, f"{path}.items")
     for name, sub in sorted(node.properties.items()):
         if not ((head or node.embedded) and name in _HEAD):
-            yield from _problems(sub, f"{path}.properties[{name}]")
+            yield from _default_problems(sub, f"{path}.properties[{name}]")
 
 
 def _problems_of(node: SchemaNode, default: Any, path: str) -> Iterator[FieldError]:

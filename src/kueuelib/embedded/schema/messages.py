@@ -52,7 +52,6 @@ class Field:
 
 @cache
 def _paragraphs() -> Mapping[str, tuple[list[str], list[str]]]:
-    """The facts of each message, and its lines."""
     text = files("kueuelib.embedded.schema").joinpath("wire.txt").read_text("ascii")
     paragraphs: dict[str, tuple[list[str], list[str]]] = {}
     lines: list[str] = []

@@ -74,7 +74,6 @@ def _nested_parts(schema: Raw, path: str, skipped: str = "") -> Errors:
 
 
 def _nested(schema: Raw, path: str, skipped: str = "") -> Errors:
-    """The rules inside a junctor."""
     yield from junctors_only_restrict(schema, path)
     yield from patterns_can_be_read(schema, path)
     yield from _nested_parts(schema, path, skipped)

@@ -43,8 +43,6 @@ def validate_value(node: SchemaNode, value: Any) -> list[FieldError]:
 
 
 class _Errors(list[FieldError]):
-    """The errors so far, and the matcher of patterns."""
-
     def __init__(self, matcher: Matcher) -> None:
         super().__init__()
         self.matcher = matcher
