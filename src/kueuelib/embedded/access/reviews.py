@@ -158,15 +158,8 @@ def _wish(kind: str, spec: Mapping[str, Any]) -> Attributes:
     if about is None:
         assert path is not None
         return Attributes(path.get("verb") or "", path=path.get("path") or "")
-    return Attributes(
-        verb=about.get("verb") or "",
-        group=about.get("group") or "",
-        resource=about.get("resource") or "",
-        subresource=about.get("subresource") or "",
-        namespace=about.get("namespace") or "",
-        name=about.get("name") or "",
-        version=about.get("version") or "",
-    )
+    names = ("verb", "group", "resource", "subresource", "namespace", "name", "version")
+    return Attributes(**{name: about.get(name) or "" for name in names})
 
 
 def _invalid(kind: str, path: str, text: str, value: Any) -> Exception:

@@ -14,6 +14,7 @@ from kueuelib.api.kinds import MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOK
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AlwaysAllow, Attributes, Authorizer
+from kueuelib.embedded.access.reviews import user_info
 from kueuelib.embedded.admission.chain import StoredObjects
 from kueuelib.embedded.admission.hook_client import gather_first_failure
 from kueuelib.embedded.admission.hooks import Hook, compile_hooks
@@ -212,12 +213,6 @@ class WebhookChain:
             return None if obj is None else await self._converter.convert_one(kind, obj, version)
 
         asked = request.resource.version
-        caller = request.caller
-        user: Obj = {"username": caller.user, "groups": list(caller.groups)}
-        if caller.uid:
-            user["uid"] = caller.uid
-        if caller.extra:
-            user["extra"] = {key: list(values) for key, values in caller.extra.items()}
         review: Obj = {
             "uid": uid,
             "kind": {"group": kind.group, "version": version, "kind": kind.kind},
@@ -225,7 +220,7 @@ class WebhookChain:
             "requestKind": {"group": kind.group, "version": asked, "kind": kind.kind},
             "requestResource": {"group": kind.group, "version": asked, "resource": kind.plural},
             "operation": str(request.operation),
-            "userInfo": user,
+            "userInfo": {"groups": [], **user_info(request.caller)},
             "object": await at(request.obj),
             "oldObject": await at(request.old),
             "dryRun": request.dry_run,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
@@ -49,18 +49,15 @@ def _keys(data: Mapping[str, Any], path: str) -> list[FieldError]:
     return errors
 
 
-def _frozen(new: Obj, old: Obj, parts: Sequence[str]) -> list[FieldError]:
+def check_frozen(new: Obj, old: Obj) -> list[FieldError]:
+    """Check that an immutable ConfigMap or Secret does not change."""
     if not old.get("immutable"):
         return []
-    errors = []
-    if not new.get("immutable"):
-        errors.append(forbidden("immutable", "field is immutable when `immutable` is set"))
-    errors += [
-        forbidden(part, "field is immutable when `immutable` is set")
-        for part in parts
-        if (new.get(part) or {}) != (old.get(part) or {})
-    ]
-    return errors
+    changed = [] if new.get("immutable") else ["immutable"]
+    parts = ("data", "binaryData")
+    changed += [part for part in parts if (new.get(part) or {}) != (old.get(part) or {})]
+    text = "field is immutable when `immutable` is set"
+    return [forbidden(part, text) for part in changed]
 
 
 def check_config_map(obj: Obj) -> list[FieldError]:
@@ -76,11 +73,6 @@ def check_config_map(obj: Obj) -> list[FieldError]:
     if size > SIZE_LIMIT:
         errors.append(too_long("[]", SIZE_LIMIT))
     return errors
-
-
-def check_changed_config_map(obj: Obj, old: Obj) -> list[FieldError]:
-    """Check that an immutable ConfigMap does not change."""
-    return _frozen(obj, old, ("data", "binaryData"))
 
 
 def check_secret(obj: Obj) -> list[FieldError]:
@@ -110,4 +102,4 @@ def keep_type(obj: Obj, old: Obj) -> None:
 def check_changed_secret(obj: Obj, old: Obj) -> list[FieldError]:
     """Check that the type does not change, and an immutable Secret not at all."""
     errors = immutable("type", obj.get("type"), old.get("type"))
-    return errors + _frozen(obj, old, ("data",))
+    return errors + check_frozen(obj, old)

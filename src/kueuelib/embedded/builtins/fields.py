@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, find_condition
 from kueuelib.api.validation import fields as shared
 from kueuelib.errors import FieldError
 
@@ -94,6 +94,11 @@ def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     for key in keys:
         value = value.get(key) if isinstance(value, dict | Mapping) else None
     return value if isinstance(value, dict | Mapping) else {}
+
+
+def holds(status: Mapping[str, Any], type_: str) -> bool:
+    """Whether a condition is True."""
+    return find_condition(status.get("conditions"), type_).get("status") == "True"
 
 
 def listed(obj: Mapping[str, Any], key: str) -> Sequence[Any]:

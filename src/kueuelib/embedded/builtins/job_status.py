@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, find_condition, parse_time
-from kueuelib.embedded.builtins.fields import invalid, required, section
+from kueuelib.api.meta import Obj, parse_time
+from kueuelib.embedded.builtins.fields import holds, invalid, required, section
 from kueuelib.embedded.builtins.table import check
 from kueuelib.errors import FieldError
 
@@ -19,10 +19,6 @@ _CONTRADICTIONS = (
 )
 
 
-def _holds(status: Mapping[str, Any], type: str) -> bool:
-    return find_condition(status.get("conditions"), type).get("status") == "True"
-
-
 def validate_job_status(new: Obj, old: Obj) -> list[FieldError]:
     """The broken rules of a changed status."""
     status, before = section(new, "status"), section(old, "status")
@@ -33,7 +29,7 @@ def validate_job_status(new: Obj, old: Obj) -> list[FieldError]:
     errors += _validate_start(status, before, suspended=suspended)
     errors += _validate_completion(status, before)
     for name in _LASTING:
-        if _holds(before, name) and not _holds(status, name):
+        if holds(before, name) and not holds(status, name):
             terminal = "terminal " if name in ("Complete", "Failed") else ""
             text = f"cannot disable the {terminal}{name}=True condition"
             errors.append(invalid("status.conditions", status.get("conditions"), text))
@@ -51,7 +47,7 @@ def _validate_start(
     new, old = status.get("startTime"), before.get("startTime")
     if old is None or new == old or suspended:
         return []
-    if new is not None and _holds(before, "Suspended"):
+    if new is not None and holds(before, "Suspended"):
         return []
     what = "removed" if new is None else "modified"
     return [required(path, f"startTime cannot be {what} for unsuspended job")]
@@ -68,7 +64,7 @@ def _validate_completion(status: Mapping[str, Any], before: Mapping[str, Any]) -
     if was is not None and end != was:
         errors.append(invalid(path, end, "field is immutable"))
     if end is not None:
-        if not _holds(status, "Complete"):
+        if not holds(status, "Complete"):
             text = "cannot set completionTime when there is no Complete=True condition"
             errors.append(invalid(path, end, text))
         if start is not None and parse_time(end) < parse_time(start):
@@ -80,14 +76,14 @@ def _validate_completion(status: Mapping[str, Any], before: Mapping[str, Any]) -
 def _validate_end(
     status: Mapping[str, Any], before: Mapping[str, Any], *, never_started: bool
 ) -> list[FieldError]:
-    held = {name for name in _LASTING if _holds(status, name)}
+    held = {name for name in _LASTING if holds(status, name)}
     path, conditions = "status.conditions", status.get("conditions")
     errors = [
         invalid(path, conditions, f"cannot set {one}=True and {other}=true conditions")
         for one, other in _CONTRADICTIONS
         if held >= {one, other}
     ]
-    was_done = _holds(before, "Complete") or _holds(before, "Failed")
+    was_done = holds(before, "Complete") or holds(before, "Failed")
     if was_done or held.isdisjoint(_REASONS):
         return errors
     errors += [

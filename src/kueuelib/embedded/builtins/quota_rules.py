@@ -112,17 +112,13 @@ def _validate_selector(spec: Mapping[str, Any]) -> list[FieldError]:
     return [
         error
         for each in listed(section(spec, "scopeSelector"), "matchExpressions")
-        for error in check("ScopeRequirement", each, path, plain=_plain, none=_none)
+        for error in check("ScopeRequirement", each, path, plain=_plain)
     ]
 
 
 def _plain(at: ValuePlace, _: str) -> BrokenRules:
     plain = at.outer.get("scopeName") in _PLAIN_SCOPES and at.value != "Exists"
     return [invalid(at.path, at.value or "", _PLAIN_TEXT)] if plain else []
-
-
-def _none(at: ValuePlace, text: str) -> BrokenRules:
-    return [invalid(at.path, list(at.value), text)]
 
 
 def check_runtime_class(obj: Obj) -> list[FieldError]:

@@ -11,9 +11,9 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.config_rules import (
-    check_changed_config_map,
     check_changed_secret,
     check_config_map,
+    check_frozen,
     check_secret,
     keep_type,
 )
@@ -197,10 +197,6 @@ def _changed_volume(obj: Obj, old: Obj) -> list[FieldError]:
     return errors + immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
 
 
-def _check_pod_template(obj: Obj) -> list[FieldError]:
-    return validate_template(section(obj, "template"), "template")
-
-
 _MOVED: Final = "lastPhaseTransitionTime"
 _CLAIM_TEXT: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
@@ -242,14 +238,14 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
         ),
         ("networking.k8s.io", "Ingress"): StoredRules(check_ingress, status={"loadBalancer": {}}),
         ("discovery.k8s.io", "EndpointSlice"): StoredRules(check_slice, fixed=("addressType",)),
-        ("", "PodTemplate"): StoredRules(_check_pod_template, template=("template",)),
+        ("", "PodTemplate"): StoredRules(
+            lambda obj: validate_template(section(obj, "template"), "template"), ("template",)
+        ),
         ("", "Endpoints"): StoredRules(check_endpoints),
         ("", "Event"): StoredRules(check_event),
         ("", "LimitRange"): StoredRules(check_limit_range),
         ("node.k8s.io", "RuntimeClass"): StoredRules(check_runtime_class, fixed=("handler",)),
-        ("", "ConfigMap"): StoredRules(
-            check_config_map, changed=check_changed_config_map, first=True
-        ),
+        ("", "ConfigMap"): StoredRules(check_config_map, changed=check_frozen, first=True),
         ("", "Secret"): StoredRules(
             check_secret, changed=check_changed_secret, keep=keep_type, first=True
         ),

@@ -88,12 +88,8 @@ def kinds_with_rules() -> Mapping[tuple[str, str], Callable[[Obj], list[FieldErr
     for type_ in _rules():
         group, slash, kind = type_.partition("/")
         if slash:
-            checks["" if group == "core" else group, kind] = partial(_check_object, type_)
+            checks["" if group == "core" else group, kind] = partial(check, type_, path="")
     return checks
-
-
-def _check_object(type_: str, obj: Obj) -> list[FieldError]:
-    return check(type_, obj, "")
 
 
 def check(type_: str, value: Any, path: str, **known: Any) -> list[FieldError]:
@@ -257,6 +253,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "positive": lambda at, _: _above_zero(at, "must be greater than zero"),
     "one": lambda at, text: [] if len(at.value or ()) == 1 else [required(at.path, text)],
     "forbidden": lambda at, text: [forbidden(at.path, text)],
+    "none": lambda at, text: [invalid(at.path, list(at.value), text)],
     "filled": lambda at, _: [
         required(f"{at.path}[{i}]") for i, each in enumerate(at.value) if not each
     ],

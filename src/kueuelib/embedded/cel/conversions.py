@@ -21,7 +21,6 @@ from kueuelib.embedded.cel.values import (
     INT_MIN,
     NANO,
     UINT_MAX,
-    Timestamp,
     TypeValue,
     Uint,
     integer,
@@ -122,10 +121,6 @@ def _text_of_bytes(value: bytes) -> str:
         raise EvalError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
-def _seconds(value: Timestamp) -> int:
-    return value.nanos // NANO
-
-
 def install(library: Library) -> None:
     """Adds them to a library."""
     add = library.function
@@ -133,7 +128,7 @@ def install(library: Library) -> None:
     add("int", "uint", "int", lambda v: integer(int(v)))
     add("int", "double", "int", _int_of_double)
     add("int", "string", "int", _int_of_text)
-    add("int", "timestamp", "int", _seconds)
+    add("int", "timestamp", "int", lambda v: v.nanos // NANO)
     add("int", "duration", "int", lambda v: v.nanos)
     add("uint", "uint", "uint", same)
     add("uint", "int", "uint", unsigned)

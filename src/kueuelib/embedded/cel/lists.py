@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from kueuelib.embedded.cel.budget import Budget
@@ -27,21 +27,17 @@ def install(library: Library) -> None:
     """Adds them."""
     method, function = library.method, library.function
     for kind in _ORDERED:
-        method("isSorted", f"list<{kind}>", "bool", _is_sorted, _whole)
-        method("min", f"list<{kind}>", kind, lambda v: _extreme(v, "min"), _whole)
-        method("max", f"list<{kind}>", kind, lambda v: _extreme(v, "max"), _whole)
+        method("isSorted", f"list<{kind}>", "bool", _is_sorted, len)
+        method("min", f"list<{kind}>", kind, lambda v: _extreme(v, "min"), len)
+        method("max", f"list<{kind}>", kind, lambda v: _extreme(v, "max"), len)
     for kind in _SUMMED:
         zero: Any = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}[kind]
-        method("sum", f"list<{kind}>", kind, lambda v, z=zero: _sum(v, z), _whole)
+        method("sum", f"list<{kind}>", kind, lambda v, z=zero: _sum(v, z), len)
     method("indexOf", "list<A>;A", "int", _index_of, budgeted=True)
-    method("lastIndexOf", "list<A>;A", "int", _last_index_of, budgeted=True)
+    method("lastIndexOf", "list<A>;A", "int", partial(_index_of, last=True), budgeted=True)
     function("sets.contains", "list<A>;list<A>", "bool", _includes, budgeted=True)
     function("sets.intersects", "list<A>;list<A>", "bool", _meets, budgeted=True)
     function("sets.equivalent", "list<A>;list<A>", "bool", _same_items, budgeted=True)
-
-
-def _whole(values: list[Any]) -> int:
-    return len(values)
 
 
 def _comparable(values: list[Any]) -> None:
@@ -89,16 +85,9 @@ def _sum(values: list[Any], zero: Any) -> Any:
     return reduce(lambda a, b: check(int(a) + int(b)), values, zero)
 
 
-def _index_of(budget: Budget, values: list[Any], wanted: Any) -> int:
-    for i, each in enumerate(values):
-        budget.spend(1)
-        if equal(each, wanted, budget):
-            return i
-    return -1
-
-
-def _last_index_of(budget: Budget, values: list[Any], wanted: Any) -> int:
-    for i in range(len(values) - 1, -1, -1):
+def _index_of(budget: Budget, values: list[Any], wanted: Any, *, last: bool = False) -> int:
+    places = range(len(values))
+    for i in reversed(places) if last else places:
         budget.spend(1)
         if equal(values[i], wanted, budget):
             return i

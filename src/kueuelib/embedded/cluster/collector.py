@@ -147,7 +147,7 @@ class Collector(Controller[str]):
         blocking = [each for each in self.graph.dependents(node.uid) if each.blocks(node.uid)]
         for dependent in blocking:
             if not dependent.deleted:
-                deep = self.graph.has_dependents(dependent.uid)
+                deep = any(self.graph.dependents(dependent.uid))
                 how = Propagation.FOREGROUND if deep else Propagation.BACKGROUND
                 await self.delete(dependent, how)
         if not blocking:

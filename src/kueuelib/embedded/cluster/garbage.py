@@ -100,10 +100,6 @@ class Graph:
         for dependent in tuple(self._dependents.get(uid, ())):
             yield self._nodes[dependent]
 
-    def has_dependents(self, uid: str) -> bool:
-        """Whether anything names the UID as its owner."""
-        return uid in self._dependents
-
     def content(self, namespace: str) -> Iterator[OwnerNode]:
         """The objects in a namespace."""
         for member in tuple(self._namespaces.get(namespace, ())):

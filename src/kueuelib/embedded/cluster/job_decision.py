@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
+from kueuelib.embedded.builtins.fields import holds
 from kueuelib.embedded.cluster.job_facts import (
     COMPLETE,
     FAILED,
@@ -23,7 +24,6 @@ from kueuelib.embedded.cluster.job_facts import (
     JobDecision,
     JobMemory,
     Pods,
-    holds,
     is_finished,
     uid_of,
     with_condition,

@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.embedded.builtins.fields import holds
 from kueuelib.embedded.cluster.contract import JOB_CONTROLLER
 
 Pods = Sequence[Mapping[str, Any]]
@@ -82,11 +83,6 @@ class JobDecision:
 def uid_of(obj: Mapping[str, Any]) -> str:
     """The UID of an object."""
     return obj["metadata"]["uid"]  # type: ignore[no-any-return]
-
-
-def holds(status: Mapping[str, Any], type_: str) -> bool:
-    """Whether a condition is True."""
-    return find_condition(status.get("conditions"), type_).get("status") == "True"
 
 
 def is_finished(job: Mapping[str, Any]) -> bool:

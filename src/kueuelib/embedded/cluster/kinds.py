@@ -11,7 +11,6 @@ from kueuelib.embedded.cluster.job_facts import is_finished
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.embedded.cluster.pod_status import is_terminal
 from kueuelib.embedded.service import ApiService
-from kueuelib.machinery.store import Delta
 
 GroupKind = tuple[str, str]
 
@@ -69,7 +68,7 @@ class Kinds:
         self._followers: list[Callable[[Mirror], None]] = []
         self._group: asyncio.TaskGroup | None = None
         self._refresh()
-        self.of(CRDS).add_handler(self._on_crd)
+        self.of(CRDS).add_handler(lambda _: self._refresh())
 
     def of(self, resource: Resource) -> Mirror:
         """The mirror of a kind that always exists."""
@@ -103,9 +102,6 @@ class Kinds:
         """Returns once all mirrors contain the objects that existed at the start."""
         for mirror in tuple(self.mirrors.values()):
             await mirror.synced.wait()
-
-    def _on_crd(self, _: Delta[Obj]) -> None:
-        self._refresh()
 
     def _refresh(self) -> None:
         """Starts mirrors of new kinds, and stops those of deleted ones."""

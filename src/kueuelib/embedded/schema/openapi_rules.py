@@ -1,4 +1,4 @@
-"""The rules for the schema of a custom resource, one function per rule of Kubernetes.
+"""The rules for the parts of the schema of a custom resource.
 
 These rules hold in every part of a schema, also within junctors; `structural_rules` has the rules
 for the schema as a whole.

@@ -1,4 +1,4 @@
-"""The rules for a structural schema, one function per rule of Kubernetes.
+"""The rules for a structural schema.
 
 A schema is structural when the shape of every value is defined outside the junctors `allOf`,
 `anyOf`, `oneOf` and `not`, which then only restrict it. The functions work on the raw OpenAPI
