@@ -24,6 +24,8 @@ NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 DEFAULT_NAMESPACE: Final = "default"
 """The namespace of an object when neither the object nor a kubeconfig names one."""
+DEFAULT_QUEUE: Final = "default"
+"""The LocalQueue for the jobs of its namespace that name none."""
 
 # ---- annotations
 PARENT_WORKLOAD: Final = f"{KUEUE}/parent-workload"

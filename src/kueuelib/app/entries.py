@@ -4,12 +4,14 @@ The commands that write the configurations (`kueuelib install`, `kueuelib manife
 the manager's configuration nor its plug-ins. So the process that answers the webhooks puts the
 entries of its kinds of jobs in order: selectors follow `manageJobsWithoutQueueName`, entries of
 plug-ins are added, and entries without a server are removed, because they would refuse every
-object.
+object. They also follow the LocalQueues `default`, which decide where jobs without a queue name are
+sent to us.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,14 +21,18 @@ from urllib.parse import urlsplit
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.controllers.webhooks import Entry
-from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
+from kueuelib.errors import ApiError, ConfigError, Conflict, NotFound, TransportError
+from kueuelib.jobs.lookups.default_queues import DefaultQueues
+from kueuelib.jobs.webhooks.manifests import namespaces_of
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
 
-PERIOD = 300.0
+PERIOD = 60.0
 """Seconds between two looks at the configurations."""
+COLLECTING = 0.1
+"""Seconds to wait for further changes of LocalQueues."""
 _SELECTORS = ("namespaceSelector", "objectSelector")
 
 
@@ -56,14 +62,18 @@ def in_order(configuration: Obj, wanted: Iterable[Entry], served: Collection[str
 
 
 class EntryKeeper:
-    """A part of a `Manager`: puts entries in order at the start and every few minutes.
+    """A part of a `Manager`: puts entries in order at the start, every minute, and when a
+    LocalQueue `default` comes or goes.
+
+    Every replica does so, because each one answers webhooks; what is in order is not written.
 
     Args:
         client: reads and writes.
         name: of the mutating configuration.
         validating_name: of the validating configuration.
-        wanted: the entries of all kinds of jobs.
+        wanted: the entries of all kinds of jobs, given the namespaces with a default queue.
         served: the paths that are answered.
+        default_queues: knows those namespaces.
         clock: time.
     """
 
@@ -72,8 +82,9 @@ class EntryKeeper:
         client: Client,
         name: str,
         validating_name: str,
-        wanted: Iterable[Entry],
+        wanted: Callable[[Collection[str]], Iterable[Entry]],
         served: Callable[[], Collection[str]],
+        default_queues: DefaultQueues,
         *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -82,35 +93,58 @@ class EntryKeeper:
             (MUTATING_WEBHOOKS, name, True),
             (VALIDATING_WEBHOOKS, validating_name, False),
         )
-        self._wanted = tuple(wanted)
+        self._wanted = wanted
         self._served = served
+        self._default_queues = default_queues
+        self._written: frozenset[str] = frozenset()
+        self._moved = asyncio.Event()
         self._clock = clock
         self._log = get_logger("webhooks")
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Keep them until cancelled; `ready` is called after the first try, even if it failed."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._default_queues.follow(self._follow))
+            group.create_task(self._keep(ready))
+
+    def _follow(self) -> None:
+        if self._default_queues.namespaces != self._written:
+            self._moved.set()
+
+    async def _keep(self, ready: Callable[[], None]) -> None:
         pauses = Backoff(base=0.5, cap=60.0, jitter=0.5)
         told = False
         while True:
             pause = PERIOD
+            self._moved.clear()
             try:
                 for resource, name, mutating in self._targets:
-                    wanted = [entry for entry in self._wanted if entry.mutating is mutating]
-                    await self._look(resource, name, wanted)
+                    await self._look(resource, name, mutating)
                 pauses.reset()
+            except Conflict:  # another replica or another program was faster
+                pause = pauses.next(self._clock.monotonic(), random.random())
             except (ApiError, TransportError, ConfigError) as error:
                 pause = pauses.next(self._clock.monotonic(), random.random())
                 self._log.warning("webhook entries cannot be put in order", error=str(error))
             if not told:
                 told = True
                 ready()
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._moved.wait()
+                    await asyncio.sleep(COLLECTING)
 
-    async def _look(self, resource: Resource, name: str, wanted: list[Entry]) -> None:
+    async def _look(self, resource: Resource, name: str, mutating: bool) -> None:
         try:
             configuration = await self._client.get(resource, ObjectKey("", name))
         except NotFound:
             return
+        known = self._default_queues.namespaces
+        if mutating:
+            present = namespaces_of(configuration.get("webhooks") or ())
+            self._written = present if known is None else known
+        entries = self._wanted(self._written)
+        wanted = [entry for entry in entries if entry.mutating is mutating]
         changed = in_order(configuration, wanted, self._served())
         if changed is not configuration:
             await self._client.replace(resource, changed)

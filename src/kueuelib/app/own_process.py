@@ -7,7 +7,7 @@ certificate, lease, ServiceAccount.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import attrs
 
@@ -18,7 +18,7 @@ from kueuelib.app.part_settings import job_settings
 from kueuelib.app.servers import add_servers, add_webhooks
 from kueuelib.app.wiring import NANOSECONDS, Assemble, SettledMemory
 from kueuelib.controllers.manifests import manager_user
-from kueuelib.controllers.webhooks import sparing
+from kueuelib.controllers.webhooks import QueueingEntry, sparing
 from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.setup import setup
@@ -107,8 +107,12 @@ def assembler(integration: Integration) -> Assemble:
         for webhook in wired.webhooks:
             webhook.register(server)
         user = manager_user(configuration.manager_namespace, name)
-        entries = sparing(webhook_entries([integration], settings), user)
-        keeper = EntryKeeper(client, name, name, entries, _paths(server.paths))
+
+        def entries(default_namespaces: Collection[str]) -> list[QueueingEntry]:
+            return sparing(webhook_entries([integration], settings, default_namespaces), user)
+
+        paths, queues = _paths(server.paths), wired.default_queues
+        keeper = EntryKeeper(client, name, name, entries, paths, queues)
         manager.add(Group.WEBHOOKS, keeper, "webhook entries")
         add_servers(manager, configuration, client, telemetry, server, cache, source)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +31,7 @@ from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import (
     MUTATING_CONFIGURATION,
     VALIDATING_CONFIGURATION,
+    QueueingEntry,
     sparing,
 )
 from kueuelib.jobs.catalog.plugins import registry_for
@@ -231,9 +232,14 @@ async def assemble_manager(
         manager, configuration, client, telemetry, names, source, trusting, [visibility, metrics]
     )
     register(webhooks, wired.webhooks)
-    of_jobs = webhook_entries(registry.enabled(settings.frameworks), settings)
-    entries = sparing(of_jobs, manager_user(namespace))
-    keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
+    enabled = registry.enabled(settings.frameworks)
+
+    def entries(default_namespaces: Collection[str]) -> list[QueueingEntry]:
+        of_jobs = webhook_entries(enabled, settings, default_namespaces)
+        return sparing(of_jobs, manager_user(namespace))
+
+    queues = wired.default_queues
+    keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths, queues)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
     add_servers(manager, configuration, client, telemetry, webhooks, cache, source, metrics)
     add_visibility(manager, configuration, client, engine, visibility, source)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from kueuelib.api.kinds import (
+    LOCAL_QUEUES,
     NAMESPACES,
     PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
@@ -25,6 +26,7 @@ from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.presence import is_lasting
 from kueuelib.jobs.kinds.standing import KindMetrics, Turn
 from kueuelib.jobs.kinds.turns import KindController
+from kueuelib.jobs.lookups.default_queues import DefaultQueues
 from kueuelib.jobs.lookups.foreign import ForeignOwners
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.referred import Referred
@@ -63,12 +65,14 @@ class Jobs:
         controllers: for the leader.
         followers: one for each kind that a CRD defines; they run on every replica.
         webhooks: one per enabled kind, even if the API server does not serve it yet.
+        default_queues: knows the namespaces whose jobs get a queue name.
         informers: of kinds that may be missing.
     """
 
     controllers: tuple[Controller | KindController, ...]
     followers: tuple[KindFollower, ...]
     webhooks: tuple[Webhook, ...]
+    default_queues: DefaultQueues
     informers: tuple[OptionalInformer, ...] = ()
 
 
@@ -128,6 +132,7 @@ def setup(
     others.append(queueing(NAMESPACES))
     flavors, workload_classes, pod_classes, namespaces = (informer.store for informer in others)
     objects = {name: informer.store for name, informer in informers.items()}
+    default_queues = DefaultQueues(queueing(LOCAL_QUEUES), enabled, settings.external_kinds)
     stores = JobStores(
         objects,
         workloads.store,
@@ -135,6 +140,7 @@ def setup(
         workload_classes,
         pod_classes,
         namespaces,
+        default_queues,
     )
     parents = tuple(integration for integration in enabled if integration.makes_pods)
     owners = Owners(parents, stores, settings, ForeignOwners(client, clock))
@@ -203,7 +209,7 @@ def setup(
             hooks.append(JobWebhook(enabled_kind, settings, stores, owners, kind_metrics, follower))
             followers.append(follower)
             controllers.append(KindController(follower, controller_of, recorder))
-    return Jobs(tuple(controllers), tuple(followers), tuple(hooks), tuple(optional))
+    return Jobs(tuple(controllers), tuple(followers), tuple(hooks), default_queues, tuple(optional))
 
 
 def _interested(

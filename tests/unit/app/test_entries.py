@@ -10,7 +10,7 @@ from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurat
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.webhooks.manifests import webhook_entries
+from kueuelib.jobs.webhooks.manifests import namespaces_of, webhook_entries
 
 NAMED = JobSettings()
 ALL = JobSettings(manage_jobs_without_queue_name=True)
@@ -18,8 +18,12 @@ PATHS = ("/mutate-batch-v1-job", "/mutate-queue", "/mutate-x")
 QUEUE = WebhookEntry(True, "/mutate-queue", {"name": "mqueue.kb.io", "rules": [{}]})
 
 
-def entries(settings: JobSettings) -> list[WebhookEntry]:
-    return [entry for entry in webhook_entries([BATCH_JOB], settings) if entry.mutating]
+OURS = ("mjob.kb.io", "mjob-default.kb.io")
+
+
+def entries(settings: JobSettings, namespaces: tuple[str, ...] = ()) -> list[WebhookEntry]:
+    found = webhook_entries([BATCH_JOB], settings, namespaces)
+    return [entry for entry in found if entry.mutating]
 
 
 def installed(*more: WebhookEntry, url: str = "https://h:1") -> dict[str, Any]:
@@ -50,13 +54,23 @@ def test_jobs_without_a_queue_name_get_an_entry_of_their_own_and_lose_it_again()
     assert added["clientConfig"] == {"url": "https://h:1/mutate-batch-v1-job", "caBundle": "Q0E="}
     assert added["namespaceSelector"]["matchExpressions"]
     back = in_order(changed, entries(NAMED), PATHS)
-    assert names(back) == ["mqueue.kb.io", "mjob.kb.io"]
+    assert names(back) == ["mqueue.kb.io", *OURS]
+
+
+def test_namespaces_with_a_default_queue_are_written_and_read_back() -> None:
+    found = installed()
+    assert namespaces_of(found["webhooks"]) == frozenset()
+    changed = in_order(found, entries(NAMED, ("b", "a")), PATHS)
+    assert names(changed) == ["mqueue.kb.io", *OURS]
+    assert namespaces_of(changed["webhooks"]) == {"a", "b"}
+    assert in_order(changed, entries(NAMED, ("a", "b")), PATHS) is changed
+    assert namespaces_of(in_order(changed, entries(NAMED), PATHS)["webhooks"]) == frozenset()
 
 
 def test_entries_that_nobody_answers_go_away() -> None:
     stale = WebhookEntry(True, "/mutate-ray", {"name": "mray.kb.io", "rules": [{}]})
     found = installed(stale)
-    assert names(in_order(found, entries(NAMED), PATHS)) == ["mqueue.kb.io", "mjob.kb.io"]
+    assert names(in_order(found, entries(NAMED), PATHS)) == ["mqueue.kb.io", *OURS]
 
 
 def test_entries_of_another_server_are_left_alone() -> None:

@@ -62,7 +62,8 @@ def by_name(objects: list[Obj]) -> dict[tuple[str, str], Obj]:
     for obj in objects:
         for entry in obj.get("webhooks", ()):
             for one in (entry.get("namespaceSelector") or {}).get("matchExpressions", ()):
-                one["values"] = [*dict.fromkeys(one["values"])]  # the usual name may come twice
+                if "values" in one:  # the usual name may come twice
+                    one["values"] = [*dict.fromkeys(one["values"])]
     return found
 
 

@@ -13,6 +13,7 @@ from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, lab
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PARENT_WORKLOAD, QUEUE_LABEL
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.default_queues import is_owned_by
 from kueuelib.jobs.lookups.stores import JobStores, owner_uids
 from kueuelib.workload import states
 
@@ -152,10 +153,7 @@ class Owners:
         """
         if not self._settings.defaults_priority_class:
             return False
-        ref = controller_of(obj)
-        if ref is not None and (
-            self._is_external(ref) or any(each.is_owner(ref) for each in self._integrations)
-        ):
+        if is_owned_by(obj, self._integrations, self._settings.external_kinds):
             return False
         return self._stores.workload_classes.get(ObjectKey("", DEFAULT_PRIORITY_CLASS)) is not None
 

@@ -61,10 +61,13 @@ class TemplateWebhook:
         """The object as it will be stored; the same object if an owner above it is queued."""
         if self._parts.owners.is_child(obj, request.namespace):
             return obj
-        written = self._write(obj)
-        if written is obj or not self._defaults_class(obj, request.old_object):
+        named = obj
+        if request.operation == "CREATE":
+            named = self._parts.stores.queued_by_default(obj, request.namespace)
+        written = self._write(named)
+        if written is named or not self._defaults_class(named, request.old_object):
             return written
-        return self._write(with_default_class(obj))
+        return self._write(with_default_class(named))
 
     def _defaults_class(self, obj: Obj, old: Obj | None) -> bool:
         """Whether an object gets the default class: a new one, or one that had a class before.

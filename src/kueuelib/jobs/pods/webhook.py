@@ -51,11 +51,15 @@ class PodWebhook:
         labels = self.namespace_labels(namespace)
         if self.is_managed_by_owner(obj, namespace):
             return obj
-        if not is_selected(obj, self._parts.settings, namespace, labels):
+        settings = self._parts.settings
+        named = self._parts.stores.queued_by_default(obj, namespace)
+        if named is not obj:  # wherever pods without a queue name may be queued at all
+            settings = attrs.evolve(settings, manage_jobs_without_queue_name=True)
+        if not is_selected(obj, settings, namespace, labels):
             return obj
         if not request.dry_run:
             self._metrics.gated(namespace)
-        return gated(with_default_class(obj) if self._defaults_class(obj) else obj)
+        return gated(with_default_class(named) if self._defaults_class(obj) else named)
 
     def judge(self, new: Obj | None, old: Obj | None, request: AdmissionRequest) -> Verdict:
         """Every broken rule, and warnings about probable mistakes."""

@@ -1,23 +1,27 @@
 """The objects that an integration needs in a cluster: webhook configurations and permissions.
 
 The webhooks match only objects with our queue label, so that an unanswered webhook never blocks
-other objects. With `manageJobsWithoutQueueName` a second entry of each kind matches objects without
-the label. Neither matches in the namespaces that the settings exclude.
+other objects. Another entry of each kind matches new objects without the label in the namespaces
+that have a LocalQueue `default`. With `manageJobsWithoutQueueName`, one matches objects without the
+label everywhere. None matches in the namespaces that the settings exclude.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from kueuelib.api.meta import Obj, Resource
-from kueuelib.api.names import QUEUE_LABEL
+from kueuelib.api.names import NAMESPACE_NAME_LABEL, QUEUE_LABEL
 from kueuelib.jobs.contract.integration import Integration, WebhookEntry, no_rules
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.webhook.conditions import new_or_changed
 
 WATCH = ("list", "watch")
 READ = ("get", *WATCH)
+DEFAULT_SUFFIX = "-default"
+"""In the names of entries for objects without a queue name where LocalQueues `default` are."""
 JUDGED_METADATA = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 """The metadata that the rules of every kind of jobs read."""
 
@@ -30,9 +34,17 @@ def webhook_path(resource: Resource, *, mutating: bool) -> str:
 
 
 def webhook_entries(
-    integrations: Iterable[Integration], settings: JobSettings
+    integrations: Iterable[Integration],
+    settings: JobSettings,
+    default_namespaces: Collection[str] = (),
 ) -> tuple[WebhookEntry, ...]:
-    """The entries of the enabled integrations, mutating and validating."""
+    """The entries of the enabled integrations, mutating and validating.
+
+    Args:
+        integrations: the kinds.
+        settings: the configuration.
+        default_namespaces: those with a LocalQueue `default`.
+    """
     where = {"namespaceSelector": dict(settings.namespace_selector)}
     kinds = [("", {**where, "objectSelector": _label("Exists")})]
     if settings.manage_jobs_without_queue_name:
@@ -47,7 +59,55 @@ def webhook_entries(
             for mutating in (True, False)
             for suffix, selectors in kinds
         ]
-    return tuple(entries)
+    return (*entries, *_for_default_queues(entries, sorted(default_namespaces)))
+
+
+def _for_default_queues(
+    entries: Sequence[WebhookEntry], namespaces: Sequence[str]
+) -> list[WebhookEntry]:
+    """For each entry that writes into queued objects, one for new objects without a queue name.
+
+    None for a kind with an entry that matches them in all namespaces.
+    """
+    unnamed = _label("DoesNotExist")
+    covered = {each.path for each in entries if each.entry["objectSelector"] == unnamed}
+    made = []
+    for each in entries:
+        if not each.mutating or each.path in covered:
+            continue
+        entry = copy.deepcopy(each.entry)
+        name, dot, domain = entry["name"].partition(".")
+        entry["name"] = f"{name}{DEFAULT_SUFFIX}{dot}{domain}"
+        entry["objectSelector"] = unnamed
+        entry["namespaceSelector"] = _narrowed(entry.get("namespaceSelector") or {}, namespaces)
+        for rule in entry["rules"]:
+            rule["operations"] = ["CREATE"]
+        made.append(WebhookEntry(True, each.path, entry))
+    return made
+
+
+def _narrowed(selector: Mapping[str, Any], namespaces: Sequence[str]) -> Obj:
+    """A selector of only these of the selected namespaces.
+
+    Every namespace has a label with its name, so that "does not exist" holds for none.
+    """
+    name: Obj = {"key": NAMESPACE_NAME_LABEL, "operator": "DoesNotExist"}
+    if not namespaces:
+        return {"matchExpressions": [name]}
+    name = {"key": NAMESPACE_NAME_LABEL, "operator": "In", "values": [*namespaces]}
+    return {**selector, "matchExpressions": [name, *(selector.get("matchExpressions") or ())]}
+
+
+def namespaces_of(webhooks: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The `default_namespaces` for which present entries were made."""
+    return frozenset(
+        name
+        for webhook in webhooks
+        if webhook["name"].partition(".")[0].endswith(DEFAULT_SUFFIX)
+        for each in (webhook.get("namespaceSelector") or {}).get("matchExpressions") or ()
+        if (each["key"], each["operator"]) == (NAMESPACE_NAME_LABEL, "In")
+        for name in each["values"]
+    )
 
 
 def entry_name(integration: Integration, suffix: str, *, mutating: bool) -> str:
@@ -110,6 +170,7 @@ def shared_rbac_rules() -> tuple[Obj, ...]:
         _rule(kueue, "workloads", *READ, "create", "patch", "delete"),
         _rule(kueue, "workloads/status", "patch"),
         _rule(kueue, "workloads/finalizers", "update"),
+        _rule(kueue, "localqueues", *WATCH),
         _rule(kueue, "resourceflavors", *READ),
         _rule(kueue, "workloadpriorityclasses", *WATCH),
         _rule("scheduling.k8s.io", "priorityclasses", *WATCH),

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Awaitable, Callable
 
 from kueuelib.api.meta import Obj
+from kueuelib.jobs.contract.capabilities import JobWithSkip
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.kinds.follower import KindFollower
@@ -60,12 +61,18 @@ class JobWebhook:
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
         """The object as it will be stored; the same object if nothing changes."""
         namespace = request.namespace
+        has_ancestor = self._owners.is_child(obj, namespace)
+        job = self._integration.job_type(obj)
+        skipped = isinstance(job, JobWithSkip) and job.skip()
+        named = obj
+        if not has_ancestor and not skipped:
+            named = self._stores.queued_by_default(obj, namespace)
         made = default_job(
             self._integration,
-            obj,
+            named,
             self._settings,
             namespace_labels=self._stores.namespace_labels(namespace),
-            has_ancestor=self._owners.is_child(obj, namespace),
+            has_ancestor=has_ancestor,
             default_class=self._owners.default_class_for(obj),
         )
         if made is not obj and self._hindrance and not request.dry_run:

@@ -126,7 +126,8 @@ def test_it_may_be_read_and_nothing_else() -> None:
         *("get", "list", "watch")
     }
     names = [each.entry["name"] for each in webhook_entries([LEADERWORKERSET], JobSettings())]
-    assert names == ["mleaderworkerset.kb.io", "vleaderworkerset.kb.io"]
+    plain = ["mleaderworkerset.kb.io", "vleaderworkerset.kb.io"]
+    assert names == [*plain, "mleaderworkerset-default.kb.io"]
 
 
 def test_its_stateful_sets_are_not_queued_once_more() -> None:

@@ -114,7 +114,7 @@ def test_it_may_be_watched_and_nothing_else() -> None:
     assert rule["resources"] == ["statefulsets"]
     assert set(rule["verbs"]) == {"list", "watch"}
     names = [each.entry["name"] for each in webhook_entries([STATEFULSET], JobSettings())]
-    assert names == ["mstatefulset.kb.io", "vstatefulset.kb.io"]
+    assert names == ["mstatefulset.kb.io", "vstatefulset.kb.io", "mstatefulset-default.kb.io"]
 
 
 # ---- the group

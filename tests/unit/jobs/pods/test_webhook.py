@@ -212,6 +212,7 @@ def matching(labels, settings=SETTINGS, *, mutating):
         for entry in webhook_entries([POD], settings)
         if entry.mutating is mutating
         and from_label_selector(entry.entry["objectSelector"]).matches(labels)
+        and from_label_selector(entry.entry.get("namespaceSelector", {})).matches(HERE)
         and entry.entry["failurePolicy"] == "Fail"
     ]
 

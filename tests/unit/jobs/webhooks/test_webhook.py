@@ -16,8 +16,11 @@ from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import BATCH_JOB, builtin_registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, system_excluded
+from kueuelib.jobs.pods.deployment import DEPLOYMENT
+from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
+from kueuelib.machinery.selectors import from_label_selector
 
 DEFAULT = JobSettings()
 ALL = JobSettings(manage_jobs_without_queue_name=True)
@@ -285,7 +288,7 @@ def test_an_update_that_breaks_a_rule_is_refused_with_the_field(build, old, new,
 
 
 def test_webhooks_match_only_jobs_that_carry_our_label():
-    mutating, validating = webhook_entries([BATCH_JOB], JobSettings())
+    mutating, validating, _ = webhook_entries([BATCH_JOB], JobSettings())
     assert (mutating.path, validating.path) == ("/mutate-batch-v1-job", "/validate-batch-v1-job")
     assert (mutating.entry["name"], validating.entry["name"]) == ("mjob.kb.io", "vjob.kb.io")
     for found in (mutating, validating):
@@ -318,6 +321,46 @@ def test_webhooks_match_every_job_outside_the_system_when_all_are_managed():
         assert label["operator"] == "DoesNotExist"
         (expression,) = entry["namespaceSelector"]["matchExpressions"]
         assert expression["values"] == ["kube-system", "queueing"]
+
+
+TEAM = {"matchLabels": {"team": "x"}}
+NAMED_NS = {"kubernetes.io/metadata.name": "ns"}
+ENTRIES = {
+    "no default queue": (JobSettings(), (), NAMED_NS, {}, False),
+    "another namespace": (JobSettings(), ("other",), NAMED_NS, {}, False),
+    "here": (JobSettings(), ("other", "ns"), NAMED_NS, {}, True),
+    "a queue is named": (JobSettings(), ("ns",), NAMED_NS, {QUEUE_LABEL: "q"}, False),
+    "not selected": (JobSettings(namespace_selector=TEAM), ("ns",), NAMED_NS, {}, False),
+    "selected": (
+        JobSettings(namespace_selector=TEAM),
+        ("ns",),
+        {**NAMED_NS, "team": "x"},
+        {},
+        True,
+    ),
+    "the system": (
+        JobSettings(),
+        ("kube-system",),
+        {"kubernetes.io/metadata.name": "kube-system"},
+        {},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "namespaces", "namespace", "labels", "expected"), ENTRIES.values(), ids=ENTRIES
+)
+@pytest.mark.parametrize("kind", [BATCH_JOB, POD, DEPLOYMENT], ids=lambda kind: kind.name)
+def test_jobs_without_a_queue_name_are_sent_where_a_default_queue_is(
+    kind, settings, namespaces, namespace, labels, expected
+):
+    entries = webhook_entries([kind], settings, namespaces)
+    (found,) = [each.entry for each in entries if "-default." in each.entry["name"]]
+    assert found["rules"][0]["operations"] == ["CREATE"]
+    matches = from_label_selector(found["namespaceSelector"]).matches(namespace)
+    matches = matches and from_label_selector(found["objectSelector"]).matches(labels)
+    assert matches is expected
 
 
 def test_permissions_cover_the_kind_its_status_and_its_finalizers():

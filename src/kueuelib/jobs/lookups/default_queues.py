@@ -1,0 +1,115 @@
+"""Gives new jobs without a queue name the LocalQueue `default` of their namespace, if there is one.
+
+A change of these LocalQueues also changes what the API server has to send us: see
+`kueuelib.jobs.webhooks.manifests` for the entries and `kueuelib.app.entries` for the writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
+from kueuelib.api.names import DEFAULT_QUEUE, QUEUE_LABEL
+from kueuelib.errors import Unavailable
+from kueuelib.jobs.contract.integration import Integration
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.informer import Informer
+
+
+def names_no_queue(obj: Mapping[str, Any]) -> bool:
+    """Whether an object has no queue name; an empty label is one, and is refused."""
+    return QUEUE_LABEL not in labels_of(obj) and QUEUE_LABEL not in annotations_of(obj)
+
+
+def is_owned_by(
+    obj: Mapping[str, Any],
+    integrations: Iterable[Integration],
+    external_kinds: Iterable[tuple[str, str]] = (),
+) -> bool:
+    """Whether an object's controller has a kind whose objects are queued, with or without a queue
+    name.
+
+    Args:
+        obj: the raw object.
+        integrations: the enabled kinds.
+        external_kinds: group and kind of what another process queues.
+    """
+    ref = controller_of(obj)
+    if ref is None:
+        return False
+    group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
+    if (group if slash else "", ref["kind"]) in {*external_kinds}:
+        return True
+    return any(integration.is_owner(ref) for integration in integrations)
+
+
+def with_default_queue(obj: Obj) -> Obj:
+    """The object with the name of the default queue."""
+    labels = {**labels_of(obj), QUEUE_LABEL: DEFAULT_QUEUE}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+
+class DefaultQueues:
+    """Knows the namespaces that have a LocalQueue `default`.
+
+    Args:
+        queues: all LocalQueues.
+        integrations: the enabled kinds.
+        external_kinds: group and kind of what another process queues.
+    """
+
+    def __init__(
+        self,
+        queues: Informer,
+        integrations: Iterable[Integration],
+        external_kinds: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self._queues = queues
+        self._integrations = tuple(integrations)
+        self._external_kinds = frozenset(external_kinds)
+
+    @property
+    def namespaces(self) -> frozenset[str] | None:
+        """Those with such a LocalQueue; None while they are not known yet."""
+        if not self._queues.synced:
+            return None
+        return frozenset(key.namespace for key in self._queues.store if key.name == DEFAULT_QUEUE)
+
+    def given(self, obj: Obj, namespace: str) -> Obj:
+        """A new object with the queue name that it is to have; the same object if it keeps its own
+        or is to have none.
+
+        Args:
+            obj: the raw object, for which no ancestor is queued.
+            namespace: where it is created.
+
+        Raises:
+            Unavailable: LocalQueues are not known yet.
+        """
+        if not names_no_queue(obj) or is_owned_by(obj, self._integrations, self._external_kinds):
+            return obj
+        if not self._queues.synced:
+            raise Unavailable(
+                f'it is not known yet whether the namespace "{namespace}" has a LocalQueue '
+                f'"{DEFAULT_QUEUE}"; try again'
+            )
+        if self._queues.store.get(ObjectKey(namespace, DEFAULT_QUEUE)) is None:
+            return obj
+        return with_default_queue(obj)
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Calls `changed` once they are known, and when one comes or goes, until cancelled."""
+
+        def look(delta: Delta[Obj]) -> None:
+            if delta.key.name == DEFAULT_QUEUE and (delta.old is None or delta.new is None):
+                changed()
+
+        await self._queues.wait_synced()
+        remove = self._queues.add_handler(look)
+        try:
+            changed()
+            await asyncio.Event().wait()
+        finally:
+            remove()

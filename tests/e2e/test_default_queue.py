@@ -1,0 +1,126 @@
+"""A LocalQueue `default` takes the jobs of its namespace that name no queue, and no others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from place import GATE, QUEUE, Place, gates, shared_cluster
+from real_plane import lacking, real_cluster
+from rest import KUEUE, Obj, Rest, eventually
+
+from kueuelib.testing.processes import LocalCluster
+
+HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+CONFIGURATION = f"{HOOKS}/kueue-mutating-webhook-configuration"
+FRAMEWORKS = ("batch/job", "pod", "deployment", "statefulset")
+SETTINGS = (
+    "managedJobsNamespaceSelector: {matchExpressions: [{key: left-out, operator: DoesNotExist}]}"
+)
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
+
+
+@contextmanager
+def on_a_real_plane(folder: Path) -> Iterator[tuple[LocalCluster, Rest]]:
+    with real_cluster(folder, frameworks=FRAMEWORKS, settings=SETTINGS) as cluster:
+        cluster.install()
+        cluster.start_manager()
+        cluster.wait_for_manager()
+        with Rest(cluster.kubeconfig) as rest:
+            yield cluster, rest
+
+
+@contextmanager
+def embedded(folder: Path) -> Iterator[tuple[LocalCluster, Rest]]:
+    with shared_cluster(folder, frameworks=FRAMEWORKS, settings=SETTINGS) as found:
+        yield found
+
+
+REAL = pytest.param(on_a_real_plane, marks=pytest.mark.skipif(bool(lacking()), reason=lacking()))
+
+
+def queue_of(obj: Obj) -> str | None:
+    return (obj["metadata"].get("labels") or {}).get(QUEUE)
+
+
+def prepared(rest: Rest, labels: dict[str, str] | None = None) -> Place:
+    place = Place(rest, labels=labels)
+    eventually(lambda: rest.get(f"/api/v1/namespaces/{place.ns}/serviceaccounts/default"))
+    return place
+
+
+def sent(rest: Rest) -> set[str]:
+    """The namespaces whose Jobs without a queue name are sent to the manager."""
+    (entry,) = [
+        each for each in rest.get(CONFIGURATION)["webhooks"] if each["name"] == "mjob-default.kb.io"
+    ]
+    expressions = entry["namespaceSelector"]["matchExpressions"]
+    return {name for each in expressions for name in each.get("values") or ()}
+
+
+def settled(rest: Rest, place: Place, *, wanted: bool) -> None:
+    """The API server follows a changed configuration a little later."""
+    eventually(lambda: (place.ns in sent(rest)) is wanted)
+    time.sleep(2.0)
+
+
+def deployment(place: Place, name: str) -> Obj:
+    pod = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": pod}
+    return place.rest.create(
+        DEPLOYMENTS.format(place.ns), {"metadata": {"name": name}, "spec": spec}
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("made", [embedded, REAL])
+def test_jobs_without_a_queue_name_go_to_the_default_queue(made: Callable, tmp_path: Path) -> None:
+    with made(tmp_path) as (cluster, rest):
+        here, elsewhere = prepared(rest), prepared(rest)
+        left_out = prepared(rest, {"left-out": "yes"})
+        before = here.job("before", None)
+        assert queue_of(before) is None
+        here.queue(10, "default")
+        left_out.queue(10, "default")
+        settled(rest, here, wanted=True)
+
+        assert queue_of(rest.get(f"{here.jobs}/before")) is None
+        job = here.job("job", None)
+        assert queue_of(job) == "default"
+        assert job["spec"]["suspend"], "suspended before it was stored"
+        eventually(lambda: not rest.get(f"{here.jobs}/job")["spec"].get("suspend"))
+        pod = here.pod("pod", None)
+        assert (queue_of(pod), gates(pod)) == ("default", [GATE])
+        made_by_job = here.pod(
+            "child", None, owner={**job, "apiVersion": "batch/v1", "kind": "Job"}
+        )
+        assert (queue_of(made_by_job), gates(made_by_job)) == (None, [])
+        served = deployment(here, "web")
+        assert queue_of(served) == queue_of(served["spec"]["template"]) == "default"
+        assert queue_of(here.job("own", "other")) == "other"
+        for place in (elsewhere, left_out):
+            plain = place.job("plain", None)
+            assert (queue_of(plain), plain["spec"].get("suspend", False)) == (None, False)
+            assert gates(place.pod("plain-pod", None)) == []
+
+        cluster.processes.kill("manager")
+        start = time.monotonic()
+        for place in (elsewhere, left_out):
+            assert queue_of(place.job("away", None)) is None
+            place.pod("pod-away", None)
+        assert time.monotonic() - start < 5.0, "nobody waits for a manager that is away"
+        with pytest.raises(httpx.HTTPStatusError, match="mjob-default"):
+            here.job("away", None)
+        rest.delete(f"{KUEUE}/namespaces/{here.ns}/localqueues/default")
+        cluster.start_manager()
+        cluster.wait_for_manager()
+        settled(rest, here, wanted=False)
+        assert queue_of(here.job("after", None)) is None
