@@ -215,8 +215,7 @@ def schema_error(**fields: Any) -> str:
     made = attrs.frozen(kw_only=True)(type("Gear", (KubeObject,), body))
     decorate = crd("example.com", "v1", plural="gears")
     with pytest.raises(ConfigError) as caught:
-        decorate(made)
-        crd_of(made)
+        crd_of(decorate(made))
     return str(caught.value)
 
 
