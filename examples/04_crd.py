@@ -49,5 +49,5 @@ if __name__ == "__main__":
 
 # Prints:
 # bob 3
-# Invalid value: "object": only ann may have more than 5
+# Invalid value: only ann may have more than 5
 # Invalid value: 0: spec.size in body should be greater than or equal to 1
