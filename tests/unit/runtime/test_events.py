@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from aiohttp import web
 
+from kueuelib.errors import ConfigError
 from kueuelib.machinery.event_series import EventType
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
@@ -148,7 +149,7 @@ async def test_what_is_queued_is_written_when_the_recorder_stops(serve):
 
 
 async def test_an_unknown_type_is_a_mistake(events):
-    with pytest.raises(ValueError, match="'Odd'"):
+    with pytest.raises(ConfigError, match="'Odd'"):
         events.recorder.event(JOB, "Odd", "R", "m")
 
 
