@@ -221,7 +221,9 @@ async def send(service: ApiService, kind: Kind, seed: int, wrong: float) -> bool
     await attempt(service.update(resource, merge_patch(valid, sender.obj(kind))))
     listing = await service.list(resource)
     wanted = Wanted(view="Table", version="v1")
-    views.table(kind, version, listing.items, wanted, now=time.time(), meta={}, include="Object")
+    now = time.time()
+    rows = [views.row(kind, version, wanted, now, "Object", each) for each in listing.items]
+    views.table(kind, version, rows, wanted, {})
     await attempt(service.delete(resource, key))
     return True
 
