@@ -80,9 +80,7 @@ def queues_say_if_they_admit(rest: Rest) -> Iterator[Finding]:
 
 
 def shares(rest: Rest) -> Iterator[Finding]:
-    """The share of a ClusterQueue or Cohort is the part that it has borrowed of what its parent
-    could lend.
-    """
+    """The share of a ClusterQueue or Cohort is what it borrowed of what its parent could lend."""
     ledger = rest.ledger
     nodes = [
         *((CLUSTER_QUEUES, raw, ledger.queues[key]) for key, raw in rest.queues.items()),

@@ -45,9 +45,7 @@ def no_unfinished_eviction(rest: Rest) -> Iterator[Finding]:
 
 
 def no_reservation_in_vain(rest: Rest) -> Iterator[Finding]:
-    """A Workload with quota whose checks are all Ready is admitted; one with a failed check
-    loses its quota.
-    """
+    """A Workload with quota is admitted when its checks are Ready, and loses it if one fails."""
     for workload in rest.workloads:
         if not reserving(workload) or not active(workload):
             continue
