@@ -149,6 +149,16 @@ def annotations_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
     return obj.get("metadata", {}).get("annotations") or {}
 
 
+def with_label(obj: Obj, name: str, text: str) -> Obj:
+    """A raw object that also has this label; the rest is shared."""
+    return {**obj, "metadata": {**obj["metadata"], "labels": {**labels_of(obj), name: text}}}
+
+
+def group_kind_of(obj: Mapping[str, Any]) -> tuple[str, str]:
+    """The API group and the kind that a raw object or an owner reference names, in any version."""
+    return str(obj.get("apiVersion", "")).rpartition("/")[0], obj.get("kind", "")
+
+
 def controller_of(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The owner reference with `controller: true`, or None."""
     for ref in obj.get("metadata", {}).get("ownerReferences") or ():

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, group_kind_of, key_of
 from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import version_number
@@ -224,9 +224,9 @@ class Cache:
 
         Resource versions that are not decimal cannot be compared: then nothing is newer.
         """
-        kind = (obj["apiVersion"].rpartition("/")[0], obj["kind"])
+        kind = group_kind_of(obj)
         return any(
-            (informer.resource.group, informer.resource.kind) == kind
+            informer.resource.group_kind == kind
             and (newest := informer.store.get(key_of(obj))) is not None
             and version_number(newest) > version_number(obj) > 0
             for informer in self._learners()

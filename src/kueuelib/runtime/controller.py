@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of
 from kueuelib.errors import ConfigError, KueuelibError, TerminalError
 from kueuelib.machinery.queue import LOW_PRIORITY, Item
 from kueuelib.machinery.rate_limits import RateLimiter
@@ -346,10 +346,7 @@ def is_terminal(error: BaseException) -> bool:
 def controller_key(obj: Obj, owner: Resource) -> ObjectKey | None:
     """The key of an object's controller when it is of kind `owner`, whatever its version."""
     ref = controller_of(obj)
-    if ref is None or ref.get("kind") != owner.kind:
-        return None
-    group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
-    if (group if slash else "") != owner.group:
+    if ref is None or group_kind_of(ref) != owner.group_kind:
         return None
     namespace = (obj["metadata"].get("namespace") or "") if owner.namespaced else ""
     return ObjectKey(namespace, ref["name"])

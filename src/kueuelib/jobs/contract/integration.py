@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import Obj, ObjectKey, Resource, group_kind_of
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.settings import JobSettings
@@ -148,6 +148,4 @@ class Integration:
 
     def is_owner(self, ref: Mapping[str, Any]) -> bool:
         """Whether an owner reference points to an object of this kind, in any version."""
-        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
-        group_kind = (group if slash else "", ref.get("kind"))
-        return group_kind == self.resource.group_kind
+        return group_kind_of(ref) == self.resource.group_kind

@@ -7,10 +7,18 @@ A change of these LocalQueues also changes what the API server has to send us: s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
+from kueuelib.api.meta import (
+    Obj,
+    ObjectKey,
+    annotations_of,
+    controller_of,
+    group_kind_of,
+    labels_of,
+    with_label,
+)
 from kueuelib.api.names import DEFAULT_QUEUE, QUEUE_LABEL
 from kueuelib.errors import Unavailable
 from kueuelib.jobs.contract.integration import Integration
@@ -26,7 +34,7 @@ def names_no_queue(obj: Mapping[str, Any]) -> bool:
 def is_owned_by(
     obj: Mapping[str, Any],
     integrations: Iterable[Integration],
-    external_kinds: Iterable[tuple[str, str]] = (),
+    external_kinds: Collection[tuple[str, str]] = (),
 ) -> bool:
     """Whether an object's controller has a kind whose objects are queued, with or without a queue
     name.
@@ -39,16 +47,12 @@ def is_owned_by(
     ref = controller_of(obj)
     if ref is None:
         return False
-    group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
-    if (group if slash else "", ref["kind"]) in {*external_kinds}:
-        return True
-    return any(integration.is_owner(ref) for integration in integrations)
+    return group_kind_of(ref) in external_kinds or any(each.is_owner(ref) for each in integrations)
 
 
 def with_default_queue(obj: Obj) -> Obj:
     """The object with the name of the default queue."""
-    labels = {**labels_of(obj), QUEUE_LABEL: DEFAULT_QUEUE}
-    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+    return with_label(obj, QUEUE_LABEL, DEFAULT_QUEUE)
 
 
 class DefaultQueues:

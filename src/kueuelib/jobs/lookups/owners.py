@@ -9,7 +9,14 @@ from typing import Any, Protocol
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
+from kueuelib.api.meta import (
+    Obj,
+    ObjectKey,
+    annotations_of,
+    controller_of,
+    group_kind_of,
+    labels_of,
+)
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PARENT_WORKLOAD, QUEUE_LABEL
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
@@ -157,10 +164,6 @@ class Owners:
             return False
         return self._stores.workload_classes.get(ObjectKey("", DEFAULT_PRIORITY_CLASS)) is not None
 
-    def _is_external(self, ref: Mapping[str, Any]) -> bool:
-        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
-        return (group if slash else "", ref["kind"]) in self._settings.external_kinds
-
     def _controller(self, obj: Mapping[str, Any], namespace: str) -> _Owner | None:
         ref = controller_of(obj)
         if ref is None:
@@ -173,7 +176,8 @@ class Owners:
         if owner is None:
             return None
         enabled = any(integration.is_owner(ref) for integration in self._integrations)
-        return _Owner(owner, ref["kind"], queueable=self._is_external(ref) or enabled)
+        external = group_kind_of(ref) in self._settings.external_kinds
+        return _Owner(owner, ref["kind"], queueable=external or enabled)
 
     def _integration(self, ref: Mapping[str, Any]) -> Integration | None:
         """The enabled kind that a reference names, if its objects are in a store."""

@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import V1BETA2, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of, labels_of
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.jobs.lookups.default_queues import DefaultQueues
 from kueuelib.machinery.store import Store
@@ -50,11 +50,8 @@ def owner_uids(obj: Obj) -> tuple[str, ...]:
 def owner_names(obj: Obj) -> tuple[OwnerName, ...]:
     """The kinds and names of all owners."""
     namespace = obj["metadata"].get("namespace") or ""
-    names = []
-    for ref in obj["metadata"].get("ownerReferences") or ():
-        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
-        names.append((namespace, group if slash else "", ref.get("kind", ""), ref["name"]))
-    return tuple(names)
+    refs = obj["metadata"].get("ownerReferences") or ()
+    return tuple((namespace, *group_kind_of(ref), ref["name"]) for ref in refs)
 
 
 def controller_uid(obj: Obj) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, annotations_of, format_time, labels_of
+from kueuelib.api.meta import Obj, annotations_of, format_time, labels_of, with_label
 from kueuelib.api.names import (
     ADMISSION_GATE,
     GROUP_LABEL,
@@ -87,8 +87,7 @@ def _in_replica(pod: Obj) -> Obj:
 
 def labelled(pod: Obj) -> Obj:
     """The pod with the label that makes it visible to us."""
-    meta = {**pod["metadata"], "labels": {**labels_of(pod), MANAGED: "true"}}
-    return {**pod, "metadata": meta}
+    return with_label(pod, MANAGED, "true")
 
 
 def with_finalizer(pod: Obj) -> Obj:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kueuelib.api.meta import Obj, annotations_of, labels_of
+from kueuelib.api.meta import Obj, annotations_of, labels_of, with_label
 from kueuelib.api.names import (
     DEFAULT_PRIORITY_CLASS,
     MAX_EXECUTION_LABEL,
@@ -64,11 +64,9 @@ def default_job(
 
 def with_default_class(obj: Obj) -> Obj:
     """The object with the priority class `default`; the same object if it names a class."""
-    labels = labels_of(obj)
-    if labels.get(PRIORITY_CLASS_LABEL):
+    if labels_of(obj).get(PRIORITY_CLASS_LABEL):
         return obj
-    labelled = {**labels, PRIORITY_CLASS_LABEL: DEFAULT_PRIORITY_CLASS}
-    return {**obj, "metadata": {**obj["metadata"], "labels": labelled}}
+    return with_label(obj, PRIORITY_CLASS_LABEL, DEFAULT_PRIORITY_CLASS)
 
 
 def validate_job(integration: Integration, new: Obj, old: Obj | None) -> tuple[FieldError, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import Obj, controller_of, is_true
+from kueuelib.api.meta import Obj, controller_of, group_kind_of, is_true
 from kueuelib.api.names import FINISHED
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
@@ -47,14 +47,14 @@ def kinds(snapshot: Snapshot) -> Iterator[Finding]:
     """One Workload of each kind that the configuration does not enable."""
     frameworks = snapshot.configuration.integrations.frameworks
     enabled = registry_for(frameworks).enabled(frameworks)
-    known = {(one.resource.group, one.resource.kind) for one in enabled}
+    known = {one.resource.group_kind for one in enabled}
     known |= snapshot.configuration.integrations.external_kinds
     seen = set()
     for workload in snapshot.all("Workload"):
         owner = controller_of(workload)
         if owner is None or is_true(workload, FINISHED):
             continue
-        kind = (owner["apiVersion"].rpartition("/")[0], owner["kind"])
+        kind = group_kind_of(owner)
         if kind not in known and kind not in seen:
             seen.add(kind)
             problem = f"nothing would start or stop its owner, {owner['kind']} {owner['name']}"
