@@ -82,7 +82,7 @@ def crd(
     group: str,
     version: str,
     *,
-    plural: str,
+    plural: str = "",
     kind: str = "",
     namespaced: bool = True,
     short_names: Sequence[str] = (),
@@ -100,7 +100,7 @@ def crd(
     Args:
         group: the API group, for example `example.com`.
         version: the stored version, for example `v1`.
-        plural: the name in URLs, for example `widgets`.
+        plural: required; the name in URLs, for example `widgets`.
         kind: the name of the class when empty.
         namespaced: whether objects live in namespaces.
         short_names: further names for `kubectl`.
@@ -114,7 +114,7 @@ def crd(
         a decorator that gives the class its `resource` and its `definition`.
 
     Raises:
-        ConfigError: a name is not valid, or a field cannot be expressed in a schema.
+        ConfigError: a name is missing or not valid, or a field cannot be expressed in a schema.
         TypeError: the class is not an attrs class.
     """
 
@@ -262,6 +262,9 @@ def converted(definition: Definition, obj: Obj, version: str) -> Obj:
 
 
 def _check(resource: Resource, versions: Sequence[str]) -> None:
+    if not resource.plural:
+        fix = f'write for example plural="{resource.kind.lower()}s"'
+        raise ConfigError(f"@crd {resource.kind}", "has no plural, the name in URLs", fix)
     for name, value in (("plural", resource.plural), ("group", resource.group)):
         if not all(_NAME.fullmatch(part) for part in value.split(".")) or not value:
             raise ConfigError(

@@ -83,7 +83,7 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
             schema = _type_schema(field.type, keep_unknown=keep_unknown, derived=derived)
         except _NoSchema:
             raise ConfigError(
-                f"{cls.__name__}.{field.name}",
+                _subject(cls, field.name),
                 f"the type {_type_name(field.type)} has no schema",
                 _replacement(field.type)
                 or "use str, int, float, bool, Literal, Quantity, Time, a Struct, tuple[X, ...] "
@@ -94,7 +94,7 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
         _add_keywords(schema, wire)
         if derived:
             _check_none(cls, field)
-            _check_default(f"{cls.__name__}.{field.name}", schema, field.default)
+            _check_default(cls, field, schema)
             _add_default(schema, field.default)
         properties[name] = schema
         if wire.required or (derived and field.default is attrs.NOTHING):
@@ -113,7 +113,19 @@ def _fields(cls: type[Struct]) -> Sequence[attrs.Attribute[Any]]:
         return tuple(attrs.fields(attrs.resolve_types(cls)))
     except NameError as error:
         fix = "define it before its first use, or import it at the top of the module"
-        raise ConfigError(cls.__name__, f"the type of a field is unknown: {error}", fix) from error
+        raise ConfigError(_subject(cls), f"the type of a field is unknown: {error}", fix) from error
+
+
+def _subject(cls: type[Struct], field: str = "") -> str:
+    """The class, or its field, after file and line if its source can be read."""
+    name = f"{cls.__name__}.{field}" if field else cls.__name__
+    try:
+        lines, first = inspect.getsourcelines(cls)
+    except (OSError, TypeError):
+        return name
+    written = re.compile(rf"\s*{field}\s*[:=]" if field else rf"\s*class {cls.__name__}\b")
+    offset = next((index for index, line in enumerate(lines) if written.match(line)), 0)
+    return f"{inspect.getsourcefile(cls)}, line {first + offset}: {name}"
 
 
 def _type_name(kind: Any) -> str:
@@ -141,14 +153,14 @@ def _check_decorated(cls: type[Struct]) -> None:
     own = (str(each) for each in inspect.get_annotations(cls).values())
     if any(not each.startswith(("ClassVar", "typing.ClassVar")) for each in own):
         problem = "its fields would be lost"
-        raise ConfigError(cls.__name__, problem, "put @frozen of kueuelib.runtime above it")
+        raise ConfigError(_subject(cls), problem, "put @frozen of kueuelib.runtime above it")
 
 
 def _check_none(cls: type[Struct], field: attrs.Attribute[Any]) -> None:
     if field.default is None and NoneType not in get_args(field.type):
         kind = _type_name(field.type)
         raise ConfigError(
-            f"{cls.__name__}.{field.name}",
+            _subject(cls, field.name),
             f"the default None is not of the type {kind}",
             f"write {field.name}: {kind} | None = None",
         )
@@ -160,13 +172,14 @@ def _check_annotations(cls: type[Struct]) -> None:
         plain = isinstance(value, str | int | float | tuple | Quantity | Struct)
         if plain and name[0] != "_" and name not in cls.__annotations__ and name != "definition":
             raise ConfigError(
-                f"{cls.__name__}.{name}",
+                _subject(cls, name),
                 "has no annotation, so it is not a field",
                 f"write {name}: {type(value).__name__} = {value!r}, or ClassVar",
             )
 
 
-def _check_default(subject: str, schema: Obj, default: Any) -> None:
+def _check_default(cls: type[Struct], field: attrs.Attribute[Any], schema: Obj) -> None:
+    default = field.default
     wanted = _PYTHON.get(schema.get("type", ""))
     if wanted is None or ("format" in schema and schema["type"] == "string"):
         return
@@ -175,14 +188,18 @@ def _check_default(subject: str, schema: Obj, default: Any) -> None:
     is_bool = isinstance(default, bool)
     if not isinstance(default, wanted) or is_bool is not (schema["type"] == "boolean"):
         problem = f"the default {default!r} is not of the type {schema['type']}"
-        raise ConfigError(subject, problem, "correct the default, or the annotation")
+        raise ConfigError(
+            _subject(cls, field.name), problem, "correct the default, or the annotation"
+        )
     if default not in schema.get("enum", (default,)):
         problem = f"the default {default!r} is none of its values"
-        raise ConfigError(subject, problem, f"use one of {', '.join(map(repr, schema['enum']))}")
+        raise ConfigError(
+            _subject(cls, field.name), problem, f"use one of {', '.join(map(repr, schema['enum']))}"
+        )
     if schema.get("format") == "int32" and not -(2**31) <= default < 2**31:
         problem = f"the default {default} does not fit into int32"
         fix = f'write field(default={default}, metadata=wire(format="int64"))'
-        raise ConfigError(subject, problem, fix)
+        raise ConfigError(_subject(cls, field.name), problem, fix)
 
 
 _PYTHON: Final[Mapping[str, Any]] = {

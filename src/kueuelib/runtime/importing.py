@@ -62,9 +62,13 @@ def loaded(subject: str, load: Callable[[], T], fix: str = "correct it") -> T:
     except (Exception, SystemExit) as error:
         name = subject.partition(":")[0]
         if isinstance(error, ModuleNotFoundError) and error.name == name:
+            module, _, inner = name.rpartition(".")
+            if hasattr(sys.modules.get(module), inner):  # imported on the way
+                fix = f"write {module}:{inner}"
             raise ConfigError(subject, f"cannot be imported: {error}", fix) from error
         if isinstance(error, ConfigError):
-            problem = f"cannot be imported: {_place(error)}{error.subject}: {error.problem}"
+            place = "" if ", line " in error.subject else _place(error)
+            problem = f"cannot be imported: {place}{error.subject}: {error.problem}"
             raise ConfigError(subject, problem, error.fix) from error
         problem = f"cannot be imported: {_place(error)}{_said(error)}"
         raise ConfigError(subject, problem, fix) from error

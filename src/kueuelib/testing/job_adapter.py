@@ -5,20 +5,21 @@ from __future__ import annotations
 import abc
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, labels_of
-from kueuelib.api.names import (
-    QUEUE_LABEL,
-)
+from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.errors import ConfigError, InvalidJob
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.contract.paths import values
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.declared.crd_paths import lost_paths
+from kueuelib.jobs.declared.crd_mismatches import mismatches, reads_of_sign
+from kueuelib.jobs.declared.declarative import DeclaredJob
+from kueuelib.jobs.declared.signs import Sign
 from kueuelib.runtime.yaml_files import documents, read_text
 from kueuelib.testing.job_world import NAMESPACE, QUEUE, JobWorld
 
@@ -30,7 +31,7 @@ class JobAdapter(abc.ABC):
     """The kind."""
     crd: ClassVar[str | Path | Obj | None] = None
     """Its CRD: a file, next to that of the adapter if the path is relative, or the raw object.
-    Every path of a declared kind must lead to a field of it; None: not checked.
+    Every path and value of a declared kind must fit its schema; None: not checked.
     """
 
     @abc.abstractmethod
@@ -116,8 +117,8 @@ def _check_crd(adapter: JobAdapter, name: str) -> None:
     crd = next((obj for obj in given if _name_in(obj) == wanted), None)
     if crd is None:
         raise ConfigError(where, f"has no CRD {wanted}", "give the file with the CRD of the kind")
-    if lost := lost_paths(integration, crd):
-        problem = f"{integration.resource.kind}: {'; '.join(map(str, lost))}"
+    if unfit := mismatches(integration, crd):
+        problem = f"{integration.resource.kind}: {'; '.join(map(str, unfit))}"
         raise ConfigError(where, problem, "correct the declaration, or the CRD")
 
 
@@ -154,7 +155,14 @@ def _check_answers(integration: Integration, adapter: str, method: str, obj: Obj
         answer: Any = ask()
         if bool(answer) is not holds:
             problem = f"returns {answer!r} for what {adapter}.{method}() returns"
-            fix = f"correct {question}, or the path or sign behind it, or {adapter}.{method}()"
+            at_fault = question
+            if getattr(type(job), question) is getattr(DeclaredJob, question, None):
+                at_fault = _ARGUMENTS.get(question, method)
+                sign = getattr(integration.job_type.declaration, at_fault)  # type: ignore[attr-defined]
+                if read := _fields_read(obj, sign):
+                    at_fault += f"={sign!r}"
+                    problem += f", where {read}"
+            fix = f"correct {at_fault}, or {adapter}.{method}()"
             raise ConfigError(f"{kind}.{question}()", problem, fix)
         if question != "finished":
             continue
@@ -165,6 +173,18 @@ def _check_answers(integration: Integration, adapter: str, method: str, obj: Obj
             problem = f"says succeeded={answer.succeeded} for what {adapter}.{method}() returns"
             fix = "correct the signs succeeded and failed, or the adapter"
             raise ConfigError(f"{kind}.finished()", problem, fix)
+
+
+_ARGUMENTS = {"is_active": "active", "pods_ready": "ready"}
+"""The argument of `declare` that answers a question; the end has one for each method."""
+
+
+def _fields_read(obj: Obj, sign: Sign | Sequence[Sign]) -> str:
+    """The fields that a sign reads, with their values in the object; empty for a function."""
+    paths = dict.fromkeys(path for path, _ in reads_of_sign(sign))
+    return ", ".join(
+        f"{path} is {' and '.join(map(repr, values(obj, path))) or 'absent'}" for path in paths
+    )
 
 
 def _returned(adapter: str, method: str, value: Any) -> Obj:

@@ -219,6 +219,11 @@ def schema_error(**fields: Any) -> str:
     return str(caught.value)
 
 
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(text))
+
+
 class Bare(Struct):
     """Its decorator was forgotten."""
 
@@ -241,7 +246,7 @@ class OnlyAnother(Struct):
         ),
         (
             {"a": (Bare, Bare())},
-            "Bare: its fields would be lost; put @frozen of kueuelib.runtime above it",
+            f"{__file__}, line {line_of('class Bare')}: Bare: its fields would be lost; put @froz",
         ),
         (
             {"a": (str, None)},
@@ -283,6 +288,15 @@ def test_a_field_that_cannot_be_is_named_with_its_fix(fields: dict[str, Any], sa
     assert schema_error(**fields).startswith(said)
 
 
+def test_a_kind_without_plural_is_refused_with_its_fix() -> None:
+    @attrs.frozen
+    class Gear(KubeObject):
+        pass
+
+    with pytest.raises(ConfigError, match=r'^@crd Gear: has no plural, .* plural="gears"$'):
+        crd("example.com", "v1")(Gear)
+
+
 def test_what_is_next_to_a_mistake_is_accepted() -> None:
     @crd("example.com", "v1", plural="gears")
     @frozen
@@ -311,7 +325,7 @@ def test_a_mistake_in_a_module_is_named_with_its_line(tmp_path: Path) -> None:
         "class Gear(KubeObject):\n"
         "    who: list[str] = ()\n"
     )
-    with pytest.raises(ConfigError, match=rf"{path}, line 2: Gear.who: the type list"):
+    with pytest.raises(ConfigError, match=rf"{path}, line 5: Gear.who: the type list"):
         module_at(str(path))
 
 

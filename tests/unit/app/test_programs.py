@@ -67,6 +67,8 @@ def test_a_file_holds_one_integration(name: str) -> None:
         ("plugin_of_a_test:absent", "plugin_of_a_test has no absent; .* offers first"),
         ("absent_module_of_a_test", "cannot be imported"),
         ("absent.py", "No such file"),
+        ("plugin_of_a_test.second", "is not a package; write plugin_of_a_test:second$"),
+        ("plugin_of_a_test.absent", "is not a package; correct it"),
         ("", "MODULE: no module is named"),
         (":name", "no module is named"),
         (".relative", "is not the name of a module"),

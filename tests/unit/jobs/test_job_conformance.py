@@ -197,7 +197,10 @@ def check(adapter: JobAdapter) -> None:
         ),
         (
             {"active": "status.actve"},
-            "Render.is_active(): returns False for what Own.running() returns; correct is_active",
+            (
+                "Render.is_active(): returns False for what Own.running() returns, where "
+                "status.actve is absent; correct active='status.actve', or Own.running()"
+            ),
         ),
         (
             {"ready": enough("status.redy")},
@@ -205,15 +208,25 @@ def check(adapter: JobAdapter) -> None:
         ),
         (
             {"active": "spec.workers"},
-            "Render.is_active(): returns True for what Own.stopped() returns",
+            "Render.is_active(): returns True for what Own.stopped() returns, where spec.wor",
         ),
         (
             {"succeeded": equals("status.fase", "Succeeded")},
-            "Render.finished(): returns None for what Own.succeeded() returns; correct finished",
+            (
+                "Render.finished(): returns None for what Own.succeeded() returns, where "
+                "status.fase is absent; correct succeeded=Equals(path='status.fase', wanted=("
+            ),
         ),
         (
             {"failed": equals("status.phase", "Faild")},
-            "Render.finished(): returns None for what Own.failed() returns; correct finished",
+            (
+                "Render.finished(): returns None for what Own.failed() returns, where "
+                "status.phase is 'Failed'; correct failed=Equals(path='status.phase', wanted=("
+            ),
+        ),
+        (
+            {"failed": lambda _: False},
+            "Render.finished(): returns None for what Own.failed() returns; correct failed, or Own",
         ),
         (
             {
@@ -235,7 +248,10 @@ def test_a_class_that_answers_nothing_is_one_error() -> None:
     job_type = renders().job_type
     for method, said in (
         ("pod_sets", "Render.pod_sets(): returned NoneType; return a list of PodSet(...)"),
-        ("finished", "Render.finished(): returns None for what Own.succeeded() returns"),
+        (
+            "finished",
+            "Render.finished(): returns None for what Own.succeeded() returns; correct fin",
+        ),
     ):
         silent = type("Render", (job_type,), {method: lambda _: None})
         with pytest.raises(ConfigError) as caught:
@@ -265,6 +281,11 @@ def test_paths_are_compared_with_the_crd(tmp_path: Path) -> None:
         check(adapter_of(renders(suspend="spec.paused"), given))
         with pytest.raises(ConfigError, match="suspend='spec.pausd' is not a field .*'paused' for"):
             check(adapter_of(renders(suspend="spec.pausd"), given))
+    status["phase"] = {"type": "string", "enum": ["Running", "Succeeded", "Failed"]}
+    misspelt = renders(suspend="spec.paused", failed=equals("status.phase", "Faild"))
+    said = r"Own.crd: Render: failed='status.phase' is never 'Faild': the CRD allows 'Running', .*;"
+    with pytest.raises(ConfigError, match=said):
+        check(adapter_of(misspelt, crd))
     with pytest.raises(ConfigError, match=r"Own.crd: has no CRD renders\.example\.com"):
         check(adapter_of(renders(), {"metadata": {"name": "others.example.com"}}))
     with pytest.raises(ConfigError, match=r"missing\.yaml: No such file"):

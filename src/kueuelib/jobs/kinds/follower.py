@@ -19,9 +19,9 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.declared.crd_paths import LostPath
+from kueuelib.jobs.declared.crd_mismatches import Mismatch
 from kueuelib.jobs.kinds.presence import (
-    LOST,
+    MISMATCHES,
     Gone,
     Served,
     Unclear,
@@ -132,7 +132,7 @@ class KindFollower:
         self._woken = asyncio.Event()
         self._moved = asyncio.Event()
         self._reading: _Reading | None = None
-        self._lost: tuple[LostPath, ...] = ()
+        self._mismatches: tuple[Mismatch, ...] = ()
         self._away_since: float | None = None
         name = definition_name(integration.resource)
         self._definition = cache.apart(
@@ -224,15 +224,14 @@ class KindFollower:
                     self._stand(Standing(KindState.MISSING, why))
 
     def _unsuspendable(self) -> str:
-        """Why no job of the kind could be suspended; other fields missing from the CRD are
-        logged.
-        """
-        lost = next((crd[LOST] for crd in self._definition.store.items()), ())
-        if lost != self._lost:
-            self._lost = lost
-            for each in lost:
-                self._log.warning("the declaration names no field", kind=self.kind, why=str(each))
-        return next((str(each) for each in lost if each.argument == "suspend"), "")
+        """Why no job of the kind could be suspended; all that does not fit the CRD is logged."""
+        unfit = next((crd[MISMATCHES] for crd in self._definition.store.items()), ())
+        if unfit != self._mismatches:
+            self._mismatches = unfit
+            for each in unfit:
+                message = "the declaration does not fit the CRD"
+                self._log.warning(message, kind=self.kind, why=str(each))
+        return next((str(each) for each in unfit if each.argument == "suspend"), "")
 
     async def _read(self, tasks: asyncio.TaskGroup, version: str) -> None:
         """Make sure that an informer reads this version."""

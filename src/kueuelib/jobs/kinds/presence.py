@@ -11,7 +11,7 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.declared.crd_paths import lost_paths
+from kueuelib.jobs.declared.crd_mismatches import mismatches
 from kueuelib.jobs.reconcile.self_wired import SelfWired
 from kueuelib.runtime.client import Client
 
@@ -57,8 +57,8 @@ class Unclear:
 Presence = Served | Gone | Unfit | Unclear
 
 
-LOST = "lostPaths"
-"""The key under which `trimmed` stores the result of `lost_paths`."""
+MISMATCHES = "mismatches"
+"""The key under which `trimmed` stores what does not fit the CRD."""
 
 
 def is_lasting(integration: Integration) -> bool:
@@ -161,9 +161,9 @@ def _fits(resource: Resource, served: Resource | None) -> bool:
 
 
 def trimmed(integration: Integration, crd: Obj) -> Obj:
-    """The parts of a CRD that are kept to detect changes, and the declared paths that it lacks."""
+    """The parts of a CRD that are kept to detect changes, and what does not fit them."""
     return {
-        LOST: lost_paths(integration, crd),
+        MISMATCHES: mismatches(integration, crd),
         "apiVersion": crd.get("apiVersion"),
         "kind": crd.get("kind"),
         "metadata": {

@@ -6,8 +6,19 @@ from typing import Any
 
 import pytest
 
-from kueuelib.jobs import AtMost, Condition, Done, Integration, Pods, declare, enough, equals, every
-from kueuelib.jobs.declared.crd_paths import lost_paths
+from kueuelib.jobs import (
+    AtMost,
+    Condition,
+    Done,
+    Integration,
+    Pods,
+    declare,
+    differs,
+    enough,
+    equals,
+    every,
+)
+from kueuelib.jobs.declared.crd_mismatches import mismatches
 from kueuelib.runtime import Resource
 
 THINGS = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
@@ -34,7 +45,7 @@ SCHEMA = {
             "type": "object",
             "properties": {
                 "active": {"type": "integer"},
-                "phase": {"type": "string"},
+                "phase": {"type": "string", "enum": ["Busy", "Done"]},
                 "message": {"type": "string"},
                 "conditions": {"type": "array", "items": OPEN},
                 "roles": {"type": "object", "additionalProperties": ROLE},
@@ -71,20 +82,19 @@ def kind(**changed: Any) -> Integration:
 
 
 def test_paths_that_the_schema_has_are_fine() -> None:
-    assert lost_paths(kind(), crd()) == ()
-    assert lost_paths(kind(priority_class="metadata.labels.class"), crd()) == ()
+    assert mismatches(kind(), crd()) == ()
+    assert mismatches(kind(priority_class="metadata.labels.class"), crd()) == ()
 
 
 def test_a_version_without_schema_is_not_judged() -> None:
-    assert lost_paths(kind(suspend="spec.pausd"), crd("v2")) == ()
-    assert lost_paths(kind(suspend="spec.pausd"), {}) == ()
+    assert mismatches(kind(suspend="spec.pausd"), crd("v2")) == ()
+    assert mismatches(kind(suspend="spec.pausd"), {}) == ()
 
 
 @pytest.mark.parametrize(
     ("changed", "argument", "fix"),
     [
         ({"suspend": "spec.pausd"}, "suspend='spec.pausd'", "write 'paused' for 'pausd'"),
-        ({"suspend": "spec.mode"}, "suspend='spec.mode'", "it is of type string; give a boolean"),
         ({"pods": [Pods(template="spec.tmplate")]}, "template='spec.tmplate'", "write 'template'"),
         (
             {"pods": [Pods("n", each="spec.roles", template="template", count="count")]},
@@ -108,5 +118,25 @@ def test_a_version_without_schema_is_not_judged() -> None:
 def test_a_path_to_nothing_is_named_with_its_fix(
     changed: dict[str, Any], argument: str, fix: str
 ) -> None:
-    lost, *_ = lost_paths(kind(**changed), crd())
+    lost, *_ = mismatches(kind(**changed), crd())
     assert str(lost).startswith(f"{argument} is not a field of the CRD: {fix}")
+
+
+def test_a_field_that_suspends_is_a_boolean() -> None:
+    (unfit,) = mismatches(kind(suspend="spec.mode"), crd())
+    assert str(unfit) == "suspend='spec.mode' is of type string: give a boolean"
+
+
+@pytest.mark.parametrize(
+    ("changed", "argument"),
+    [
+        ({"succeeded": equals("status.phase", "Done", "Dnoe")}, "succeeded"),
+        ({"failed": [Condition("Failed"), every(differs("status.phase", "Dnoe"))]}, "failed"),
+        ({"pods": [Pods(template="spec.template", when=equals("status.phase", "Dnoe"))]}, "when"),
+    ],
+)
+def test_a_value_that_the_schema_does_not_allow_is_named(
+    changed: dict[str, Any], argument: str
+) -> None:
+    (unfit,) = mismatches(kind(**changed), crd())
+    assert str(unfit) == f"{argument}='status.phase' is never 'Dnoe': the CRD allows 'Busy', 'Done'"

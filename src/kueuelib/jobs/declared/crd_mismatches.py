@@ -1,7 +1,8 @@
-"""Checks whether the paths of a declared kind lead to fields of its CRD.
+"""Checks whether the paths and values of a declared kind fit the schema of its CRD.
 
 An API server drops fields that the schema of a CRD does not have. If `suspend` is such a field, a
-job can never be suspended: it runs without quota, and no error shows it.
+job can never be suspended: it runs without quota, and no error shows it. A value that the schema
+does not allow never occurs: a job whose end is declared with it never finishes.
 """
 
 from __future__ import annotations
@@ -25,25 +26,27 @@ _SERVERS = ("apiVersion", "kind", "metadata")
 
 
 @attrs.frozen
-class LostPath:
-    """A declared path that does not lead to a field of the CRD.
+class Mismatch:
+    """A declared path or value that does not fit the CRD.
 
     Attributes:
         argument: of the declaration, for example `suspend`.
         path: as declared, starting at the object.
-        fix: what to write.
+        problem: what is wrong with it, as the end of a sentence about the path.
+        fix: what to write, or what the CRD allows.
     """
 
     argument: str
     path: str
+    problem: str
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.argument}={self.path!r} is not a field of the CRD: {self.fix}"
+        return f"{self.argument}={self.path!r} {self.problem}: {self.fix}"
 
 
-def lost_paths(integration: Integration, crd: Mapping[str, Any]) -> tuple[LostPath, ...]:
-    """The paths of a declared kind that its CRD does not have; empty for other kinds.
+def mismatches(integration: Integration, crd: Mapping[str, Any]) -> tuple[Mismatch, ...]:
+    """The paths and values of a declared kind that do not fit its CRD; empty for other kinds.
 
     Args:
         integration: the kind.
@@ -61,11 +64,13 @@ def lost_paths(integration: Integration, crd: Mapping[str, Any]) -> tuple[LostPa
     )
     if not isinstance(schema, dict) or not issubclass(job_type, DeclaredJob):
         return ()
-    lost = (_judged(schema, argument, path) for argument, path in _paths(job_type))
-    return tuple({each: None for each in lost if each is not None})
+    unfit = (
+        _mismatch(schema, argument, path, values) for argument, path, values in _reads(job_type)
+    )
+    return tuple({each: None for each in unfit if each is not None})
 
 
-def _judged(schema: Obj, argument: str, path: str) -> LostPath | None:
+def _mismatch(schema: Obj, argument: str, path: str, values: Sequence[Any]) -> Mismatch | None:
     steps = steps_of(path)
     if steps[0] in _SERVERS:
         return None
@@ -75,10 +80,16 @@ def _judged(schema: Obj, argument: str, path: str) -> LostPath | None:
         if not below:
             fields = sorted({name for parent in level for name in parent.get("properties") or ()})
             way = ".".join(steps[:index]) or "the object"
-            return LostPath(argument, path, _fix(way, step, fields))
+            return Mismatch(argument, path, "is not a field of the CRD", _fix(way, step, fields))
         level = below
     if argument == "suspend" and all(each.get("type", "boolean") != "boolean" for each in level):
-        return LostPath(argument, path, f"it is of type {level[0]['type']}; give a boolean")
+        return Mismatch(argument, path, f"is of type {level[0]['type']}", "give a boolean")
+    if all("enum" in each for each in level):
+        allowed = list(dict.fromkeys(value for each in level for value in each["enum"]))
+        for value in values:
+            if value not in allowed:
+                fix = f"the CRD allows {', '.join(map(repr, allowed))}"
+                return Mismatch(argument, path, f"is never {value!r}", fix)
     return None
 
 
@@ -104,17 +115,27 @@ def _fix(way: str, step: str, fields: Sequence[str]) -> str:
     return f"write {close[0]!r} for {step!r}" if close else f"{way} has {', '.join(fields)}"
 
 
-def _paths(job_type: type[DeclaredJob]) -> Iterator[tuple[str, str]]:
+_Read = tuple[str, str, Sequence[Any]]
+"""An argument, a path, and the values with which the field at the path is compared."""
+
+
+def _reads(job_type: type[DeclaredJob]) -> Iterator[_Read]:
     declared = job_type.declaration
-    yield "suspend", declared.suspend
+    yield "suspend", declared.suspend, ()
     for pods in declared.pods:
-        yield from _paths_of_pods(pods)
+        yield from _reads_of_pods(pods)
     for argument in ("active", "ready", "succeeded", "failed", "skip"):
-        for path in _paths_of_sign(getattr(declared, argument)):
-            yield argument, path
+        for path, values in reads_of_sign(getattr(declared, argument)):
+            yield argument, path, values
     for argument in ("message", "priority_class"):
         if path := getattr(declared, argument):
-            yield argument, path
+            yield argument, path, ()
+
+
+def _reads_of_pods(pods: Pods) -> Iterator[_Read]:
+    yield from ((argument, path, ()) for argument, path in _paths_of_pods(pods))
+    if pods.when is not None:
+        yield from (("when", path, values) for path, values in reads_of_sign(pods.when))
 
 
 def _paths_of_pods(pods: Pods) -> Iterator[tuple[str, str]]:
@@ -133,8 +154,6 @@ def _paths_of_pods(pods: Pods) -> Iterator[tuple[str, str]]:
         yield from (("succeeded", place + path) for path in _paths_of_factors(done.pods))
     elif pods.succeeded:
         yield "succeeded", place + pods.succeeded
-    if pods.when is not None:
-        yield from (("when", path) for path in _paths_of_sign(pods.when))
 
 
 def _paths_of_factors(factors: Sequence[Factor]) -> Iterator[str]:
@@ -142,16 +161,20 @@ def _paths_of_factors(factors: Sequence[Factor]) -> Iterator[str]:
         yield from (factor.path, factor.limit) if isinstance(factor, AtMost) else (factor,)
 
 
-def _paths_of_sign(sign: Sign | Sequence[Sign]) -> Iterator[str]:
-    """The paths that a sign reads; those of a function are unknown."""
+def reads_of_sign(sign: Sign | Sequence[Sign]) -> Iterator[tuple[str, Sequence[Any]]]:
+    """The paths that a sign reads, each with the values that it compares; none for a function."""
     if isinstance(sign, str):
-        yield sign
-    elif isinstance(sign, Condition | Equals | Differs):
-        yield sign.path
+        yield sign, ()
+    elif isinstance(sign, Condition):
+        yield sign.path, ()
+    elif isinstance(sign, Equals):
+        yield sign.path, sign.wanted
+    elif isinstance(sign, Differs):
+        yield sign.path, sign.others
     elif isinstance(sign, Enough):
-        yield from (*sign.paths, *filter(None, (sign.units,)))
+        yield from ((path, ()) for path in (*sign.paths, *filter(None, (sign.units,))))
     elif isinstance(sign, Every):
-        yield from _paths_of_sign(sign.signs)
+        yield from reads_of_sign(sign.signs)
     elif isinstance(sign, list | tuple):
         for each in sign:
-            yield from _paths_of_sign(each)
+            yield from reads_of_sign(each)
