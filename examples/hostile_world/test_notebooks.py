@@ -11,7 +11,7 @@ from notebooks import Careful, Reconciler, Trusting, run
 from kueuelib.runtime import Obj
 from kueuelib.testing import (
     Act,
-    Cluster,
+    ClusterState,
     Commit,
     Draws,
     Storm,
@@ -56,7 +56,7 @@ def notebook(name: str) -> Obj:
     }
 
 
-def never_two_pods(commit: Commit, cluster: Cluster) -> Iterator[str]:
+def never_two_pods(commit: Commit, cluster: ClusterState) -> Iterator[str]:
     """No Notebook ever has two Pods."""
     if commit.resource == "pods" and commit.old is None:
         owner = owner_of(commit.present)
@@ -65,7 +65,7 @@ def never_two_pods(commit: Commit, cluster: Cluster) -> Iterator[str]:
             yield f"its Notebook has {len(pods)} Pods"
 
 
-def each_notebook_runs(cluster: Cluster) -> Iterator[str]:
+def each_notebook_runs(cluster: ClusterState) -> Iterator[str]:
     """Each Notebook has one Pod with its image, and there are no other Pods."""
     pods = cluster.objects("pods")
     books = {book["metadata"]["uid"]: book for book in cluster.objects(NOTEBOOKS)}

@@ -24,8 +24,8 @@ from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.own_changes import FewerPods
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import (
-    Outcome,
     Probe,
+    TrialOutcome,
     Trials,
     Verdict,
     outcome,
@@ -366,7 +366,7 @@ def test_the_table_agrees_with_the_verdict(world: World) -> None:
 # --- shortcuts
 
 
-def slowly(world: World, key: ObjectKey) -> Outcome:
+def slowly(world: World, key: ObjectKey) -> TrialOutcome:
     """A fresh engine, and cycles to the very end."""
     engine = world.engine(NOW)
     held = engine.standing(key)
@@ -378,34 +378,36 @@ def slowly(world: World, key: ObjectKey) -> Outcome:
         for number, admit in enumerate(settled.admissions):
             if admit.key == key:
                 usage = usage_of(engine, settled.admissions[number + 1 :])
-                return Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit, usage=usage)
+                return TrialOutcome(
+                    Verdict.ADMITTED, None, evaluated=True, admit=admit, usage=usage
+                )
         for wait in settled.waits:
             reason = wait.reason if wait.key == key else reason
         if isinstance(reason, Preempting | FitsAfterPreemptions):
-            return Outcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
+            return TrialOutcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
     if reason is None:
         reason = engine.standing(key).reason or NotEvaluated()
-        return Outcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
-    return Outcome(Verdict.WAITS, reason, evaluated=True)
+        return TrialOutcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
+    return TrialOutcome(Verdict.WAITS, reason, evaluated=True)
 
 
 class SlowTrials(Trials):
     """Every question to a fresh engine, nothing remembered."""
 
-    def unchanged(self) -> Outcome:
+    def unchanged(self) -> TrialOutcome:
         return slowly(self._world.narrowed(self._key), self._key)
 
-    def with_change(self, change: Change) -> Outcome:
+    def with_change(self, change: Change) -> TrialOutcome:
         return self.within(change.apply(self._world))
 
-    def within(self, changed: World) -> Outcome:
+    def within(self, changed: World) -> TrialOutcome:
         return slowly(changed.narrowed(self._key), self._key)
 
 
 class SlowProbe(Probe):
     """The same for a world in which nobody else waits."""
 
-    def without(self, other: ObjectKey) -> Outcome:
+    def without(self, other: ObjectKey) -> TrialOutcome:
         return slowly(self._world.without_workloads(other), self._key)
 
 

@@ -30,7 +30,7 @@ from kueuelib.scheduler.explain.changes import (
 )
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.tree_changes import RaiseWeight, SetParent
-from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcome
+from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
 from kueuelib.testing.builders import (
@@ -138,11 +138,11 @@ class Whole(World):
         return self
 
 
-def decided(world: World, change: Change) -> Outcome:
+def decided(world: World, change: Change) -> TrialOutcome:
     return outcome(Whole(**attrs.asdict(change.apply(world), recurse=False)), KEY, NOW)
 
 
-def sizes(world: World, good: Callable[[Outcome], bool]) -> dict[Choice, int]:
+def sizes(world: World, good: Callable[[TrialOutcome], bool]) -> dict[Choice, int]:
     """The smallest amount that is good enough, of whatever is listed in the tree."""
     own = world.cluster_queue_of(world.workloads[KEY])
     assert own is not None
@@ -204,7 +204,7 @@ def parents(world: World, verdict: Verdict) -> set[Choice]:
     return found
 
 
-def helps(found: Outcome, verdict: Verdict) -> bool:
+def helps(found: TrialOutcome, verdict: Verdict) -> bool:
     return found.admits or (found.helps and verdict is Verdict.WAITS)
 
 

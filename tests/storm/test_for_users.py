@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kueuelib.testing.hostile import Cluster, Storm, StormFailed, create, delete, patch, trial
+from kueuelib.testing.hostile import ClusterState, Storm, StormFailed, create, delete, patch, trial
 from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.fork import CopyFailed
-from kueuelib.testing.storm.given import GivenLaws
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.profiles import PROFILES, weather
 from kueuelib.testing.storm.run import LIMIT, WATCHES
+from kueuelib.testing.storm.user_program import GivenLaws
 
 EXAMPLE = Path(__file__).parents[2] / "examples/hostile_world"
 
@@ -178,7 +178,7 @@ COMMIT = Commit(1.0, 5, "user", "pods", "default", "a", None, {"metadata": {"nam
 
 
 def test_a_law_is_named_after_its_function():
-    def no_pods(cluster: Cluster):
+    def no_pods(cluster: ClusterState):
         """There are no pods."""
         yield from (f"{pod['metadata']['name']} exists" for pod in cluster.objects("pods"))
 
@@ -189,7 +189,7 @@ def test_a_law_is_named_after_its_function():
 
 
 def test_a_law_that_raises_is_broken():
-    def no_sense(commit: Commit, cluster: Cluster):
+    def no_sense(commit: Commit, cluster: ClusterState):
         yield commit.present["spec"]
 
     laws = GivenLaws(lambda _: [], [], [no_sense])

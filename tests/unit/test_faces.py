@@ -186,5 +186,30 @@ def test_a_deprecated_name_works_and_warns_with_its_replacement(
     assert names == ["Resource"]
 
 
+@pytest.mark.parametrize(
+    ("face", "old", "new"),
+    [
+        ("kueuelib.checks", "Context", "CheckContext"),
+        ("kueuelib.jobs", "Condition", "HasCondition"),
+        ("kueuelib.runtime", "ServerContact", "Cluster"),
+        ("kueuelib.runtime", "Verdict", "ValidationResult"),
+        ("kueuelib.testing", "Cluster", "ClusterState"),
+    ],
+)
+def test_a_renamed_name_still_works(face: str, old: str, new: str) -> None:
+    module = importlib.import_module(face)
+    with pytest.warns(DeprecationWarning, match=f"{face}.{old} is deprecated, use {new}"):
+        assert getattr(module, old) is getattr(module, new)
+
+
+def test_no_name_means_different_things_in_two_faces() -> None:
+    meanings: dict[str, set[int]] = {}
+    for face in (each for each in FACES if each != "kueuelib.sync"):
+        module = importlib.import_module(face)
+        for name in module.__all__:
+            meanings.setdefault(name, set()).add(id(getattr(module, name)))
+    assert [name for name, values in meanings.items() if len(values) > 1] == []
+
+
 if __name__ == "__main__":
     GOLDEN.write_text(described(), encoding="utf-8")

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kueuelib.api.kueue import PodSetUpdate as PodSetUpdate
     from kueuelib.api.kueue import Workload as Workload
-    from kueuelib.checks.context import Context as Context
+    from kueuelib.checks.assembly import setup as setup
+    from kueuelib.checks.context import CheckContext as CheckContext
     from kueuelib.checks.context import current as current
     from kueuelib.checks.context import usage_of as usage_of
     from kueuelib.checks.definition import Check as Check
     from kueuelib.checks.definition import check as check
-    from kueuelib.checks.parts import setup as setup
     from kueuelib.checks.running import run as run
     from kueuelib.checks.running import serve as serve
     from kueuelib.checks.verdicts import Pending as Pending
@@ -42,10 +42,11 @@ else:
         __name__,
         {
             "kueuelib.api.kueue": "PodSetUpdate Workload",
-            "kueuelib.checks.context": "Context current usage_of",
+            "kueuelib.checks.context": "CheckContext current usage_of",
             "kueuelib.checks.definition": "Check check",
-            "kueuelib.checks.parts": "setup",
+            "kueuelib.checks.assembly": "setup",
             "kueuelib.checks.running": "run serve",
             "kueuelib.checks.verdicts": "Pending Ready Rejected Retry Verdict",
         },
+        deprecated={"Context": "CheckContext"},
     )

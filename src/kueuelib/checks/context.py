@@ -15,7 +15,7 @@ from kueuelib.runtime.client import Client
 
 
 @attrs.frozen(eq=False)
-class Context:
+class CheckContext:
     """The surroundings of one call of a check.
 
     Attributes:
@@ -34,10 +34,10 @@ class Context:
     event: Callable[[EventType, str, str], None]
 
 
-_CURRENT: ContextVar[Context] = ContextVar("kueuelib check")
+_CURRENT: ContextVar[CheckContext] = ContextVar("kueuelib check")
 
 
-def current() -> Context:
+def current() -> CheckContext:
     """The context of the check that is running.
 
     Raises:
@@ -46,7 +46,7 @@ def current() -> Context:
     return _CURRENT.get()
 
 
-def enter(context: Context) -> None:
+def enter(context: CheckContext) -> None:
     """Makes a context the current one, in this task."""
     _CURRENT.set(context)
 

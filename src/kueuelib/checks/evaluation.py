@@ -11,7 +11,7 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj
 from kueuelib.checks.containment import Call, CheckFailed, Threads, describe, started
-from kueuelib.checks.context import Context, enter
+from kueuelib.checks.context import CheckContext, enter
 from kueuelib.checks.definition import Check, is_async
 from kueuelib.checks.turns import Group, Turns
 from kueuelib.checks.verdicts import Verdict, verified
@@ -31,7 +31,7 @@ class Evaluator:
         self._threads = Threads(f"check {check.controller_name}", check.concurrency)
         self._abandoned: set[asyncio.Task[Any]] = set()
 
-    async def ask(self, wl: Obj, parameters: Obj | None, context: Context) -> Verdict:
+    async def ask(self, wl: Obj, parameters: Obj | None, context: CheckContext) -> Verdict:
         """The verdict about a workload, with verified fields.
 
         Args:
@@ -44,7 +44,7 @@ class Evaluator:
         """
         return await self._guarded(self._call(wl, parameters, context))
 
-    async def release(self, wl: Obj, context: Context) -> None:
+    async def release(self, wl: Obj, context: CheckContext) -> None:
         """Call the release function of the check.
 
         Args:
@@ -89,11 +89,11 @@ class Evaluator:
             raise CheckFailed(describe(error)) from error
         return task.result()
 
-    async def _call(self, wl: Obj, parameters: Obj | None, context: Context) -> Verdict:
+    async def _call(self, wl: Obj, parameters: Obj | None, context: CheckContext) -> Verdict:
         arguments = (decode(Workload, wl), parameters)
         return verified(await self._run(self._check.function, arguments, context))
 
-    async def _run(self, function: Any, arguments: tuple[Any, ...], context: Context) -> Any:
+    async def _run(self, function: Any, arguments: tuple[Any, ...], context: CheckContext) -> Any:
         enter(context)
         if is_async(function):
             return await function(*arguments)

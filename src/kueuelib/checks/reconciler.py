@@ -13,7 +13,7 @@ from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.checks import moves
 from kueuelib.checks.containment import CheckFailed, on_loop
-from kueuelib.checks.context import Context
+from kueuelib.checks.context import CheckContext
 from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
 from kueuelib.checks.moves import Ask, Asked, Reservation, Reset, Rest, reservation_of
@@ -274,7 +274,7 @@ class CheckReconciler:
             told = readable(message)
             self._recorder.event(newest, type, readable(reason), told, component=source)
 
-        context = Context(
+        context = CheckContext(
             name,
             newest,
             self._client,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.checks.containment import CheckFailed, on_loop
-from kueuelib.checks.context import Context
+from kueuelib.checks.context import CheckContext
 from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
 from kueuelib.checks.moves import Reservation, reservation_of
@@ -142,7 +142,7 @@ class ReleaseReconciler:
         def event(type: EventType, reason: str, message: str) -> None:
             self._recorder.event(wl, type, reason, message[:1000], component=source)
 
-        context = Context("", wl, self._client, lambda _: (), on_loop(event))
+        context = CheckContext("", wl, self._client, lambda _: (), on_loop(event))
         try:
             await self._evaluator.release(wl, context)
         except CheckFailed as error:

@@ -11,9 +11,9 @@ import attrs
 
 from kueuelib.api.kinds import LEASES, MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
+from kueuelib.checks.assembly import setup
 from kueuelib.checks.definition import Check
 from kueuelib.checks.heartbeats import lease_annotations, lease_labels, lease_name
-from kueuelib.checks.parts import setup
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.runtime.cache import Cache

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj
-from kueuelib.checks.activity import NO_SIGN_OF_LIFE, active_condition, write_condition
+from kueuelib.checks.active_condition import NO_SIGN_OF_LIFE, active_condition, write_condition
 from kueuelib.checks.heartbeats import HEARTBEAT_LABEL, HEARTBEAT_OF_CHECKS, Heartbeats, Silence
 from kueuelib.errors import ApiError, ConfigError, TransportError
 from kueuelib.runtime.client import Client

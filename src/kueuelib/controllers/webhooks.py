@@ -21,7 +21,7 @@ from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.validation import RULES, Rules
-from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
+from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
 from kueuelib.runtime.webhook.conditions import (
     IS_NEW,
     NEW,
@@ -171,11 +171,11 @@ def by_service(namespace: str, name: str, port: int = 443) -> ClientConfig:
 
 def _validator(
     rules: Rules,
-) -> Callable[[Obj | None, Obj | None, AdmissionRequest], Verdict]:
-    def validate(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Verdict:
+) -> Callable[[Obj | None, Obj | None, AdmissionRequest], ValidationResult]:
+    def validate(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> ValidationResult:
         if new is None:
-            return Verdict()
-        return Verdict(rules.validate(new, old), tuple(_warnings(new)))
+            return ValidationResult()
+        return ValidationResult(rules.validate(new, old), tuple(_warnings(new)))
 
     return validate
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.podset_info import restore as restore
     from kueuelib.jobs.contract.podset_info import restore_all as restore_all
     from kueuelib.jobs.declared.declarative import AtMost as AtMost
-    from kueuelib.jobs.declared.declarative import Condition as Condition
     from kueuelib.jobs.declared.declarative import Done as Done
+    from kueuelib.jobs.declared.declarative import HasCondition as HasCondition
     from kueuelib.jobs.declared.declarative import declare as declare
     from kueuelib.jobs.declared.declarative import differs as differs
     from kueuelib.jobs.declared.declarative import enough as enough
@@ -60,8 +60,9 @@ else:
             "kueuelib.jobs.contract.integration": "Integration",
             "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge merge_all restore "
             "restore_all",
-            "kueuelib.jobs.declared.declarative": "AtMost Condition Done declare differs "
+            "kueuelib.jobs.declared.declarative": "AtMost HasCondition Done declare differs "
             "enough equals every never",
             "kueuelib.jobs.declared.pod_shape": "Pods",
         },
+        deprecated={"Condition": "HasCondition"},
     )

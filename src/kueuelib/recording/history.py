@@ -72,7 +72,7 @@ class Objects:
 
 
 @attrs.define(eq=False)
-class Past:
+class WorkloadHistory:
     """The history of one Workload in a recording.
 
     Attributes:
@@ -105,7 +105,9 @@ class Lives:
     """
 
     def __init__(self, begin: Iterable[Workload], at: float) -> None:
-        self.by_uid: dict[str, Past] = {each.uid: Past(each, each, at) for each in begin}
+        self.by_uid: dict[str, WorkloadHistory] = {
+            each.uid: WorkloadHistory(each, each, at) for each in begin
+        }
         self._uids = {past.workload.key: uid for uid, past in self.by_uid.items()}
 
     def observe(self, event: Event, at: float) -> None:
@@ -120,7 +122,7 @@ class Lives:
     def _set(self, workload: Workload, at: float) -> None:
         past = self.by_uid.get(workload.uid)
         if past is None:
-            past = self.by_uid[workload.uid] = Past(workload, workload, at)
+            past = self.by_uid[workload.uid] = WorkloadHistory(workload, workload, at)
         self._uids[workload.key] = workload.uid
         past.workload = workload
         if is_finished(workload) and not past.finished:

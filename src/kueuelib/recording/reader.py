@@ -12,7 +12,7 @@ import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import ConfigError
-from kueuelib.recording.parts import parts_of
+from kueuelib.recording.rotation import parts_of
 
 FORMAT = 1
 """The version of the format that this module reads and `writer` writes."""
@@ -23,7 +23,7 @@ _FIX = "give a recording as the manager wrote it"
 
 
 @attrs.frozen
-class Where:
+class LinePosition:
     """A line of a recording.
 
     Attributes:
@@ -58,7 +58,7 @@ class Begin:
         version: of the program that wrote it.
     """
 
-    where: Where
+    where: LinePosition
     at: float
     life: str
     part: int
@@ -70,7 +70,7 @@ class Begin:
 
 
 @attrs.frozen
-class Told:
+class FactLine:
     """A fact.
 
     Attributes:
@@ -81,7 +81,7 @@ class Told:
         again: whether earlier parts contain it, too.
     """
 
-    where: Where
+    where: LinePosition
     at: float
     fact: str
     of: Any
@@ -92,13 +92,13 @@ class Told:
 class Looked:
     """The engine was asked for a cycle; `heads` is the number of heads, None without a cycle."""
 
-    where: Where
+    where: LinePosition
     at: float
     heads: int | None
 
 
 @attrs.frozen
-class Decided:
+class PlanLine:
     """A plan was carried out.
 
     Attributes:
@@ -109,14 +109,14 @@ class Decided:
         room: the workload for which room was made outside a cycle; None: a cycle decided.
     """
 
-    where: Where
+    where: LinePosition
     at: float
     plan: Obj
     hash: str
     room: ObjectKey | None
 
 
-Line = Begin | Told | Looked | Decided
+Line = Begin | FactLine | Looked | PlanLine
 
 
 @attrs.define
@@ -164,7 +164,7 @@ def parse(texts: Iterable[bytes], file: str) -> Iterator[Line]:
         ConfigError: a line cannot be read.
     """
     for number, text in enumerate(texts, 1):
-        where = Where(file, number)
+        where = LinePosition(file, number)
         try:
             data = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -192,7 +192,7 @@ def _texts(path: Path, notes: Notes) -> Iterator[bytes]:
         problem = error.strerror or str(error)
         raise ConfigError(str(path), problem, "give a file that can be read") from error
     except zlib.error:
-        where = Where(str(path), number + 1)
+        where = LinePosition(str(path), number + 1)
         raise where.wrong("", "the compressed data is damaged from here on") from None
     if rest or not whole:
         notes.texts.append(
@@ -200,7 +200,7 @@ def _texts(path: Path, notes: Notes) -> Iterator[bytes]:
         )
 
 
-def _begin(where: Where, data: Obj) -> Begin:
+def _begin(where: LinePosition, data: Obj) -> Begin:
     form = data.get("recording")
     if not isinstance(form, int):
         raise where.wrong(
@@ -226,23 +226,23 @@ def _begin(where: Where, data: Obj) -> Begin:
     )
 
 
-def _line(where: Where, data: Obj) -> Line:
+def _line(where: LinePosition, data: Obj) -> Line:
     at = _number(where, data)
     if "fact" in data:
         fact = _field(where, data, "fact", str)
         if "of" not in data:
             raise where.wrong("of", "is missing")
-        return Told(where, at, fact, data["of"], data.get("again") is True)
+        return FactLine(where, at, fact, data["of"], data.get("again") is True)
     if "plan" in data:
         plan, digest = _field(where, data, "plan", dict), _field(where, data, "hash", str)
-        return Decided(where, at, plan, digest, _room(where, data))
+        return PlanLine(where, at, plan, digest, _room(where, data))
     if "heads" not in data:
         raise where.wrong("", "has neither fact nor heads nor plan")
     heads = data["heads"]
     return Looked(where, at, None if heads is None else _field(where, data, "heads", int))
 
 
-def _room(where: Where, data: Obj) -> ObjectKey | None:
+def _room(where: LinePosition, data: Obj) -> ObjectKey | None:
     room = data.get("room")
     if room is None:
         return None
@@ -251,7 +251,7 @@ def _room(where: Where, data: Obj) -> ObjectKey | None:
     raise where.wrong("room", "is not a list of namespace and name")
 
 
-def _number(where: Where, data: Mapping[str, Any]) -> float:
+def _number(where: LinePosition, data: Mapping[str, Any]) -> float:
     seconds = data.get("at")
     if "at" not in data:
         raise where.wrong("at", "is missing")
@@ -262,7 +262,7 @@ def _number(where: Where, data: Mapping[str, Any]) -> float:
     return float(seconds)
 
 
-def _field(where: Where, data: Mapping[str, Any], name: str, kind: type) -> Any:
+def _field(where: LinePosition, data: Mapping[str, Any], name: str, kind: type) -> Any:
     value = data.get(name)
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value

@@ -12,7 +12,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import InvalidObject, InvalidSelector
 from kueuelib.recording.facts import BadFact, fact_of
 from kueuelib.recording.plans import plan_data, plan_hash, preemptions_data
-from kueuelib.recording.reader import Begin, Decided, Line, Looked, Told, Where
+from kueuelib.recording.reader import Begin, FactLine, Line, LinePosition, Looked, PlanLine
 from kueuelib.scheduler.decide.cycle import CycleInput, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Event
@@ -35,7 +35,7 @@ class Difference:
         why: the difference, in words.
     """
 
-    where: Where
+    where: LinePosition
     at: float
     cycle: int
     recorded: Obj
@@ -67,7 +67,7 @@ class Rerun:
         self.engine: Engine | None = None
         self.facts = self.cycles = self.lives = 0
         self.hash = ""
-        self.in_the_middle: Where | None = None
+        self.in_the_middle: LinePosition | None = None
         self.at = 0.0
         self.fresh = False
         self.event: Event | None = None
@@ -90,17 +90,17 @@ class Rerun:
             return None
         if self.engine is None:
             raise line.where.wrong("", "stands before the first line of a part")
-        if self._cold and not (isinstance(line, Told) and line.again):
+        if self._cold and not (isinstance(line, FactLine) and line.again):
             self._warm_up(self.engine, line.at)
         match line:
-            case Told():
+            case FactLine():
                 if not (line.again and self._knows):
                     self._tell(line, self.engine)
             case Looked():
                 return self._look(line, self.engine)
-            case Decided(room=None):
+            case PlanLine(room=None):
                 return self._decide(line, self.engine)
-            case Decided():
+            case PlanLine():
                 return self._make_room(line, self.engine)
         return None
 
@@ -129,7 +129,7 @@ class Rerun:
                 return
             engine.settle(decide(cycle, now), now)
 
-    def _tell(self, line: Told, engine: Engine) -> None:
+    def _tell(self, line: FactLine, engine: Engine) -> None:
         self.event = event = event_of(line, engine.workload)
         self.facts += 1
         with suppress(InvalidObject, InvalidSelector):  # as in the manager; a later line repairs it
@@ -144,7 +144,7 @@ class Rerun:
         replayed = {} if self._cycle is None else plan_data(decide(self._cycle, line.at))
         return Difference(line.where, line.at, self.cycles + 1, {}, replayed, why)
 
-    def _decide(self, line: Decided, engine: Engine) -> Difference | None:
+    def _decide(self, line: PlanLine, engine: Engine) -> Difference | None:
         cycle, self._cycle = self._cycle, None
         if cycle is None:
             raise line.where.wrong(
@@ -157,12 +157,12 @@ class Rerun:
             engine.settle(plan, line.at)
         return different
 
-    def _make_room(self, line: Decided, engine: Engine) -> Difference | None:
+    def _make_room(self, line: PlanLine, engine: Engine) -> Difference | None:
         assert line.room is not None, "the caller has looked"
         engine.advance(line.at)
         return self._compare(line, preemptions_data(engine.make_room(line.room).preemptions))
 
-    def _compare(self, line: Decided, replayed: Obj) -> Difference | None:
+    def _compare(self, line: PlanLine, replayed: Obj) -> Difference | None:
         self.hash = plan_hash(self.hash, replayed)
         if replayed != line.plan:
             why = "the plans differ"
@@ -173,7 +173,7 @@ class Rerun:
         return Difference(line.where, line.at, self.cycles, line.plan, replayed, why)
 
 
-def event_of(line: Told, known: Callable[[ObjectKey], Workload | None]) -> Event:
+def event_of(line: FactLine, known: Callable[[ObjectKey], Workload | None]) -> Event:
     """The fact of a line.
 
     Args:

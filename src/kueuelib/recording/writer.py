@@ -17,9 +17,9 @@ from kueuelib import __version__
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
 from kueuelib.recording.facts import fact_data
-from kueuelib.recording.parts import put_aside
 from kueuelib.recording.pseudonyms import Pseudonyms
 from kueuelib.recording.reader import FORMAT
+from kueuelib.recording.rotation import put_aside
 from kueuelib.recording.tape import RecordedEngine, Tape
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.queries import PatchType as PatchType
     from kueuelib.runtime.telemetry import Telemetry as Telemetry
     from kueuelib.runtime.webhook.admission import AdmissionRequest as AdmissionRequest
-    from kueuelib.runtime.webhook.admission import Verdict as Verdict
+    from kueuelib.runtime.webhook.admission import ValidationResult as ValidationResult
     from kueuelib.runtime.webhook.certs import server_context as server_context
     from kueuelib.runtime.webhook.server import WebhookServer as WebhookServer
     from kueuelib.runtime.webhook.trust import CertificateKeeper as CertificateKeeper
@@ -115,10 +115,10 @@ else:
             "kueuelib.runtime.operator.declaration": "Operator",
             "kueuelib.runtime.predicates": "predicates",
             "kueuelib.runtime.telemetry": "Telemetry",
-            "kueuelib.runtime.webhook.admission": "AdmissionRequest Verdict",
+            "kueuelib.runtime.webhook.admission": "AdmissionRequest ValidationResult",
             "kueuelib.runtime.webhook.certs": "server_context",
             "kueuelib.runtime.webhook.server": "WebhookServer",
             "kueuelib.runtime.webhook.trust": "CertificateKeeper Trusting",
         },
-        deprecated={"ServerContact": "Cluster"},
+        deprecated={"ServerContact": "Cluster", "Verdict": "ValidationResult"},
     )

@@ -60,7 +60,7 @@ class _Outer(Protocol):
         ...
 
 
-class Room:
+class Slots:
     """The open connections of one server.
 
     Args:
@@ -107,7 +107,7 @@ class Connection(web.RequestHandler):
     __slots__ = ("_born", "_expected", "_outermost", "_room", "_silence")
 
     def __init__(
-        self, server: web.Server, room: Room, *, outermost: bool, loop: asyncio.AbstractEventLoop
+        self, server: web.Server, room: Slots, *, outermost: bool, loop: asyncio.AbstractEventLoop
     ) -> None:
         kept = server._kwargs  # noqa: SLF001 - aiohttp has no other way to connections of our own
         limits = {
@@ -197,7 +197,7 @@ class _Tls(SSLProtocol):
         self,
         make: Callable[[], Connection],
         context: ssl.SSLContext,
-        room: Room,
+        room: Slots,
         buffer: bytearray,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -269,7 +269,7 @@ class Site(web.BaseSite):
         super().__init__(runner, ssl_context=tls, backlog=BACKLOG)
         self._where = where
         self._connection = connection
-        self._room = Room(_most())
+        self._room = Slots(_most())
         self._sparse = Sparse()
 
     @property

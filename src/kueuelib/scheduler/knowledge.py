@@ -9,8 +9,8 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.cohort_status import CohortUsage, cohort_status
 from kueuelib.scheduler.decide.preemption.history import History
+from kueuelib.scheduler.facts.handlers import Facts
 from kueuelib.scheduler.facts.standing import Standing, Where
-from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.object_reasons import BackingOff, ClusterQueueInactive
 from kueuelib.scheduler.pending.item import Pending, PendingPlace
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo

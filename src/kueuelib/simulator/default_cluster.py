@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from kueuelib.api.kinds import KUEUE, V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.quantity import quantity_of
+from kueuelib.simulator.parsing import named
 from kueuelib.simulator.trace import Demand, Trace
-from kueuelib.simulator.values import named
 from kueuelib.simulator.work import CPU
 
 COHORT = "trace"

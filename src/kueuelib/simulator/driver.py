@@ -26,8 +26,8 @@ from kueuelib.simulator.following import Following
 from kueuelib.simulator.listener import Audience, Listener
 from kueuelib.simulator.live import Live
 from kueuelib.simulator.lives import Lives
+from kueuelib.simulator.parsing import END_OF_TIME
 from kueuelib.simulator.timing import Timing
-from kueuelib.simulator.values import END_OF_TIME
 from kueuelib.simulator.work import Job
 from kueuelib.workload.life import LifeSettings
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kueuelib.testing.builders import make_local_queue as make_local_queue
     from kueuelib.testing.builders import make_workload as make_workload
     from kueuelib.testing.hostile import Act as Act
-    from kueuelib.testing.hostile import Cluster as Cluster
+    from kueuelib.testing.hostile import ClusterState as ClusterState
     from kueuelib.testing.hostile import Commit as Commit
     from kueuelib.testing.hostile import Draws as Draws
     from kueuelib.testing.hostile import Storm as Storm
@@ -48,8 +48,8 @@ else:
             "kueuelib.testing.background": "BackgroundServer",
             "kueuelib.testing.builders": "make_cluster_queue make_flavor "
             "make_local_queue make_workload",
-            "kueuelib.testing.hostile": "Act Cluster Commit Draws Storm StormFailed Trial "
-            "create delete patch patch_status trial",
+            "kueuelib.testing.hostile": "Act ClusterState Commit Draws Storm StormFailed "
+            "Trial create delete patch patch_status trial",
             "kueuelib.testing.job_adapter": "JobAdapter",
             "kueuelib.testing.job_conformance": "JobConformance",
             "kueuelib.testing.operators": "running",
@@ -58,4 +58,5 @@ else:
             "kueuelib.testing.manager": "queueing",
             "kueuelib.testing.waiting": "eventually settled",
         },
+        deprecated={"Cluster": "ClusterState"},
     )

@@ -38,14 +38,6 @@ from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.testing.storm.bundled import BundledManager, JobProgram
 from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.fork import apart
-from kueuelib.testing.storm.given import (
-    Cluster,
-    CommitLaw,
-    Function,
-    GivenLaws,
-    GivenProgram,
-    RestLaw,
-)
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Tolerance
 from kueuelib.testing.storm.profiles import Profile
@@ -56,12 +48,20 @@ from kueuelib.testing.storm.theatre import LawBook
 from kueuelib.testing.storm.timeline import summary, timeline
 from kueuelib.testing.storm.tour import replay, shrunk, tour
 from kueuelib.testing.storm.trial import Objects, Trial
+from kueuelib.testing.storm.user_program import (
+    ClusterState,
+    CommitLaw,
+    Function,
+    GivenLaws,
+    GivenProgram,
+    RestLaw,
+)
 from kueuelib.testing.storm.users import Act, Scenario
 from kueuelib.testing.storm.users import acts as verbs
 
 __all__ = [
     "Act",
-    "Cluster",
+    "ClusterState",
     "Commit",
     "Draws",
     "Storm",
@@ -148,10 +148,10 @@ def trial(
             `GenericJob` or `Integration`, each of which runs in a process of its own.
         objects: Raw objects that exist before the program starts, in this order: CRDs first.
         users: Yields what users do in one storm; every decision is drawn with its own label.
-        at_rest: Laws of a state at rest: functions of a `Cluster` that yield a sentence for each
-            violation. The name of the function is the law's.
-        at_commit: Laws of each write: functions of the `Commit` and of the `Cluster` right after
-            it.
+        at_rest: Laws of a state at rest: functions of a `ClusterState` that yield a sentence for
+            each violation. The name of the function is the law's.
+        at_commit: Laws of each write: functions of the `Commit` and of the `ClusterState` right
+            after it.
         kueue: Whether the cluster has kueuelib's CRDs, webhooks and manager, without faults.
             `None`: for checks and kinds of jobs, but not for coroutine functions.
         beside: Further programs, without faults, by the names of their processes, for example the

@@ -13,8 +13,8 @@ from kueuelib.app.installation import Installation, install, resource_of
 from kueuelib.app.own_manifests import own_webhooks
 from kueuelib.app.own_process import assembler, own_configuration
 from kueuelib.app.wiring import Assemble, assemble_manager
+from kueuelib.checks.assembly import setup as setup_checks
 from kueuelib.checks.definition import Check
-from kueuelib.checks.parts import setup as setup_checks
 from kueuelib.controllers.webhooks import by_url
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration

@@ -11,18 +11,18 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.app.explaining.gather import Cluster
 from kueuelib.app.explaining.selection import Selection
+from kueuelib.app.explaining.short_verdicts import word_of, word_of_condition
 from kueuelib.app.explaining.waiting import (
     Listing,
     decided,
     smallest_of,
     told,
 )
-from kueuelib.app.explaining.words import word_of, word_of_condition
 from kueuelib.cli.pending.command import to_data, to_text
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import Ends
-from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
@@ -174,13 +174,13 @@ def test_nothing_that_waits_is_said() -> None:
     ],
 )
 def test_a_reason_has_a_short_word(reason: Reason | None, word: str) -> None:
-    assert word_of(Outcome(Verdict.WAITS, reason)) == word
+    assert word_of(TrialOutcome(Verdict.WAITS, reason)) == word
 
 
 def test_verdicts_have_short_words() -> None:
     victims = (ObjectKey("ns", "a"), ObjectKey("ns", "b"))
-    assert word_of(Outcome(Verdict.ADMITTED)) == "fits now"
-    assert word_of(Outcome(Verdict.PREEMPTS, None, victims=victims)) == "preempts 2"
+    assert word_of(TrialOutcome(Verdict.ADMITTED)) == "fits now"
+    assert word_of(TrialOutcome(Verdict.PREEMPTS, None, victims=victims)) == "preempts 2"
     assert word_of_condition("NotOurs") == "NotOurs"
     assert word_of_condition("") == "not evaluated"
 
@@ -188,7 +188,9 @@ def test_verdicts_have_short_words() -> None:
 def test_the_smallest_change_preempts_the_fewest_and_is_the_first_of_these() -> None:
     def change(name: str, victims: int) -> TriedChange:
         keys = tuple(ObjectKey("ns", str(number)) for number in range(victims))
-        return TriedChange(Ends(ObjectKey("ns", name)), Outcome(Verdict.PREEMPTS, victims=keys))
+        return TriedChange(
+            Ends(ObjectKey("ns", name)), TrialOutcome(Verdict.PREEMPTS, victims=keys)
+        )
 
     many, first, second = change("a", 2), change("b", 1), change("c", 1)
     assert smallest_of([many, first, second]) is first

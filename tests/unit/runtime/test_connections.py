@@ -14,7 +14,7 @@ from aiohttp import web
 import kueuelib
 from kueuelib.embedded import tls
 from kueuelib.runtime import connections
-from kueuelib.runtime.connections import Room, body_of
+from kueuelib.runtime.connections import Slots, body_of
 from kueuelib.runtime.http import MetricsServer, ProbeServer, serving
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook import server as webhook_server
@@ -37,8 +37,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["plain", "tls"])
 async def site(request, credentials, monkeypatch):
     """Opens a connection to a server that says what was sent; without handshake, only a socket."""
-    rooms: list[Room] = []
-    monkeypatch.setattr(connections, "Room", lambda most: rooms.append(Room(most)) or rooms[0])
+    rooms: list[Slots] = []
+    monkeypatch.setattr(connections, "Slots", lambda most: rooms.append(Slots(most)) or rooms[0])
 
     async def handle(asked: web.BaseRequest) -> web.Response:
         return web.Response(body=await body_of(asked) or b"x" * int(asked.headers.get("Size", 1)))
@@ -70,7 +70,7 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
             return b""
 
 
-async def all_gone(room: Room) -> None:
+async def all_gone(room: Slots) -> None:
     async with asyncio.timeout(60):
         while room._open:
             await asyncio.sleep(0.01)

@@ -420,7 +420,7 @@ async def test_a_check_that_returns_no_errors_of_fields_denies_and_says_so(
         with pytest.raises(Exception, match="the webhook failed"):
             await client.of(Box).create(box())
     said = " ".join(capsys.readouterr().out.split())
-    assert "returned 'no'; return a list of FieldError, or a Verdict" in said
+    assert "returned 'no'; return a list of FieldError, or a ValidationResult" in said
 
 
 async def test_two_operators_do_not_fight_about_one_child(client: Client) -> None:

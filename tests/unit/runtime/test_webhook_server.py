@@ -15,7 +15,7 @@ import structlog
 
 from kueuelib.errors import FieldError, InvalidObject
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.admission import Verdict, aggregate, json_patch, shortened
+from kueuelib.runtime.webhook.admission import ValidationResult, aggregate, json_patch, shortened
 from kueuelib.runtime.webhook.certs import Names, host_names, load, renewed, server_context
 from kueuelib.runtime.webhook.server import MAX_BODY, WebhookServer
 
@@ -70,7 +70,7 @@ async def hooks():
     server.mutate_with_request("/who", lambda obj, req: {**obj, "by": req.user["username"]})
     server.validate("/validate", small, SIZED)
     server.validate("/validate-crash", lambda *_: {}["missing"])
-    server.validate("/warn", lambda *_: Verdict(warnings=["old", "x" * 300]))
+    server.validate("/warn", lambda *_: ValidationResult(warnings=["old", "x" * 300]))
     server.convert("/convert", convert)
     running: list[int] = []
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from kueuelib.cli.root import app
 from kueuelib.pages.markup import Markup, tag
-from kueuelib.simulator.report import over_time, words
+from kueuelib.simulator.report import over_time, readable
 from kueuelib.simulator.report.scales import (
     Scale,
     bent,
@@ -292,11 +292,11 @@ def test_times_read_well(span: float, texts: list[str]) -> None:
     ],
 )
 def test_amounts_read_well(value: float, resource: str, text: str) -> None:
-    assert words.amount(value, resource) == text
+    assert readable.amount(value, resource) == text
 
 
 def test_labels_of_an_axis_have_room() -> None:
-    across, up = over_time.frame(960, 220, 10, 8e6, partial(words.amount, resource="x"), "x")
+    across, up = over_time.frame(960, 220, 10, 8e6, partial(readable.amount, resource="x"), "x")
     longest = max(len(label) for _, label in up.ticks)
     assert longest == len("8,000,000")
     assert across.scale.start > 7 * longest

@@ -51,7 +51,7 @@ _ALL_MANAGED = (
 
 
 @attrs.frozen
-class Told:
+class LastMessage:
     """The last message of the cluster's manager about a waiting Workload."""
 
     reason: str
@@ -76,7 +76,7 @@ class Answer:
     title: str
     submitted: bool
     explanation: Explanation | None
-    told: Told | None = None
+    told: LastMessage | None = None
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     unmanaged: Problem | None = None
@@ -256,7 +256,7 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
     condition = find_condition((raw.get("status") or {}).get("conditions"), QUOTA_RESERVED)
     told = None
     if condition.get("status") == "False":
-        told = Told(condition.get("reason", ""), condition.get("message", ""))
+        told = LastMessage(condition.get("reason", ""), condition.get("message", ""))
     notes = cluster.notes
     _, protector, rest = ("" if told is None else told.message).partition(PROTECTOR)
     if protector and world.settings.preemption is KUEUE:

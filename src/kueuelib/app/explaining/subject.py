@@ -15,7 +15,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, format_ti
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.api.validation import validate_workload
 from kueuelib.api.validation.fields import each
-from kueuelib.app.explaining.amounts import negative_amounts, negative_counts
+from kueuelib.app.explaining.negative_amounts import negative_amounts, negative_counts
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.generic_job import GenericJob

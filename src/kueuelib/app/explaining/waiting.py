@@ -22,14 +22,19 @@ from kueuelib.app.explaining.gather import (
     list_kinds,
 )
 from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.words import PODS_MISSING, WAITS_FOR_CHECKS, word_of, word_of_condition
+from kueuelib.app.explaining.short_verdicts import (
+    PODS_MISSING,
+    WAITS_FOR_CHECKS,
+    word_of,
+    word_of_condition,
+)
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.obstacles import Problem, problems_of
-from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcomes
+from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcomes
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
@@ -280,7 +285,7 @@ def decided(
 
 
 def _decided(
-    world: World, workload: Workload, outcome: Outcome, place: int | None, local: int | None
+    world: World, workload: Workload, outcome: TrialOutcome, place: int | None, local: int | None
 ) -> Waiting:
     reason = outcome.reason
     home = world.home_of(workload)

@@ -9,7 +9,7 @@ import attrs
 from kueuelib.api.kueue import ClusterQueue, PodSet
 from kueuelib.api.quantity import amount_of
 from kueuelib.app.overview.lending import Node, spread
-from kueuelib.app.overview.values import Place, Tree, Use
+from kueuelib.app.overview.values import Place, QuotaUse, Tree
 from kueuelib.scheduler.decide.flavors import mismatch_of
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
@@ -136,7 +136,7 @@ def _tree(root: _Branch) -> Tree:
     for branch in reversed(branches):
         parts = [sums[id(each)] for each in branch.below]
         sums[id(branch)] = _sum([*parts, branch.load] if branch.load else parts)
-    uses: dict[int, list[Use]] = {id(branch): [] for branch in branches}
+    uses: dict[int, list[QuotaUse]] = {id(branch): [] for branch in branches}
     for pair in _pairs(branches):
         nodes: dict[int, Node] = {}
         for branch in reversed(branches):
@@ -147,8 +147,8 @@ def _tree(root: _Branch) -> Tree:
         for branch in branches:
             node, asked = nodes[id(branch)], sums[id(branch)].asked.get(pair, 0)
             own = node.total - node.borrowed
-            use = Use(pair, node.nominal, own, node.borrowed, node.lent, asked)
-            if use != Use(pair) or pair in branch.limits:
+            use = QuotaUse(pair, node.nominal, own, node.borrowed, node.lent, asked)
+            if use != QuotaUse(pair) or pair in branch.limits:
                 uses[id(branch)].append(use)
     places = [_place(branch, uses[id(branch)], sums[id(branch)]) for branch in branches]
     return Tree(root.name, tuple(places))
@@ -184,7 +184,7 @@ def _pairs(branches: Iterable[_Branch]) -> tuple[FlavorResource, ...]:
     return tuple(pairs)
 
 
-def _place(branch: _Branch, uses: Sequence[Use], load: Load) -> Place:
+def _place(branch: _Branch, uses: Sequence[QuotaUse], load: Load) -> Place:
     kind = COHORT if branch.load is None else CLUSTER_QUEUE
     return Place(
         kind,

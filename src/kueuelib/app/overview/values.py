@@ -12,7 +12,7 @@ from kueuelib.scheduler.quota.amounts import FlavorResource
 
 
 @attrs.frozen
-class Use:
+class QuotaUse:
     """The use of the quota for one flavor and resource at one place of a tree.
 
     Amounts are in the unit of the scheduler: milli-cores for cpu, bytes or units for the rest.
@@ -57,7 +57,7 @@ class Place:
     kind: str
     name: str
     depth: int
-    uses: tuple[Use, ...]
+    uses: tuple[QuotaUse, ...]
     waiting: int
     running: int
     problem: str = ""

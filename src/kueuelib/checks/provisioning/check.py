@@ -9,10 +9,10 @@ from kueuelib.api.checks import ProvisioningRequestConfig
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.checks.context import Context, current
+from kueuelib.checks.context import CheckContext, current
 from kueuelib.checks.definition import Check, check
 from kueuelib.checks.owned import OwnedObjects
-from kueuelib.checks.provisioning.decision import Decision, Wanted, decide
+from kueuelib.checks.provisioning.decision import Decision, RequestPlan, decide
 from kueuelib.checks.verdicts import Pending, Verdict
 from kueuelib.errors import AlreadyExists, ApiError, NotFound, PodSetError, TransportError
 from kueuelib.jobs.contract.podset_info import FlavorNotFound, from_assignment, merge
@@ -57,7 +57,11 @@ def provisioning_check(*, version: str = kinds.V1BETA2, clock: Clock = SYSTEM_CL
 
 
 async def _carry_out(
-    context: Context, resource: Resource, wl: Obj, requests: tuple[Obj, ...], decision: Decision
+    context: CheckContext,
+    resource: Resource,
+    wl: Obj,
+    requests: tuple[Obj, ...],
+    decision: Decision,
 ) -> Verdict:
     namespace = key_of(wl).namespace
     for name in decision.delete:
@@ -77,7 +81,9 @@ async def _carry_out(
     return decision.verdict
 
 
-async def _create_request(context: Context, resource: Resource, wl: Obj, wanted: Wanted) -> Obj:
+async def _create_request(
+    context: CheckContext, resource: Resource, wl: Obj, wanted: RequestPlan
+) -> Obj:
     meta = wl["metadata"]
     body = {
         "apiVersion": resource.api_version,
@@ -110,7 +116,9 @@ async def _create_request(context: Context, resource: Resource, wl: Obj, wanted:
     return made
 
 
-async def _create_templates(context: Context, wl: Obj, wanted: Wanted, request: Obj) -> None:
+async def _create_templates(
+    context: CheckContext, wl: Obj, wanted: RequestPlan, request: Obj
+) -> None:
     """Creates the templates of the expected pods, with their assigned flavors."""
     pod_sets = {one["name"]: one for one in wl["spec"]["podSets"]}
     resource = kinds.RESOURCE_FLAVORS.at(wl["apiVersion"].rpartition("/")[2])

@@ -61,7 +61,7 @@ class NodeRequest:
 
 
 @attrs.frozen
-class Wanted:
+class RequestPlan:
     """One request for nodes.
 
     Attributes:
@@ -105,7 +105,7 @@ class Decision:
     """
 
     verdict: Verdict
-    create: Wanted | None = None
+    create: RequestPlan | None = None
     delete: tuple[str, ...] = ()
 
 
@@ -189,7 +189,7 @@ def _resources(template: Mapping[str, Any]) -> set[str]:
 
 def wanted(
     wl: Mapping[str, Any], check: str, spec: ProvisioningRequestConfigSpec, attempt: int
-) -> Wanted:
+) -> RequestPlan:
     """The request of one attempt."""
     meta = wl["metadata"]
     own = {
@@ -197,7 +197,7 @@ def wanted(
         for name, value in (meta.get("annotations") or {}).items()
         if name.startswith(PARAMETER_PREFIX)
     }
-    return Wanted(
+    return RequestPlan(
         fitting(f"{meta['name']}-{check}-{attempt}"),
         attempt,
         spec.provisioning_class_name,
@@ -249,7 +249,7 @@ def _while_admitted(
     wl: Mapping[str, Any],
     check: str,
     by_name: Mapping[str, Obj],
-    pairs: Sequence[tuple[Wanted, Obj]],
+    pairs: Sequence[tuple[RequestPlan, Obj]],
 ) -> Verdict:
     """An admitted workload has its nodes; only their revocation matters.
 
@@ -274,7 +274,7 @@ def _used(wl: Mapping[str, Any], check: str) -> str:
 
 
 def _provisioned(
-    latest: Wanted, request: Mapping[str, Any], extra: ProvisioningPodSetUpdates | None
+    latest: RequestPlan, request: Mapping[str, Any], extra: ProvisioningPodSetUpdates | None
 ) -> Ready:
     details = (request.get("status") or {}).get("provisioningClassDetails") or {}
     selector, missing = {}, []
@@ -291,8 +291,8 @@ def _provisioned(
 
 
 def _after_failure(
-    attempts: Sequence[Wanted],
-    latest: Wanted,
+    attempts: Sequence[RequestPlan],
+    latest: RequestPlan,
     request: Mapping[str, Any],
     type: str,
     retry: ProvisioningRetryStrategy,
@@ -313,7 +313,9 @@ def _after_failure(
     return Decision(Pending(text, again=deadline - now))
 
 
-def updates(request: Wanted, selector: Mapping[str, str] | None = None) -> tuple[PodSetUpdate, ...]:
+def updates(
+    request: RequestPlan, selector: Mapping[str, str] | None = None
+) -> tuple[PodSetUpdate, ...]:
     """What pods need in order to run on the nodes that were made for them.
 
     Args:

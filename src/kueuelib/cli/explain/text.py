@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from kueuelib.api.quantity import format_amount
-from kueuelib.app.explaining.asking import Answer, Told
+from kueuelib.app.explaining.asking import Answer, LastMessage
 from kueuelib.cli.explain.tree import tree_table
 from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.own_changes import MoveTo
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.tree_changes import SetParent
-from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
@@ -128,7 +128,7 @@ def _subject(answer: Answer, explanation: Explanation) -> str:
     )
 
 
-def _same(explanation: Explanation, told: Told) -> bool:
+def _same(explanation: Explanation, told: LastMessage) -> bool:
     """Whether the manager came to the same verdict, which is then not repeated."""
     return explanation.reason is not None and render(explanation.reason) == told.message
 
@@ -190,7 +190,7 @@ def _why(explanation: Explanation) -> str:
     return f"It waits: {condition_reason(outcome.reason)}: {render(outcome.reason)}"
 
 
-def _victims(outcome: Outcome) -> Iterator[str]:
+def _victims(outcome: TrialOutcome) -> Iterator[str]:
     """Why preemption does not help, if that was examined."""
     reason = outcome.reason
     if not isinstance(reason, NoFlavors):
@@ -209,7 +209,7 @@ def _victims(outcome: Outcome) -> Iterator[str]:
                 yield f"No victims suffice for pod set {blocked.pod_set}: {one.in_vain.text}"
 
 
-def _then(outcome: Outcome) -> str:
+def _then(outcome: TrialOutcome) -> str:
     if outcome.admits:
         return "it would get quota."
     if outcome.helps:

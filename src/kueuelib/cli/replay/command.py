@@ -11,20 +11,20 @@ import orjson
 
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.recording import configuration_in
-from kueuelib.cli.replay.asking import Question, answer, question
+from kueuelib.cli.replay.questions import Question, answer, question
 from kueuelib.cli.replay.scenario import scenario_of
 from kueuelib.cli.replay.sides import show_difference, show_summary
 from kueuelib.cli.replay.what_if import simulate
 from kueuelib.errors import ConfigError
 from kueuelib.recording.history import Lives, Objects
-from kueuelib.recording.reader import Begin, Line, Notes, Told, read
+from kueuelib.recording.reader import Begin, FactLine, Line, Notes, read
 from kueuelib.recording.rerun import Difference, Rerun, event_of
 from kueuelib.recording.writer import WATCHES
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import Settings
 from kueuelib.simulator.faults import BadValue
-from kueuelib.simulator.values import moment
+from kueuelib.simulator.parsing import moment
 
 
 @attrs.frozen
@@ -161,7 +161,7 @@ class _Replay:
         for event in self.objects.world().events():
             rest.observe(event)
         for line in self._rest_of_lines():
-            if isinstance(line, Told):
+            if isinstance(line, FactLine):
                 event = event_of(line, rest.workload)
                 rest.observe(event)
                 lives.observe(event, line.at)

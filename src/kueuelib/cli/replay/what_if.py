@@ -22,7 +22,7 @@ from kueuelib.api.kueue import Workload, WorkloadStatus
 from kueuelib.api.meta import Obj
 from kueuelib.cli.simulate.command import SimulateOptions, run
 from kueuelib.errors import ConfigError
-from kueuelib.recording.history import Lives, Past
+from kueuelib.recording.history import Lives, WorkloadHistory
 from kueuelib.scheduler.explain.world import World
 from kueuelib.simulator.estimates import RunTimes
 from kueuelib.simulator.readers.manifests import ARRIVAL_SECONDS, RUN_SECONDS
@@ -118,7 +118,7 @@ class _Guess:
             if past.ran is not None:
                 self._times.add(past.workload, past.ran)
 
-    def seconds(self, past: Past) -> float:
+    def seconds(self, past: WorkloadHistory) -> float:
         if past.ran is not None:
             return past.ran
         self.guessed += 1
@@ -127,7 +127,7 @@ class _Guess:
         return max(least, self._times.middle(past.workload) or 0.0)
 
 
-def _withdrawn(past: Past) -> bool:
+def _withdrawn(past: WorkloadHistory) -> bool:
     return past.ended is not None and past.ran is None
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.app.explaining.short_verdicts import FITS
 from kueuelib.app.explaining.waiting import Waiting, smallest_of
-from kueuelib.app.explaining.words import FITS
 from kueuelib.app.overview.gathering import Facts, explained, overview_of
 from kueuelib.app.overview.values import Overview
 from kueuelib.cli.report.page import View
-from kueuelib.cli.report.parts import Change, Shown, change
-from kueuelib.cli.report.workloads import Verified
+from kueuelib.cli.report.parts import PageChange, Shown, change
+from kueuelib.cli.report.workloads import VerifiedChange
 from kueuelib.scheduler.explain.answer import Explanation
 
 FRESH = 60.0
@@ -36,7 +36,7 @@ class State:
     version: str
     facts: Facts
     overview: Overview
-    verified: Mapping[ObjectKey, Verified]
+    verified: Mapping[ObjectKey, VerifiedChange]
     shown: Shown
 
     @property
@@ -44,7 +44,7 @@ class State:
         """The content of the page."""
         return View(self.overview, self.verified, on_demand=self.overview.decided)
 
-    def since(self, before: State | None) -> Change:
+    def since(self, before: State | None) -> PageChange:
         """The change from another state to this one; from an empty page if that one is not
         known.
         """
@@ -66,7 +66,7 @@ def state_of(version: str, facts: Facts, before: State | None = None) -> State:
 
 
 def with_change(
-    version: str, state: State, asked: State, key: ObjectKey, verified: Verified
+    version: str, state: State, asked: State, key: ObjectKey, verified: VerifiedChange
 ) -> State:
     """The same state with the result of a search.
 
@@ -82,15 +82,15 @@ def with_change(
 
 
 def _state(
-    version: str, facts: Facts, overview: Overview, verified: Mapping[ObjectKey, Verified]
+    version: str, facts: Facts, overview: Overview, verified: Mapping[ObjectKey, VerifiedChange]
 ) -> State:
     view = View(overview, verified, on_demand=overview.decided)
     return State(version, facts, overview, verified, view.shown())
 
 
 def _kept(
-    before: State, verified: Mapping[ObjectKey, Verified], overview: Overview
-) -> dict[ObjectKey, Verified]:
+    before: State, verified: Mapping[ObjectKey, VerifiedChange], overview: Overview
+) -> dict[ObjectKey, VerifiedChange]:
     """The changes that are still valid, because their Workloads wait as they did."""
     rows = {row.key: row for row in before.overview.waiting if row.key in verified}
     return {
@@ -122,11 +122,11 @@ def next_to_explain(state: State, most: int) -> ObjectKey | None:
     return next((row.key for row in placed[:most] if row.key not in state.verified), None)
 
 
-def answer(facts: Facts, key: ObjectKey) -> tuple[Explanation, Verified] | None:
+def answer(facts: Facts, key: ObjectKey) -> tuple[Explanation, VerifiedChange] | None:
     """The whole answer about a Workload, and its smallest change; None when it does not wait."""
     explanation = explained(facts, key)
     return (
         None
         if explanation is None
-        else (explanation, Verified(smallest_of(explanation.changes), facts.now))
+        else (explanation, VerifiedChange(smallest_of(explanation.changes), facts.now))
     )

@@ -12,7 +12,7 @@ from kueuelib.app.overview.gathering import Facts, facts_of, overview_of
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.cli.report.page import View, page
 from kueuelib.cli.report.reading import read
-from kueuelib.cli.report.workloads import Verified
+from kueuelib.cli.report.workloads import VerifiedChange
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
@@ -75,6 +75,6 @@ def text_of(facts: Facts, changes: int) -> str:
     """
     overview = overview_of(facts, changes)
     verified = {
-        row.key: Verified(row.change, facts.now) for row in overview.waiting if row.searched
+        row.key: VerifiedChange(row.change, facts.now) for row in overview.waiting if row.searched
     }
     return page(View(overview, verified), facts.now)

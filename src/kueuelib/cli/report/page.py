@@ -11,12 +11,12 @@ from typing import Final
 import attrs
 
 from kueuelib.api.meta import ObjectKey, format_time
-from kueuelib.app.explaining.words import FITS
+from kueuelib.app.explaining.short_verdicts import FITS
 from kueuelib.app.overview.values import Overview
 from kueuelib.cli.report import quota, workloads
 from kueuelib.cli.report.cells import counted
 from kueuelib.cli.report.parts import Part, Shown, shown, table
-from kueuelib.cli.report.workloads import Verified
+from kueuelib.cli.report.workloads import VerifiedChange
 from kueuelib.pages.document import document
 from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.pages.style import RULES, colours
@@ -57,7 +57,7 @@ class View:
     """
 
     facts: Overview
-    verified: Mapping[ObjectKey, Verified]
+    verified: Mapping[ObjectKey, VerifiedChange]
     on_demand: bool = False
 
     def containers(self, now: float | None) -> dict[str, tuple[Part, ...]]:

@@ -86,7 +86,7 @@ def shown(containers: Mapping[str, Iterable[Part]]) -> Shown:
 
 
 @attrs.frozen
-class Change:
+class PageChange:
     """The difference between one state of a page and the next.
 
     Attributes:
@@ -104,10 +104,10 @@ class Change:
         return bool(self.html or self.order or self.marks)
 
 
-def change(before: Shown, after: Shown) -> Change:
+def change(before: Shown, after: Shown) -> PageChange:
     """The difference between two states; a container that lost all its parts is empty in it."""
     html = {name: text for name, text in after.html.items() if before.html.get(name) != text}
-    return Change(
+    return PageChange(
         html,
         {name: ids for name, ids in after.order.items() if before.order.get(name) != ids},
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kueuelib.app.overview.trees import COHORT
-from kueuelib.app.overview.values import Place, Tree, Use
+from kueuelib.app.overview.values import Place, QuotaUse, Tree
 from kueuelib.cli.report.cells import amount, counted
 from kueuelib.cli.report.parts import Part, identifier, table
 from kueuelib.pages.markup import Markup, Node, join, number, tag
@@ -87,7 +87,7 @@ def _name(place: Place, *, again: bool) -> Iterator[Node]:
         yield tag("div", "⚠ ", place.problem, class_="problem")
 
 
-def _cells(use: Use) -> Iterator[Markup]:
+def _cells(use: QuotaUse) -> Iterator[Markup]:
     """The cells of a row. Roles are explicit, because a narrow page lays rows out as grids."""
     pair, (flavor, resource, _, *labels) = use.pair, (label for label, _ in _HEAD[1:])
     yield tag("td", pair.flavor, class_="text", role="cell", data_label=flavor)
@@ -99,7 +99,7 @@ def _cells(use: Use) -> Iterator[Markup]:
         yield tag("td", amount(pair, value), class_=style, role="cell", data_label=label)
 
 
-def bar(use: Use) -> Markup:
+def bar(use: QuotaUse) -> Markup:
     """A picture of the numbers in the same row, hidden from screen readers.
 
     The quota ends at a line, and borrowed quota is beyond it. Waiting requests are below.

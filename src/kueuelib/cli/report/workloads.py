@@ -8,8 +8,8 @@ from functools import lru_cache
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.app.explaining.short_verdicts import FITS, WAITS_FOR_CHECKS
 from kueuelib.app.explaining.waiting import Waiting
-from kueuelib.app.explaining.words import FITS, WAITS_FOR_CHECKS
 from kueuelib.app.overview.values import Eviction, Running, Threat
 from kueuelib.cli.explain.text import smallest_text
 from kueuelib.cli.report.cells import (
@@ -56,7 +56,7 @@ NOT_SEARCHED_YET = "not searched yet"
 
 
 @attrs.frozen
-class Verified:
+class VerifiedChange:
     """The smallest change for a Workload that waits.
 
     Attributes:
@@ -70,7 +70,7 @@ class Verified:
 
 def waiting(
     rows: Iterable[Waiting],
-    verified: Mapping[ObjectKey, Verified],
+    verified: Mapping[ObjectKey, VerifiedChange],
     now: float | None,
     *,
     on_demand: bool,
@@ -98,7 +98,9 @@ def _section(name: str, title: str, parts: Sequence[Part]) -> Part:
     return table(name, title, said, WAITING, parts, kind="rows queue", text=count)
 
 
-def _waits(row: Waiting, known: Verified | None, now: float | None, *, on_demand: bool) -> Part:
+def _waits(
+    row: Waiting, known: VerifiedChange | None, now: float | None, *, on_demand: bool
+) -> Part:
     part = _waiting_row(
         row.key,
         row.owner,
@@ -149,7 +151,7 @@ def _verdict(row: Waiting) -> str:
     return f"{row.verdict}: {why}" if why and not why.startswith(row.verdict) else row.verdict
 
 
-def _said(row: Waiting, known: Verified | None, unknown: str) -> Node:
+def _said(row: Waiting, known: VerifiedChange | None, unknown: str) -> Node:
     """The cell about a change that admits a Workload."""
     if row.verdict == FITS:
         return tag("span", "none is needed", class_="soft")

@@ -22,6 +22,7 @@ from kueuelib.cli.simulate.progress import Progress
 from kueuelib.cli.simulate.text import show, show_answers
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import moment, named, not_negative
 from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
 from kueuelib.simulator.readers.manifests import objects_in
@@ -31,7 +32,6 @@ from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.style import KINDS
 from kueuelib.simulator.timing import Timing
 from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.values import moment, named, not_negative
 from kueuelib.simulator.work import Job
 
 FORMAT = 1

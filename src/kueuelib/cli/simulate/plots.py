@@ -9,7 +9,7 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from kueuelib.simulator.report import words
+from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.scales import moment
 from kueuelib.simulator.report.tables import means
@@ -77,14 +77,14 @@ def _rows(runs: Sequence[Run]) -> Iterator[Row]:
         uses = [(run, total[pair]) for run, total in totals if pair in total]
         high = max(max((*use.used, *use.nominal), default=0.0) for _, use in uses)
         for run, use in uses:
-            show = partial(words.amount, resource=pair.resource)
+            show = partial(readable.amount, resource=pair.resource)
             most = _most(use.used, show)
             nominal = show(max(use.nominal, default=0.0))
             yield str(pair), run, use.used, high, f"{most} of {nominal}"
     high = max(max(run.history.waiting(), default=0.0) for run in runs)
     for run in runs:
         values = run.history.waiting()
-        yield "jobs that wait", run, values, high, _most(values, words.plain)
+        yield "jobs that wait", run, values, high, _most(values, readable.plain)
 
 
 def _most(values: Sequence[float], show: Callable[[float], str]) -> str:

@@ -15,7 +15,7 @@ from kueuelib.cli.simulate.earlier import CLUSTER
 from kueuelib.cli.simulate.plots import plots
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.simulator.play import BASELINE, Question
-from kueuelib.simulator.report import words
+from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.comparison import WAITS, comparison
 from kueuelib.simulator.report.run import Run
 
@@ -57,7 +57,7 @@ def show(result: Obj, pictures: Sequence[Run], folder: Path, *, derived: bool) -
 
 
 def _notes(console: Console, trace: Obj, runs: Obj) -> None:
-    console.print(words.jobs(trace["jobs"]), highlight=False)
+    console.print(readable.jobs(trace["jobs"]), highlight=False)
     for reason, count in trace["dropped"].items():
         console.print(f"Left out: {count:,} with {reason}", highlight=False)
     if trace["bad_lines"]:
@@ -73,12 +73,12 @@ def _notes(console: Console, trace: Obj, runs: Obj) -> None:
             why = ", ".join(
                 f"{count:,} {key}" for key, count in simulation["unfinished_because"].items()
             )
-            text = f"{name}: {words.jobs(simulation['unfinished'])} did not end: {why}"
+            text = f"{name}: {readable.jobs(simulation['unfinished'])} did not end: {why}"
             console.print(text, highlight=False, markup=False, soft_wrap=True)
             for example in simulation["unfinished_for_example"].values():
                 console.print(f"  {example}", highlight=False, markup=False, soft_wrap=True)
         if simulation["jobs_not_submitted"]:
-            text = f"{name}: {words.jobs(simulation['jobs_not_submitted'])} not submitted"
+            text = f"{name}: {readable.jobs(simulation['jobs_not_submitted'])} not submitted"
             console.print(text, highlight=False)
 
 
@@ -112,17 +112,17 @@ def _queues(title: str, figures: Obj) -> Table:
 
 
 def _row(name: str, group: Obj, use: Obj) -> list[str]:
-    waits = [words.seconds(group["wait_seconds"][key]) for key in WAITS]
+    waits = [readable.seconds(group["wait_seconds"][key]) for key in WAITS]
     return [
         name,
         f"{group['jobs']:,}",
         *waits,
-        words.plain(group["bounded_slowdown"]["p50"]),
+        readable.plain(group["bounded_slowdown"]["p50"]),
         f"{group['preemptions']:,}",
-        words.seconds(group["work_lost_seconds"]),
-        "\n".join(f"{pair} {words.percent(one['of_nominal'])}" for pair, one in use.items()),
+        readable.seconds(group["work_lost_seconds"]),
+        "\n".join(f"{pair} {readable.percent(one['of_nominal'])}" for pair, one in use.items()),
         "\n".join(
-            words.amount(one["borrowed"], pair.partition("/")[2]) for pair, one in use.items()
+            readable.amount(one["borrowed"], pair.partition("/")[2]) for pair, one in use.items()
         ),
     ]
 

@@ -46,7 +46,7 @@ DRAIN = 5.0
 HEALTH = ("/healthz", "/livez", "/readyz")
 
 
-class Waiting(Protocol):
+class PendingSource(Protocol):
     """Knows the queues; the engine."""
 
     def pending(self, name: str) -> Sequence[WorkloadInfo]:
@@ -81,7 +81,7 @@ class VisibilityServer:
         port: int,
         tls: ssl.SSLContext,
         client: Client,
-        waiting: Waiting,
+        waiting: PendingSource,
         *,
         subject: str = "",
         clock: Clock = SYSTEM_CLOCK,

@@ -20,7 +20,7 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.pod_placement import NOT_READY
-from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError
 

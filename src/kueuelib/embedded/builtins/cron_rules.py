@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kueuelib.embedded.builtins.fields import invalid
-from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.times import parse_duration
 

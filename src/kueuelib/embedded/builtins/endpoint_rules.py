@@ -9,7 +9,7 @@ from typing import Any, Final
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import invalid, listed, not_supported, required, section
 from kueuelib.embedded.builtins.naming import label_1035, subdomain
-from kueuelib.embedded.builtins.table import NO_IP, BrokenRules, Check, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import NO_IP, BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
 
 _RANGES: Final = (

@@ -21,7 +21,7 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS
-from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.builtins.workloads import UNSELECTED, label_selector, validate_template
 from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError, InvalidSelector

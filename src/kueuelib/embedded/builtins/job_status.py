@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.api.meta import Obj, parse_time
 from kueuelib.embedded.builtins.fields import holds, invalid, required, section
-from kueuelib.embedded.builtins.table import check
+from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.errors import FieldError
 
 _LASTING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")

@@ -26,7 +26,7 @@ from kueuelib.embedded.builtins.resources import (
     parsed,
     pod_requests,
 )
-from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.errors import FieldError
 
 TYPES = ("Container", "PersistentVolumeClaim", "Pod")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import invalid
-from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -16,7 +16,7 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.pod_placement import operand
 from kueuelib.embedded.builtins.resources import validate_resources
-from kueuelib.embedded.builtins.table import BrokenRules, Check, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
 
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")

@@ -11,7 +11,7 @@ from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import NON_NEGATIVE, immutable, invalid, listed, section
 from kueuelib.embedded.builtins.pod_placement import operand
 from kueuelib.embedded.builtins.resources import is_native, validate_resources
-from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.errors import FieldError
 
 _COUNTED = frozenset(

@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import invalid, listed, required, section
-from kueuelib.embedded.builtins.table import check
+from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 

@@ -19,7 +19,7 @@ from kueuelib.embedded.builtins.fields import (
     section,
     setdefault,
 )
-from kueuelib.embedded.builtins.table import check
+from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.errors import FieldError
 
 HEADLESS = "None"

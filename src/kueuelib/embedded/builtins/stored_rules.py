@@ -39,7 +39,7 @@ from kueuelib.embedded.builtins.quota_rules import (
     check_runtime_class,
 )
 from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
-from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check, kinds_with_rules
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check, kinds_with_rules
 from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
 from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError

@@ -9,7 +9,7 @@ import orjson
 import yaml
 from aiohttp import web
 
-from kueuelib.embedded.http.negotiation import JSON, PLAIN, YAML, Wanted
+from kueuelib.embedded.http.negotiation import JSON, PLAIN, YAML, Form
 from kueuelib.errors import ApiError
 
 WARNING_LIMIT = 256
@@ -35,7 +35,7 @@ def answer(
     body: Any,
     *,
     status: int = 200,
-    wanted: Wanted = PLAIN,
+    wanted: Form = PLAIN,
     warnings: Iterable[str] = (),
     media_type: str = "",
 ) -> web.Response:
@@ -57,9 +57,9 @@ def answer(
     return web.Response(body=raw, status=status, headers=headers)
 
 
-def failure(error: ApiError, wanted: Wanted = PLAIN) -> web.Response:
+def failure(error: ApiError, wanted: Form = PLAIN) -> web.Response:
     """The Status of a failure."""
-    response = answer(error.status(), status=error.code, wanted=Wanted(wanted.format or JSON))
+    response = answer(error.status(), status=error.code, wanted=Form(wanted.format or JSON))
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
     return response

@@ -7,7 +7,7 @@ from aiohttp import web
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import forbidden
-from kueuelib.embedded.builtins.table import check
+from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.embedded.http.parameters import Query, number
 from kueuelib.embedded.schema import times
 from kueuelib.errors import ApiError, BadRequest

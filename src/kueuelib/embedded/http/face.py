@@ -20,7 +20,7 @@ from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.http.answers import answer, failure
 from kueuelib.embedded.http.authentication import ANONYMOUS, Authenticator, is_open
 from kueuelib.embedded.http.discovery import Discovery
-from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, PLAIN, VIEWS, Wanted, negotiate
+from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, PLAIN, VIEWS, Form, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.resources import Resources
 from kueuelib.embedded.http.routes import Route, is_odd, parse
@@ -212,7 +212,7 @@ def _health(path: str, *, verbose: bool) -> web.Response:
     return web.Response(text="".join([*lines, f"{name} check passed\n"]))
 
 
-def _form_of_failures(request: web.BaseRequest) -> Wanted:
+def _form_of_failures(request: web.BaseRequest) -> Form:
     """The form of failures: that of other answers, if there is one."""
     try:
         return negotiate(request.headers.get("Accept", ""), VIEWS)

@@ -9,7 +9,7 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.http import views
-from kueuelib.embedded.http.negotiation import Wanted
+from kueuelib.embedded.http.negotiation import Form
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.watching import Frame
 
@@ -28,7 +28,7 @@ class Framer:
 
     _kind: Kind
     _version: Version
-    _wanted: Wanted
+    _wanted: Form
     _include: str
     _now: Callable[[], float]
     _headings: bool = attrs.field(init=False, default=True)

@@ -14,7 +14,7 @@ _FORMATS = {JSON: JSON, YAML: YAML, "application/*": JSON, "*/*": JSON, "text/ya
 
 
 @attrs.frozen
-class Wanted:
+class Form:
     """One accepted form.
 
     Attributes:
@@ -41,7 +41,7 @@ _NOTHING_KNOWN = (
     f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}, "
     "application/vnd.kubernetes.protobuf"
 )
-PLAIN = Wanted()
+PLAIN = Form()
 """Plain JSON."""
 
 VIEWS = frozenset(
@@ -55,7 +55,7 @@ DISCOVERY_VIEWS = frozenset(
 
 
 @lru_cache(256)
-def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset()) -> Wanted:
+def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset()) -> Form:
     """The first form of an `Accept` header that the server supports.
 
     Args:
@@ -66,8 +66,8 @@ def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset())
         NotAcceptable: there is none.
     """
     if not accept.strip():
-        return Wanted()
-    ranked: list[tuple[float, int, Wanted]] = []
+        return Form()
+    ranked: list[tuple[float, int, Form]] = []
     known = False
     for place, clause in enumerate(accept.split(",")):
         media, *rest = (part.strip() for part in clause.split(";"))
@@ -84,7 +84,7 @@ def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset())
             quality = float(parameters.get("q", "1"))
         except ValueError:
             quality = 1.0
-        wanted = Wanted(format_, view, group, version) if view else Wanted(format_)
+        wanted = Form(format_, view, group, version) if view else Form(format_)
         ranked.append((-quality, place, wanted))
     if not known:
         raise NotAcceptable(_NOTHING_KNOWN, details={})

@@ -17,7 +17,7 @@ from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import answer, success
 from kueuelib.embedded.http.connect import LOG, METHODS, check_log, connect
-from kueuelib.embedded.http.negotiation import VIEWS, Wanted, negotiate
+from kueuelib.embedded.http.negotiation import VIEWS, Form, negotiate
 from kueuelib.embedded.http.parameters import (
     check_list,
     delete_options,
@@ -241,7 +241,7 @@ class _Call:
         obj, gone = await self.service.deletes.delete(kind, self.version, key, options)
         if gone and not kind.returned:
             about = failures.details(kind, key.name, uid=obj["metadata"]["uid"])
-            return answer(success(about), wanted=Wanted(wanted.format), warnings=warnings)
+            return answer(success(about), wanted=Form(wanted.format), warnings=warnings)
         return self._object(obj, wanted, warnings, 202 if options.accepted and not gone else 200)
 
     # ---- subresources
@@ -320,7 +320,7 @@ class _Call:
     def _include(self) -> str:
         return self.request.query.get("includeObject", "Metadata")
 
-    def _wanted(self, offered: frozenset[tuple[str, str, str]] = frozenset()) -> Wanted:
+    def _wanted(self, offered: frozenset[tuple[str, str, str]] = frozenset()) -> Form:
         return negotiate(self.request.headers.get("Accept", ""), offered)
 
     def _options(self, kind: str, type_: PatchType | None = None) -> WriteOptions:
@@ -358,7 +358,7 @@ class _Call:
         return await work(len(raw), bodies.parse, raw, content_type, notice_duplicates=notice)
 
     def _object(
-        self, obj: Obj, wanted: Wanted, warnings: Sequence[str] = (), status: int = 200
+        self, obj: Obj, wanted: Form, warnings: Sequence[str] = (), status: int = 200
     ) -> web.Response:
         if wanted.view:
             obj = views.viewed(obj, self.kind, self.version, wanted, self._now, self._include)

@@ -9,13 +9,13 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
-from kueuelib.embedded.http.negotiation import Wanted
+from kueuelib.embedded.http.negotiation import Form
 from kueuelib.embedded.registry.columns import AGE, CREATED
 from kueuelib.embedded.registry.kind import Column, Kind, Version
 from kueuelib.errors import NotAcceptable
 
 
-def check_fits(wanted: Wanted, kind: Kind, *, a_list: bool) -> None:
+def check_fits(wanted: Form, kind: Kind, *, a_list: bool) -> None:
     """Refuses the view of one object for a list, and vice versa.
 
     Raises:
@@ -64,7 +64,7 @@ def partial(obj: Obj, version: str = "v1") -> Obj:
     }
 
 
-def row(kind: Kind, version: Version, wanted: Wanted, now: float, include: str, obj: Obj) -> Obj:
+def row(kind: Kind, version: Version, wanted: Form, now: float, include: str, obj: Obj) -> Obj:
     """One object as a row of a `Table`.
 
     Args:
@@ -84,7 +84,7 @@ def table(
     kind: Kind,
     version: Version,
     rows: Sequence[Any],
-    wanted: Wanted,
+    wanted: Form,
     meta: Obj,
     *,
     headings: bool = True,
@@ -142,7 +142,7 @@ def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) ->
     return list_head(kind.list_kind, api_version, meta) + b",".join(items) + b"]}"
 
 
-def viewed(obj: Any, kind: Kind, version: Version, wanted: Wanted, now: float, include: str) -> Any:
+def viewed(obj: Any, kind: Kind, version: Version, wanted: Form, now: float, include: str) -> Any:
     """One object in the wanted view."""
     if wanted.view == "Table":
         known = obj["metadata"].get("resourceVersion")

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from kueuelib.embedded.http.answers import warning_headers
 from kueuelib.embedded.http.frames import Framer, Line
-from kueuelib.embedded.http.negotiation import JSON, VIEWS, Wanted, negotiate
+from kueuelib.embedded.http.negotiation import JSON, VIEWS, Form, negotiate
 from kueuelib.embedded.http.parameters import watch_options
 from kueuelib.embedded.http.routes import Route
 from kueuelib.embedded.registry.kind import Kind, Version
@@ -37,7 +37,7 @@ async def watch(
     stream = service.stream(kind, version, route.namespace, options)
     include = request.query.get("includeObject", "Metadata")
     frame = Framer(kind, version, wanted, include, service.now)
-    headers = [("Content-Type", Wanted(JSON, wanted.view, wanted.group, wanted.version).media_type)]
+    headers = [("Content-Type", Form(JSON, wanted.view, wanted.group, wanted.version).media_type)]
     if version.deprecation:
         headers += warning_headers([version.deprecation])
     response = web.StreamResponse(headers=headers)

@@ -21,7 +21,7 @@ from kueuelib.embedded.builtins.fields import (
     required,
     section,
 )
-from kueuelib.embedded.builtins.table import BrokenRules, Check, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
 from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.schema_validation import is_structural, schema_problems
 from kueuelib.embedded.schema.formats import is_known

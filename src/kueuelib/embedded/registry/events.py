@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.builtins.fields import invalid
-from kueuelib.embedded.builtins.table import BrokenRules, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.registry.kind import Column, Kind, Twin
 from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.errors import FieldError

@@ -24,7 +24,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.api.names import GROUP_LABEL, JOB_UID_LABEL
 from kueuelib.errors import ConfigError, KueuelibError
 from kueuelib.jobs.catalog.builtin import builtin_registry
-from kueuelib.jobs.client.given import existing, queued
+from kueuelib.jobs.client.job_argument import existing, queued
 from kueuelib.jobs.client.progress import Progress, State, progress_of
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration

@@ -20,7 +20,13 @@ from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.paths import elements, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.declared.declarative import AtMost, Condition, Declaration, DeclaredJob, equals
+from kueuelib.jobs.declared.declarative import (
+    AtMost,
+    Declaration,
+    DeclaredJob,
+    HasCondition,
+    equals,
+)
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import PYTORCH_JOB
 from kueuelib.jobs.declared.pod_counts import number_at
@@ -99,7 +105,7 @@ class _Wrapped(Slot):
 
 def _has_failed(obj: Obj) -> bool:
     """Whether it failed and nothing of it remains."""
-    left = shows(obj, Condition("ResourcesDeployed"), 0)
+    left = shows(obj, HasCondition("ResourcesDeployed"), 0)
     return bool(value(obj, "status.phase") == "Failed") and not left
 
 
@@ -110,8 +116,8 @@ class AppWrapper(DeclaredJob):
     declaration: ClassVar[Declaration] = Declaration(
         _KIND,
         (Pods("components", "spec.components"),),
-        active=Condition("QuotaReserved"),
-        ready=Condition("PodsReady"),
+        active=HasCondition("QuotaReserved"),
+        ready=HasCondition("PodsReady"),
         succeeded=equals("status.phase", "Succeeded"),
         failed=_has_failed,
     )

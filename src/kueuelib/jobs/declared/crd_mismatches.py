@@ -19,14 +19,14 @@ from kueuelib.jobs.contract.paths import ANY, steps_of
 from kueuelib.jobs.declared.declarative import DeclaredJob
 from kueuelib.jobs.declared.pod_counts import AtMost, Done, Factor
 from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.declared.signs import Condition, Differs, Enough, Equals, Every, Sign
+from kueuelib.jobs.declared.signs import Differs, Enough, Equals, Every, HasCondition, Sign
 
 _SERVERS = ("apiVersion", "kind", "metadata")
 """Fields that every object has, whatever its schema."""
 
 
 @attrs.frozen
-class Mismatch:
+class CrdMismatch:
     """A declared path or value that does not fit the CRD.
 
     Attributes:
@@ -45,7 +45,7 @@ class Mismatch:
         return f"{self.argument}={self.path!r} {self.problem}: {self.fix}"
 
 
-def mismatches(integration: Integration, crd: Mapping[str, Any]) -> tuple[Mismatch, ...]:
+def mismatches(integration: Integration, crd: Mapping[str, Any]) -> tuple[CrdMismatch, ...]:
     """The paths and values of a declared kind that do not fit its CRD; empty for other kinds.
 
     Args:
@@ -70,7 +70,7 @@ def mismatches(integration: Integration, crd: Mapping[str, Any]) -> tuple[Mismat
     return tuple({each: None for each in unfit if each is not None})
 
 
-def _mismatch(schema: Obj, argument: str, path: str, values: Sequence[Any]) -> Mismatch | None:
+def _mismatch(schema: Obj, argument: str, path: str, values: Sequence[Any]) -> CrdMismatch | None:
     steps = steps_of(path)
     if steps[0] in _SERVERS:
         return None
@@ -80,16 +80,16 @@ def _mismatch(schema: Obj, argument: str, path: str, values: Sequence[Any]) -> M
         if not below:
             fields = sorted({name for parent in level for name in parent.get("properties") or ()})
             way = ".".join(steps[:index]) or "the object"
-            return Mismatch(argument, path, "is not a field of the CRD", _fix(way, step, fields))
+            return CrdMismatch(argument, path, "is not a field of the CRD", _fix(way, step, fields))
         level = below
     if argument == "suspend" and all(each.get("type", "boolean") != "boolean" for each in level):
-        return Mismatch(argument, path, f"is of type {level[0]['type']}", "give a boolean")
+        return CrdMismatch(argument, path, f"is of type {level[0]['type']}", "give a boolean")
     if all("enum" in each for each in level):
         allowed = list(dict.fromkeys(value for each in level for value in each["enum"]))
         for value in values:
             if value not in allowed:
                 fix = f"the CRD allows {', '.join(map(repr, allowed))}"
-                return Mismatch(argument, path, f"is never {value!r}", fix)
+                return CrdMismatch(argument, path, f"is never {value!r}", fix)
     return None
 
 
@@ -165,7 +165,7 @@ def reads_of_sign(sign: Sign | Sequence[Sign]) -> Iterator[tuple[str, Sequence[A
     """The paths that a sign reads, each with the values that it compares; none for a function."""
     if isinstance(sign, str):
         yield sign, ()
-    elif isinstance(sign, Condition):
+    elif isinstance(sign, HasCondition):
         yield sign.path, ()
     elif isinstance(sign, Equals):
         yield sign.path, sign.wanted

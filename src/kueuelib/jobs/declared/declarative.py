@@ -47,11 +47,11 @@ from kueuelib.jobs.declared.pod_counts import AtMost, Done
 from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.declared.pod_slots import Slot, slots_of
 from kueuelib.jobs.declared.signs import (
-    Condition,
     Differs,
     Enough,
     Equals,
     Every,
+    HasCondition,
     Sign,
     check_sign,
     differs,
@@ -66,13 +66,13 @@ from kueuelib.runtime.webhook.reviews import shape_with
 
 __all__ = [
     "AtMost",
-    "Condition",
     "Declaration",
     "Differs",
     "Done",
     "Enough",
     "Equals",
     "Every",
+    "HasCondition",
     "Pods",
     "declare",
     "differs",

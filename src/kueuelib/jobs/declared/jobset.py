@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.declared.declarative import AtMost, Condition, Done, declare, enough
+from kueuelib.jobs.declared.declarative import AtMost, Done, HasCondition, declare, enough
 from kueuelib.jobs.declared.pod_shape import Pods
 
 _PODS_OF_A_JOB = AtMost("template.spec.parallelism", "template.spec.completions")
@@ -25,7 +25,7 @@ JOB_SET = declare(
     ready=enough(
         f"{_STATUS}.*.ready", f"{_STATUS}.*.succeeded", units="spec.replicatedJobs.*.replicas"
     ),
-    succeeded=Condition("Completed"),
-    failed=Condition("Failed"),
+    succeeded=HasCondition("Completed"),
+    failed=HasCondition("Failed"),
     allows_prebuilt=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kueuelib.api.meta import Resource
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.declared.declarative import Condition, declare
+from kueuelib.jobs.declared.declarative import HasCondition, declare
 from kueuelib.jobs.declared.pod_shape import Pods
 
 GROUP = "kubeflow.org"
@@ -28,9 +28,9 @@ def replicated(
         pods=[Pods("", each=f"spec.{specs}", template="template", count="replicas", order=order)],
         priority_class="spec.runPolicy.schedulingPolicy.priorityClass",
         active="status.replicaStatuses.*.active",
-        ready=Condition("Running"),
-        succeeded=Condition("Succeeded"),
-        failed=Condition("Failed"),
+        ready=HasCondition("Running"),
+        succeeded=HasCondition("Succeeded"),
+        failed=HasCondition("Failed"),
         allows_prebuilt=allows_prebuilt,
     )
 

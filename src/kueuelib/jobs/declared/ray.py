@@ -9,7 +9,7 @@ from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import FieldError, InvalidJob
 from kueuelib.jobs.contract.field_rules import invalid
 from kueuelib.jobs.contract.paths import value
-from kueuelib.jobs.declared.declarative import Condition, declare, differs, equals, every, never
+from kueuelib.jobs.declared.declarative import HasCondition, declare, differs, equals, every, never
 from kueuelib.jobs.declared.pod_shape import Pods
 
 _STATUS = "status.jobDeploymentStatus"
@@ -107,7 +107,7 @@ RAY_CLUSTER = declare(
         "status.head.podName",
         "status.availableWorkerReplicas",
         equals("status.state", "ready"),
-        Condition("RayClusterSuspending"),
+        HasCondition("RayClusterSuspending"),
     ),
     ready=equals("status.state", "ready"),
     succeeded=never,

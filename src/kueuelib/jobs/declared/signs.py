@@ -12,7 +12,7 @@ from kueuelib.jobs.contract.paths import check_path, value, values
 
 
 @attrs.frozen
-class Condition:
+class HasCondition:
     """A condition of the object with a status and, optionally, one of several reasons.
 
     Attributes:
@@ -92,7 +92,7 @@ class Every:
         return all(shows(obj, sign, count) for sign in self.signs)
 
 
-Sign = str | Condition | Equals | Differs | Enough | Every | Callable[[Obj], bool]
+Sign = str | HasCondition | Equals | Differs | Enough | Every | Callable[[Obj], bool]
 """A path to a value that is true or greater than zero, one of the classes above, or a function."""
 
 
@@ -131,7 +131,7 @@ def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
     """
     if isinstance(sign, str):
         return any(map(bool, values(obj, sign)))
-    if isinstance(sign, Condition | Equals | Differs | Enough | Every):
+    if isinstance(sign, HasCondition | Equals | Differs | Enough | Every):
         return sign.shown_by(obj, count)
     if callable(sign):
         return sign(obj)
@@ -140,7 +140,7 @@ def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
 
 def message_of(obj: Obj, sign: Sign | Sequence[Sign]) -> str:
     """The message of the condition that shows a sign; empty when no condition does."""
-    if isinstance(sign, Condition):
+    if isinstance(sign, HasCondition):
         condition = find_condition(value(obj, sign.path), sign.type)
         return str(condition.get("message") or "") if sign.shown_by(obj, 0) else ""
     if isinstance(sign, list | tuple):
@@ -161,7 +161,7 @@ def check_sign(argument: str, sign: Any) -> None:
             check_sign(f"{argument}[{index}]", each)
     elif isinstance(sign, str):
         check_path(argument, sign, many=True)
-    elif isinstance(sign, Condition):
+    elif isinstance(sign, HasCondition):
         _check_condition(argument, sign)
     elif isinstance(sign, Every):
         check_sign(argument, sign.signs)
@@ -185,16 +185,16 @@ def check_sign(argument: str, sign: Any) -> None:
         )
     elif isinstance(sign, type) or not callable(sign):
         wanted = (
-            "a path, Condition(...), equals(...), differs(...), enough(...), every(...), "
+            "a path, HasCondition(...), equals(...), differs(...), enough(...), every(...), "
             "a function, or a list of these"
         )
         raise ValueError(f"{argument}={sign!r} is not a sign; give {wanted}")
 
 
-def _check_condition(argument: str, sign: Condition) -> None:
+def _check_condition(argument: str, sign: HasCondition) -> None:
     check_path(argument, sign.path)
     if not isinstance(sign.type, str) or not sign.type:
-        raise ValueError(f"{argument}: Condition({sign.type!r}) needs the type of the condition")
+        raise ValueError(f"{argument}: HasCondition({sign.type!r}) needs the type of the condition")
     if sign.status not in ("True", "False", "Unknown"):
         raise ValueError(
             f"{argument}: a condition has the status True, False or Unknown, as a text, "

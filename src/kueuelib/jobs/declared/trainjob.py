@@ -23,8 +23,8 @@ from kueuelib.jobs.contract.paths import elements, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.contract.stopping import begin_stop, end_stop, is_stop_begun
 from kueuelib.jobs.declared.declarative import (
-    Condition,
     Declaration,
+    HasCondition,
     ReclaimingDeclaredJob,
     enough,
     every,
@@ -156,8 +156,8 @@ class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
             _JOBS,
             enough(f"{_STATUS}.*.ready", f"{_STATUS}.*.succeeded", units=f"{_JOBS}.*.replicas"),
         ),
-        succeeded=Condition("Complete"),
-        failed=Condition("Failed"),
+        succeeded=HasCondition("Complete"),
+        failed=HasCondition("Failed"),
     )
 
     def slots(self) -> tuple[Slot, ...]:

@@ -19,7 +19,7 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.declared.crd_mismatches import Mismatch
+from kueuelib.jobs.declared.crd_mismatches import CrdMismatch
 from kueuelib.jobs.kinds.presence import (
     MISMATCHES,
     Gone,
@@ -132,7 +132,7 @@ class KindFollower:
         self._woken = asyncio.Event()
         self._moved = asyncio.Event()
         self._reading: _Reading | None = None
-        self._mismatches: tuple[Mismatch, ...] = ()
+        self._mismatches: tuple[CrdMismatch, ...] = ()
         self._away_since: float | None = None
         name = definition_name(integration.resource)
         self._definition = cache.apart(

@@ -20,7 +20,7 @@ from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import validate_job, with_default_class
 from kueuelib.jobs.webhooks.serving import knowing_owners
-from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
+from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -61,17 +61,19 @@ class PodWebhook:
             self._metrics.gated(namespace)
         return gated(with_default_class(named) if self._defaults_class(obj) else named)
 
-    def judge(self, new: Obj | None, old: Obj | None, request: AdmissionRequest) -> Verdict:
+    def judge(
+        self, new: Obj | None, old: Obj | None, request: AdmissionRequest
+    ) -> ValidationResult:
         """Every broken rule, and warnings about probable mistakes."""
         if new is None:
-            return Verdict()
+            return ValidationResult()
         rules = functools.partial(validate_pod, group_exists=self._group_exists(new, request))
         errors = validate_job(attrs.evolve(self._parts.integration, validate=rules), new, old)
         warnings = []
         if is_managed(new) and self.is_managed_by_owner(new, request.namespace):
             text = "the pod is marked as managed, but its owner is managed; the pod is left alone"
             warnings.append(text)
-        return Verdict(errors, warnings)
+        return ValidationResult(errors, warnings)
 
     def _defaults_class(self, pod: Obj) -> bool:
         """Whether a queued pod gets the default class; one of a marked template takes what its

@@ -52,7 +52,7 @@ LANES = 8
 """How many pods of one plan are written at a time."""
 
 
-class Knowledge(Protocol):
+class Learner(Protocol):
     """The cache of the reconcilers, updated with the answers of the server; see `Cache`."""
 
     def learn(self, answer: Obj) -> None:
@@ -115,7 +115,7 @@ class Executor:
     def __init__(
         self,
         client: Client,
-        known: Knowledge,
+        known: Learner,
         recorder: EventSink,
         component: str,
         version: str,

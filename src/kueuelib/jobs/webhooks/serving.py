@@ -18,7 +18,12 @@ from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import JobStores
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
-from kueuelib.runtime.webhook.admission import AdmissionRequest, RequestMutator, Verdict, mutating
+from kueuelib.runtime.webhook.admission import (
+    AdmissionRequest,
+    RequestMutator,
+    ValidationResult,
+    mutating,
+)
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -80,17 +85,19 @@ class JobWebhook:
             self._metrics.held_back(self._follower.kind)
         return made
 
-    def judge(self, new: Obj | None, old: Obj | None, request: AdmissionRequest) -> Verdict:
+    def judge(
+        self, new: Obj | None, old: Obj | None, request: AdmissionRequest
+    ) -> ValidationResult:
         """Every broken rule, and a warning if the new object cannot be started for now."""
         if new is None:
-            return Verdict()
+            return ValidationResult()
         errors = validate_job(self._integration, new, old)
         warnings = []
         job = self._integration.job_type(new)
         labels = self._stores.namespace_labels(request.namespace)
         if old is None and self._hindrance and self._settings.manages(job.queue_name, labels):
             warnings.append(f"nobody starts it for now: {self._hindrance}")
-        return Verdict(errors, warnings)
+        return ValidationResult(errors, warnings)
 
     @property
     def _hindrance(self) -> str:

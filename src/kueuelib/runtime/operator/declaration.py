@@ -26,12 +26,12 @@ from kueuelib.runtime.operator.reconciled import (
     resource_of,
 )
 from kueuelib.runtime.predicates import Predicate
-from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
+from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
 
 K = TypeVar("K", bound=KubeObject)
 V = TypeVar("V")
 
-Judged = Sequence[FieldError] | Verdict
+Judged = Sequence[FieldError] | ValidationResult
 Check = Callable[[V | None, V | None, AdmissionRequest], Judged]
 ShortCheck = Callable[[V], Judged]
 """A check of the new object only, so it is not called for deletions."""

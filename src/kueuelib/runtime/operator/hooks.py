@@ -13,7 +13,12 @@ from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.runtime.operator.declaration import Hook, Operator
 from kueuelib.runtime.operator.reconciled import resource_of
-from kueuelib.runtime.webhook.admission import AdmissionRequest, Mutator, Validator, Verdict
+from kueuelib.runtime.webhook.admission import (
+    AdmissionRequest,
+    Mutator,
+    ValidationResult,
+    Validator,
+)
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import Trusting
 
@@ -53,13 +58,13 @@ def _mutator(hook: Hook) -> Mutator:
 def _validator(hook: Hook) -> Validator:
     kind = hook.kind
 
-    def judged(answer: object) -> Sequence[FieldError] | Verdict:
-        if isinstance(answer, Verdict):
+    def judged(answer: object) -> Sequence[FieldError] | ValidationResult:
+        if isinstance(answer, ValidationResult):
             return answer
         if isinstance(answer, Sequence) and all(isinstance(each, FieldError) for each in answer):
             return answer
         problem = f"returned {answer!r:.60}"
-        raise ConfigError(hook.path, problem, "return a list of FieldError, or a Verdict")
+        raise ConfigError(hook.path, problem, "return a list of FieldError, or a ValidationResult")
 
     if isinstance(kind, Resource):
         return lambda new, old, request: judged(hook.function(new, old, request))
@@ -69,7 +74,7 @@ def _validator(hook: Hook) -> Validator:
 
     def validate(
         new: Obj | None, old: Obj | None, request: AdmissionRequest
-    ) -> Sequence[FieldError] | Verdict:
+    ) -> Sequence[FieldError] | ValidationResult:
         return judged(hook.function(value(new), value(old), request))
 
     return validate

@@ -61,7 +61,7 @@ class AdmissionRequest:
 
 
 @attrs.frozen
-class Verdict:
+class ValidationResult:
     """What a validating handler found.
 
     Attributes:
@@ -76,7 +76,9 @@ class Verdict:
 Mutator = Callable[[Obj], Obj]
 """The object with its defaults, as a new dict; the argument may be changed, it is a copy."""
 RequestMutator = Callable[[Obj, AdmissionRequest], Obj]
-Validator = Callable[[Obj | None, Obj | None, AdmissionRequest], Sequence[FieldError] | Verdict]
+Validator = Callable[
+    [Obj | None, Obj | None, AdmissionRequest], Sequence[FieldError] | ValidationResult
+]
 """(new, old, request) to the broken rules."""
 AdmissionHandler = Callable[[AdmissionRequest], Obj]
 """A request to the `response` of the review, without its uid."""
@@ -147,7 +149,7 @@ def validating(validator: Validator) -> AdmissionHandler:
             reply = validator(request.object, request.old_object, request)
         except (InvalidObject, ApiError) as error:
             return denied(error)
-        verdict = reply if isinstance(reply, Verdict) else Verdict(reply)
+        verdict = reply if isinstance(reply, ValidationResult) else ValidationResult(reply)
         if verdict.errors:
             answer = denied(Forbidden(aggregate(verdict.errors)))
         else:

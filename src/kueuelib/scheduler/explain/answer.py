@@ -13,7 +13,7 @@ from kueuelib.scheduler.explain.obstacles import Problem, absent_cohorts, proble
 from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.tree_rows import TreeRow, tree_rows
-from kueuelib.scheduler.explain.trial import Outcome, Trials, Verdict
+from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_in
 from kueuelib.scheduler.explain.world import World
@@ -55,12 +55,12 @@ class Explanation:
     workload: Workload
     local_queue: str
     cluster_queue: str
-    outcome: Outcome
+    outcome: TrialOutcome
     admission: Admission | None
     ahead: tuple[ObjectKey, ...]
     behind: int
     reason: Reason | None
-    when_first: Outcome | None
+    when_first: TrialOutcome | None
     rows: tuple[Row, ...]
     problems: tuple[Problem, ...]
     changes: tuple[TriedChange, ...]
@@ -149,7 +149,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
     )
 
 
-def _tried_first(trials: Trials, world: World, key: ObjectKey) -> Outcome | None:
+def _tried_first(trials: Trials, world: World, key: ObjectKey) -> TrialOutcome | None:
     """Its outcome at the head of its queue with an unchanged priority; None if unknown."""
     try:
         return trials.within(world.without_workloads(*world.ahead_of(key)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kueuelib.api.kueue import CHECK_READY, Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.check_rules import entries_of
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 
-def deciders_of(world: World, key: ObjectKey, outcome: Outcome) -> tuple[str, ...]:
+def deciders_of(world: World, key: ObjectKey, outcome: TrialOutcome) -> tuple[str, ...]:
     """The checks that decide after quota is reserved, in the order of the ClusterQueue.
 
     Before victims have left, the flavors of the workload are unknown; then all checks of its

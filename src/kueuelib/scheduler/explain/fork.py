@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts.grouping import Grouping
+from kueuelib.scheduler.facts.handlers import Facts
 from kueuelib.scheduler.facts.state import EffectsBuilder, State
-from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.lanes import Heap, Ranking

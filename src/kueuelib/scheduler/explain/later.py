@@ -7,7 +7,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler.explain.budget import Budget
 from kueuelib.scheduler.explain.changes import Whole
-from kueuelib.scheduler.explain.trial import Outcome, Trials
+from kueuelib.scheduler.explain.trial import TrialOutcome, Trials
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
@@ -55,7 +55,7 @@ class ProtectionEnds(Whole):
 
 
 def first_end(
-    world: World, key: ObjectKey, now: float, base: Outcome, budget: Budget
+    world: World, key: ObjectKey, now: float, base: TrialOutcome, budget: Budget
 ) -> TriedChange | None:
     """The first end of a protection after which a workload gets quota; None if time does not help.
 

@@ -24,13 +24,13 @@ from kueuelib.scheduler.explain.changes import (
 from kueuelib.scheduler.explain.guess import Guess, Tree
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.sizes import MOST, Sizes, demand_on, gallop, grains_of
-from kueuelib.scheduler.explain.trial import Outcome, Trials
+from kueuelib.scheduler.explain.trial import TrialOutcome, Trials
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
-Test = Callable[[Sizes], Outcome]
-Goal = Callable[[Outcome], bool]
+Test = Callable[[Sizes], TrialOutcome]
+Goal = Callable[[TrialOutcome], bool]
 
 
 class QuotaSearch:
@@ -127,10 +127,10 @@ class QuotaSearch:
             amounts = (More(name, before[name], size) for name, size in sizes.items() if size)
             return RaiseQuota(place, flavor, field, tuple(amounts))
 
-        def tried(sizes: Sizes) -> Outcome:
+        def tried(sizes: Sizes) -> TrialOutcome:
             return self._trials.with_change(change(sizes))
 
-        def tried_alone(sizes: Sizes) -> Outcome:
+        def tried_alone(sizes: Sizes) -> TrialOutcome:
             return self._alone.with_change(change(sizes))
 
         def least(good: Goal) -> Sizes | None:
@@ -171,7 +171,7 @@ class QuotaSearch:
                 by = {**by, name: 0}
                 continue
 
-            def run(size: int, name: str = name, rest: Sizes = by) -> Outcome:
+            def run(size: int, name: str = name, rest: Sizes = by) -> TrialOutcome:
                 return test({**rest, name: size})
 
             by = {**by, name: _least(most, self._grains.get(name) or 1, run, good, guess, name)}
@@ -186,7 +186,7 @@ _GUESSES = 4
 def _least(
     most: int,
     grain: int,
-    run: Callable[[int], Outcome],
+    run: Callable[[int], TrialOutcome],
     good: Goal,
     guess: Guess,
     resource: str,
@@ -218,7 +218,7 @@ def _least(
     return _below(most, grain, run, good)
 
 
-def _between(no: int, yes: int, grain: int, run: Callable[[int], Outcome], good: Goal) -> int:
+def _between(no: int, yes: int, grain: int, run: Callable[[int], TrialOutcome], good: Goal) -> int:
     """The smallest size between an insufficient and a sufficient one, searched upwards."""
     first, last = no // grain, -(-yes // grain)
 
@@ -229,7 +229,7 @@ def _between(no: int, yes: int, grain: int, run: Callable[[int], Outcome], good:
     return min((first + gallop(last - first, enough)) * grain, yes)
 
 
-def _below(yes: int, grain: int, run: Callable[[int], Outcome], good: Goal) -> int:
+def _below(yes: int, grain: int, run: Callable[[int], TrialOutcome], good: Goal) -> int:
     """The smallest size up to a sufficient one, searched downwards."""
     last = -(-yes // grain)
 

@@ -48,7 +48,7 @@ from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of
 from kueuelib.scheduler.explain.smallest import smallest
 from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
 from kueuelib.scheduler.explain.tree_search import TreeSearch
-from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
+from kueuelib.scheduler.explain.trial import Probe, TrialOutcome, Trials, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.widening import tolerable, wider_policies
 from kueuelib.scheduler.explain.world import World
@@ -89,7 +89,7 @@ class Search:
     """
 
     def __init__(
-        self, world: World, key: ObjectKey, now: float, base: Outcome, trials: Trials
+        self, world: World, key: ObjectKey, now: float, base: TrialOutcome, trials: Trials
     ) -> None:
         self._world = world
         self._trials = trials
@@ -190,7 +190,7 @@ class Search:
 
     # --- trying
 
-    def _try(self, change: Change) -> Outcome:
+    def _try(self, change: Change) -> TrialOutcome:
         """The outcome of a change; if many wait, one that would not help alone is skipped."""
         if self._alone is not self._trials:
             alone = self._alone.with_change(change)
@@ -198,7 +198,7 @@ class Search:
                 return alone
         return self._trials.with_change(change)
 
-    def _helps(self, outcome: Outcome) -> bool:
+    def _helps(self, outcome: TrialOutcome) -> bool:
         """Whether an outcome is better than that without a change."""
         return outcome.admits or (outcome.helps and self._base.verdict is Verdict.WAITS)
 
@@ -396,5 +396,5 @@ class Search:
             yield from self._check(Withdraws(each))
 
 
-def _admits(outcome: Outcome) -> bool:
+def _admits(outcome: TrialOutcome) -> bool:
     return outcome.admits

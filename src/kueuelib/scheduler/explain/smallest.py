@@ -17,7 +17,7 @@ from kueuelib.scheduler.explain.changes import Change, RaiseQuota
 from kueuelib.scheduler.explain.own_changes import FewerPods
 from kueuelib.scheduler.explain.sizes import bisect
 from kueuelib.scheduler.explain.tree_changes import RaiseWeight
-from kueuelib.scheduler.explain.trial import Outcome
+from kueuelib.scheduler.explain.trial import TrialOutcome
 from kueuelib.scheduler.explain.tried_change import TriedChange
 
 MOST_LOOKS = 32
@@ -27,8 +27,8 @@ MOST_LOOKS = 32
 def smallest(
     option: TriedChange,
     grains: Mapping[str, int],
-    run: Callable[[Change], Outcome],
-    helps: Callable[[Outcome], bool],
+    run: Callable[[Change], TrialOutcome],
+    helps: Callable[[TrialOutcome], bool],
 ) -> TriedChange:
     """The same change in the smallest size that helps; itself if no smaller size does.
 

@@ -50,7 +50,7 @@ class Verdict(Enum):
 
 
 @attrs.frozen
-class Outcome:
+class TrialOutcome:
     """How a trial ended.
 
     Attributes:
@@ -90,7 +90,7 @@ _HELD = {
 }
 
 
-def outcome(world: World, key: ObjectKey, now: float) -> Outcome:
+def outcome(world: World, key: ObjectKey, now: float) -> TrialOutcome:
     """Runs cycles until the workload has quota or nothing is left to decide.
 
     Args:
@@ -127,17 +127,17 @@ class Trials:
         self.budget = Budget() if budget is None else budget
         self.near = world.narrowed(key)
         self._engine = self.near.engine(now)
-        self._known: dict[Change, Outcome] = {}
+        self._known: dict[Change, TrialOutcome] = {}
 
     def engine(self) -> Engine:
         """A new engine that knows the world but has run no cycle."""
         return fork(self._engine)
 
-    def unchanged(self) -> Outcome:
+    def unchanged(self) -> TrialOutcome:
         """The outcome in the unchanged world."""
         return _run_to_rest(self.engine(), self._key, self._now, len(self.near.workloads))
 
-    def with_change(self, change: Change) -> Outcome:
+    def with_change(self, change: Change) -> TrialOutcome:
         """The outcome in a changed world.
 
         Raises:
@@ -150,7 +150,7 @@ class Trials:
             answer = self._known[change] = self.within(change.apply(self._world))
         return answer
 
-    def within(self, changed: World) -> Outcome:
+    def within(self, changed: World) -> TrialOutcome:
         """The outcome in another world with the same settings and defaults.
 
         Raises:
@@ -180,7 +180,7 @@ class Trials:
         )
 
 
-def _run_to_rest(engine: Engine, key: ObjectKey, now: float, workloads: int) -> Outcome:
+def _run_to_rest(engine: Engine, key: ObjectKey, now: float, workloads: int) -> TrialOutcome:
     """Runs a limited number of cycles; the state after them is the outcome."""
     limit = Budget(most_steps(workloads))
     last: list[Reason] = []
@@ -188,21 +188,23 @@ def _run_to_rest(engine: Engine, key: ObjectKey, now: float, workloads: int) -> 
         return _run(engine, key, now, limit.spend, last)
     except OutOfStepsError:
         reason = last[-1] if last else engine.standing(key).reason or NotEvaluated()
-        return Outcome(Verdict.WAITS, reason, evaluated=bool(last), unsettled=True)
+        return TrialOutcome(Verdict.WAITS, reason, evaluated=bool(last), unsettled=True)
 
 
 def _run(
     engine: Engine, key: ObjectKey, now: float, spend: Spend, told: list[Reason] | None = None
-) -> Outcome:
+) -> TrialOutcome:
     standing = engine.standing(key)
     if standing.where in _HELD:
-        return Outcome(_HELD[standing.where])
+        return TrialOutcome(_HELD[standing.where])
     reason: Reason | None = None
     for settled in _cycles(engine, now, spend):
         for number, admit in enumerate(settled.admissions):
             if admit.key == key:
                 usage = usage_of(engine, settled.admissions[number + 1 :])
-                return Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit, usage=usage)
+                return TrialOutcome(
+                    Verdict.ADMITTED, None, evaluated=True, admit=admit, usage=usage
+                )
         for wait in settled.waits:
             if wait.key == key:
                 reason = wait.reason
@@ -222,21 +224,23 @@ def _cycles(engine: Engine, now: float, spend: Spend) -> Iterator[Settled]:
         yield engine.settle(decide(cycle, now), now)
 
 
-def _preempts(reason: Preempting | FitsAfterPreemptions) -> Outcome:
-    return Outcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
+def _preempts(reason: Preempting | FitsAfterPreemptions) -> TrialOutcome:
+    return TrialOutcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
 
 
-def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> Outcome:
+def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> TrialOutcome:
     """The outcome of a workload that the cycles did not admit; without a reason it was never
     tried.
     """
     if reason is not None:
-        return Outcome(Verdict.WAITS, reason, evaluated=True)
+        return TrialOutcome(Verdict.WAITS, reason, evaluated=True)
     reason = engine.standing(key).reason or NotEvaluated()
-    return Outcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
+    return TrialOutcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
 
 
-def outcomes(world: World, now: float, engine: Engine | None = None) -> dict[ObjectKey, Outcome]:
+def outcomes(
+    world: World, now: float, engine: Engine | None = None
+) -> dict[ObjectKey, TrialOutcome]:
     """The outcomes of all Workloads without a change, found in one run of the cycles.
 
     The verdicts equal those of `outcome`, at the cost of one engine.
@@ -248,7 +252,7 @@ def outcomes(world: World, now: float, engine: Engine | None = None) -> dict[Obj
     """
     engine = engine or world.with_usage(now).engine(now)
     by_key = {
-        key: Outcome(_HELD[where])
+        key: TrialOutcome(_HELD[where])
         for key in world.workloads
         if (where := engine.standing(key).where) in _HELD
     }
@@ -257,7 +261,7 @@ def outcomes(world: World, now: float, engine: Engine | None = None) -> dict[Obj
     try:
         for settled in _cycles(engine, now, limit.spend):
             for admit in settled.admissions:
-                admitted = Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit)
+                admitted = TrialOutcome(Verdict.ADMITTED, None, evaluated=True, admit=admit)
                 by_key.setdefault(admit.key, admitted)
             for wait in settled.waits:
                 if wait.key in by_key:
@@ -310,7 +314,7 @@ class Probe:
         self._engine = fork(self._fresh)
         self.base = self._ask()
 
-    def _ask(self) -> Outcome:
+    def _ask(self) -> TrialOutcome:
         answer = _run(self._engine, self._key, self._now, self._budget.spend)
         if answer.admits:
             self._engine.observe(events.Forgotten(self._key), self._now)
@@ -318,7 +322,7 @@ class Probe:
             self._engine = fork(self._fresh)
         return answer
 
-    def without(self, other: ObjectKey) -> Outcome:
+    def without(self, other: ObjectKey) -> TrialOutcome:
         """The outcome if another workload were gone.
 
         Raises:

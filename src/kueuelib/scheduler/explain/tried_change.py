@@ -6,7 +6,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.changes import Change
-from kueuelib.scheduler.explain.trial import Outcome
+from kueuelib.scheduler.explain.trial import TrialOutcome
 
 
 @attrs.frozen
@@ -21,7 +21,7 @@ class TriedChange:
     """
 
     change: Change
-    outcome: Outcome
+    outcome: TrialOutcome
     checks: tuple[str, ...] = ()
     sized: bool = True
 

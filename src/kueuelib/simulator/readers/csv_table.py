@@ -13,9 +13,9 @@ from pathlib import Path
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import amount, moment, not_negative, whole
 from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source, lines
-from kueuelib.simulator.values import amount, moment, not_negative, whole
 from kueuelib.simulator.work import COMPLETED, CPU, END_STATES, GPU, MEMORY, Job, pods
 
 REQUEST = "request."

@@ -12,8 +12,8 @@ from kueuelib.api.kinds import KUEUE, V1BETA2
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import amount, whole
 from kueuelib.simulator.readers.source import Source, whole_text
-from kueuelib.simulator.values import amount, whole
 from kueuelib.simulator.work import CPU, Job, pods
 
 FLAVOR = "rf"

@@ -11,10 +11,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from kueuelib.simulator.faults import Faults
+from kueuelib.simulator.parsing import exact, moment, not_negative, whole
 from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.readers.tabled import Row, rows
-from kueuelib.simulator.values import exact, moment, not_negative, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU, KILLED, Job, PodShape, pods
 
 NEEDED = ("job_id", "user", "gpu_num", "cpu_num", "node_num", "state", "submit_time", "duration")

@@ -26,8 +26,8 @@ from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.simulator.cluster import key_in
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import moment, not_negative
 from kueuelib.simulator.readers.source import Source, whole_text
-from kueuelib.simulator.values import moment, not_negative
 from kueuelib.simulator.work import COMPLETED, FAILED, Job, PodShape
 from kueuelib.workload import states
 

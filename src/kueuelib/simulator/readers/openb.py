@@ -12,10 +12,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import moment, not_negative, whole
 from kueuelib.simulator.readers.each import each, parsed
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.readers.tabled import Row, rows
-from kueuelib.simulator.values import moment, not_negative, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU_MILLI, KILLED, MEMORY, Job, pods
 
 NEEDED = (

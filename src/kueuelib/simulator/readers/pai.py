@@ -14,10 +14,10 @@ import attrs
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import exact, moment, named, number, whole
 from kueuelib.simulator.readers.each import each, parsed
 from kueuelib.simulator.readers.source import Source, lines
 from kueuelib.simulator.readers.tabled import Row, rows
-from kueuelib.simulator.values import exact, moment, named, number, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU_MILLI, MEMORY, Job, PodShape, pods
 
 JOBS, TASKS = "pai_job_table", "pai_task_table"

@@ -15,9 +15,9 @@ import orjson
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import instant, moment
 from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source, whole_text
-from kueuelib.simulator.values import instant, moment
 from kueuelib.simulator.work import COMPLETED, FAILED, GPU, KILLED, Job, PodShape, pods
 
 _ENDS = {"Pass": COMPLETED, "Killed": KILLED, "Failed": FAILED}

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import moment, number, whole
 from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source, lines
-from kueuelib.simulator.values import moment, number, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, KILLED, Job, pods
 
 FIELDS = (

@@ -25,8 +25,8 @@ import yaml
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.parsing import amount, not_negative, whole
 from kueuelib.simulator.readers.source import Source, whole_text
-from kueuelib.simulator.values import amount, not_negative, whole
 from kueuelib.simulator.work import CPU, GPU, MEMORY, Job, PodShape, pods
 
 DAY = 86_400.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kueuelib.api.meta import Obj
 from kueuelib.pages.markup import Markup, join, tag
 from kueuelib.pages.tables import folded, table
-from kueuelib.simulator.report import words
+from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.chart import (
     BOTTOM,
     RIGHT,
@@ -47,13 +47,14 @@ def waits(names: Names, runs: Sequence[Run]) -> Markup:
     )
     drawn = [_cumulated(run, across, up) for run in runs if run.waits]
     text = "; ".join(
-        f"{run.name}: half of {words.jobs(_count(run))} started within "
-        f"{words.seconds(_quantile(run, 0.5))}, 90 % within {words.seconds(_quantile(run, 0.9))}"
+        f"{run.name}: half of {readable.jobs(_count(run))} started within "
+        f"{readable.seconds(_quantile(run, 0.5))}, "
+        f"90 % within {readable.seconds(_quantile(run, 0.9))}"
         for run in runs
     )
     svg = picture(names, "Waits", f"{text}.", WHOLE, height, frame, *drawn)
     rows = [
-        [f"{part:.0%}", *(words.seconds(_quantile(run, part)) for run in runs)] for part in PARTS
+        [f"{part:.0%}", *(readable.seconds(_quantile(run, part)) for run in runs)] for part in PARTS
     ]
     title = "Time within which a given part of the started jobs did start"
     numbers = folded(table(["jobs", *(run.name for run in runs)], rows, title=title))
@@ -109,7 +110,7 @@ def _row(run: Run, one: Obj) -> list[str]:
         one["job"],
         one["cluster_queue"] or "-",
         moment(one["arrived"] - began),
-        words.seconds(one["wait_seconds"]),
+        readable.seconds(one["wait_seconds"]),
         *times,
         f"{one['preemptions']:,}",
     ]
@@ -126,13 +127,13 @@ def _gantt(names: Names, run: Run, span: float, width: float) -> Markup:
         marks.append(tag("text", name, x=144.0, y=y + ROW / 2 + 4, text_anchor="end"))
         marks.append(_bar(across, (y + 8, 4), (0.0, _lasted(run, one)), "waits", _says(run, one)))
         for start, stop in one["ran"]:
-            text = f"{one['job']} runs for {words.seconds(stop - start)}"
+            text = f"{one['job']} runs for {readable.seconds(stop - start)}"
             times = start - arrived, stop - arrived
             marks.append(_bar(across, (y + 3, 14), times, "runs", text))
     ticks = [(one, moment(one)) for one in time_ticks(span, int((width - 150) / 95))]
     up = Axis(Scale(0.0, 1.0, height - BOTTOM, TOP), ())
     frame = axes(Axis(across, ticks, "time since the arrival of the job"), up, lines=False)
-    text = f"The longest wait is {words.seconds(jobs[0]['wait_seconds'])}, of {jobs[0]['job']}."
+    text = f"The longest wait is {readable.seconds(jobs[0]['wait_seconds'])}, of {jobs[0]['job']}."
     title = f"Jobs that waited longest, {run.name}"
     return picture(names, title, text, width, height, frame, *marks)
 
@@ -157,7 +158,7 @@ def _says(run: Run, one: Obj) -> str:
     arrived = moment(one["arrived"] - run.history.borders[0])
     times = f", preempted {one['preemptions']:,} times" if one["preemptions"] else ""
     started = "" if one["started"] is not None else " and never started"
-    waited = words.seconds(one["wait_seconds"])
+    waited = readable.seconds(one["wait_seconds"])
     return f"{one['job']} arrived at {arrived}, waited {waited}{started}{times}"
 
 

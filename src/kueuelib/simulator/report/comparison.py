@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.simulator.report.words import with_differences
+from kueuelib.simulator.report.readable import with_differences
 
 WAITS = ("p50", "p90", "p99", "max")
 

@@ -9,7 +9,7 @@ from kueuelib.pages.markup import Markup, join, tag
 from kueuelib.pages.tables import folded, table
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.simulator.history import Use
-from kueuelib.simulator.report import words
+from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.chart import (
     BOTTOM,
     RIGHT,
@@ -59,7 +59,7 @@ def frame(
         show: a value as text.
         resource: of the amounts; empty if the values are not amounts.
     """
-    labels = [(one, show(one)) for one in ticks(top, unit=words.unit(top, resource))]
+    labels = [(one, show(one)) for one in ticks(top, unit=readable.unit(top, resource))]
     left = max(LEFT, LETTER * max(len(label) for _, label in labels) + MARGIN)
     across = Scale(0.0, span, left, width - RIGHT)
     return (
@@ -98,7 +98,7 @@ def lines(
     span = span_of([run for run, _ in series])
     values = [one for _, line in (*series, *dashed) for one in line if one is not None]
     high = max(values, default=0.0)
-    top = rounded_up(high, words.unit(high, resource)) if most is None else most
+    top = rounded_up(high, readable.unit(high, resource)) if most is None else most
     across, up = frame(width, height, span, top, show, resource)
     marks = [
         steps(run.borders, line, across.scale, up.scale, f"nominal {run.kind}")
@@ -133,7 +133,7 @@ def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
     most = max(max(one.used, default=0.0) for _, one in uses)
     nominal = max(max(one.nominal, default=0.0) for _, one in uses)
     high = max(most, nominal) if nominal < FAR * most else most or nominal
-    top = rounded_up(high, words.unit(high, pair.resource))
+    top = rounded_up(high, readable.unit(high, pair.resource))
     panels = []
     ends = grid(span)
     columns = []
@@ -153,7 +153,7 @@ def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
             ("nominal", "nominal quota, with that of cohorts"),
         ]
     )
-    show = partial(words.amount, resource=pair.resource)
+    show = partial(readable.amount, resource=pair.resource)
     numbers = folded(_table(f"Use of {pair}", ends, columns, show))
     return tag("figure", tag("h3", str(pair)), key, _side_by_side(panels), numbers)
 
@@ -169,7 +169,7 @@ def _use_panel(
     width: float,
 ) -> Markup:
     height = 220.0
-    show = partial(words.amount, resource=resource)
+    show = partial(readable.amount, resource=resource)
     across, up = frame(width, height, span, top, show, resource)
     own = [used - borrowed for used, borrowed in zip(usage.used, usage.borrowed, strict=True)]
     marks = (
@@ -205,21 +205,22 @@ def _side_by_side(panels: Sequence[Markup]) -> Markup:
 def waiting(names: Names, runs: Sequence[Run]) -> Markup:
     """The number of waiting jobs in all ClusterQueues."""
     text = "; ".join(
-        f"{run.name}: {words.plain(_mean(run, run.history.waiting()))} jobs on average"
+        f"{run.name}: {readable.plain(_mean(run, run.history.waiting()))} jobs on average"
         for run in runs
     )
     series = [(run, run.history.waiting()) for run in runs]
-    drawn = lines(names, "Jobs that wait for quota", f"{text}.", series, show=words.plain)
+    drawn = lines(names, "Jobs that wait for quota", f"{text}.", series, show=readable.plain)
     return tag("figure", run_legend(runs), drawn)
 
 
 def fairness(names: Names, runs: Sequence[Run]) -> Markup:
     """Jain's index of the ClusterQueues that have jobs, over time."""
     text = "; ".join(
-        f"{run.name}: {words.plain(run.figures['jain_index'])} over the whole run" for run in runs
+        f"{run.name}: {readable.plain(run.figures['jain_index'])} over the whole run"
+        for run in runs
     )
     series = [(run, run.history.jain()) for run in runs]
-    drawn = lines(names, "Jain's index", f"{text}.", series, show=words.plain, most=1.0)
+    drawn = lines(names, "Jain's index", f"{text}.", series, show=readable.plain, most=1.0)
     return tag("figure", run_legend(runs), drawn)
 
 
@@ -232,7 +233,7 @@ def one_queue(names: Names, queue: str, runs: Sequence[Run]) -> Markup:
             f"{queue}: jobs that wait",
             "Means over time, one line per run.",
             [(run, history.waiting) for run, history in mine],
-            show=words.plain,
+            show=readable.plain,
             width=HALF,
             height=180.0,
         )
@@ -246,7 +247,7 @@ def one_queue(names: Names, queue: str, runs: Sequence[Run]) -> Markup:
                 "Means over time, one line per run; thin and dotted: nominal quota.",
                 [(run, usage.used) for run, usage in used],
                 dashed=[(run, usage.nominal) for run, usage in used],
-                show=partial(words.amount, resource=pair.resource),
+                show=partial(readable.amount, resource=pair.resource),
                 resource=pair.resource,
                 width=HALF,
                 height=180.0,

@@ -8,7 +8,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.pages.document import document
 from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.pages.tables import folded, table
-from kueuelib.simulator.report import about_jobs, over_time, words
+from kueuelib.simulator.report import about_jobs, over_time, readable
 from kueuelib.simulator.report.chart import Names
 from kueuelib.simulator.report.comparison import WAITS, comparison
 from kueuelib.simulator.report.run import Run
@@ -39,7 +39,7 @@ def page(result: Obj, runs: Sequence[Run]) -> str:
         result: the content of `result.json`.
         runs: those of the result, each with its history; at least one.
     """
-    title = f"Simulation of {words.jobs(result['trace']['jobs'])}"
+    title = f"Simulation of {readable.jobs(result['trace']['jobs'])}"
     names = Names()
     pictures: list[tuple[str, str, str, Callable[[], Markup]]] = [
         (
@@ -104,7 +104,7 @@ def _about(result: Obj) -> list[Markup]:
             why = ", ".join(
                 f"{count:,} {key}" for key, count in simulation["unfinished_because"].items()
             )
-            lines.append(f"{name}: {words.jobs(simulation['unfinished'])} did not end: {why}")
+            lines.append(f"{name}: {readable.jobs(simulation['unfinished'])} did not end: {why}")
     return [tag("p", line, class_="soft") for line in lines]
 
 
@@ -139,10 +139,10 @@ def _cells(group: Obj) -> list[str]:
     return [
         f"{group['jobs']:,}",
         f"{group['started']:,}",
-        *(words.seconds(group["wait_seconds"][key]) for key in WAITS),
-        words.plain(group["bounded_slowdown"]["p50"]),
+        *(readable.seconds(group["wait_seconds"][key]) for key in WAITS),
+        readable.plain(group["bounded_slowdown"]["p50"]),
         f"{group['preemptions']:,}",
-        words.seconds(group["work_lost_seconds"]),
+        readable.seconds(group["work_lost_seconds"]),
     ]
 
 

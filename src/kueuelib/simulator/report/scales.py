@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import attrs
 
-from kueuelib.simulator.report.words import DAY, HOUR, MINUTE
+from kueuelib.simulator.report.readable import DAY, HOUR, MINUTE
 
 TICKS = 5
 """The maximum number of ticks of a vertical axis, besides 0."""

@@ -17,7 +17,7 @@ from kueuelib.app.explaining.gather import Cluster, Decoder
 from kueuelib.app.overview.evictions import evictions_of
 from kueuelib.app.overview.gathering import Facts, explained, overview_of
 from kueuelib.app.overview.trees import load_told
-from kueuelib.app.overview.values import Overview, Place, Running, Threat, Use
+from kueuelib.app.overview.values import Overview, Place, QuotaUse, Running, Threat
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -104,11 +104,11 @@ def test_a_tree_says_who_uses_borrows_lends_and_waits() -> None:
     ]
     uses = {name: place.uses for name, place in places(found).items()}
     assert uses == {
-        "company": (Use(CPU, 8000, 6000, 0, 0, 7000),),
-        "b": (Use(CPU, 4000, 0, 0, 2000, 7000),),
-        "dept": (Use(CPU, 4000, 4000, 2000, 0, 0),),
-        "a": (Use(CPU, 4000, 4000, 2000, 0, 0),),
-        "alone": (Use(CPU, 3000),),
+        "company": (QuotaUse(CPU, 8000, 6000, 0, 0, 7000),),
+        "b": (QuotaUse(CPU, 4000, 0, 0, 2000, 7000),),
+        "dept": (QuotaUse(CPU, 4000, 4000, 2000, 0, 0),),
+        "a": (QuotaUse(CPU, 4000, 4000, 2000, 0, 0),),
+        "alone": (QuotaUse(CPU, 3000),),
     }
     assert uses["b"][0].free == 2000
     company = places(found)["company"]
@@ -269,7 +269,7 @@ def test_without_the_rights_to_decide_amounts_are_those_of_the_status() -> None:
     assert not found.decided
     assert found.notes[0] == "nobody may see them"
     place = places(found)["a"]
-    assert place.uses == (Use(CPU, 4000, 4000, 2000),)
+    assert place.uses == (QuotaUse(CPU, 4000, 4000, 2000),)
     assert place.running == load_told(told).running == 2
     assert [one.verdict for one in found.waiting] == ["not evaluated"]
 

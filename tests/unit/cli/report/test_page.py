@@ -17,13 +17,13 @@ from kueuelib.api.workload import AdmissionCheckState
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import decided, smallest_of
 from kueuelib.app.overview.gathering import explained, overview_of
-from kueuelib.app.overview.values import Threat, Use
+from kueuelib.app.overview.values import QuotaUse, Threat
 from kueuelib.cli.report.board import next_to_explain, state_of, with_change
 from kueuelib.cli.report.command import text_of
 from kueuelib.cli.report.explanation import explanation
 from kueuelib.cli.report.page import POLICY, SCRIPT, STYLE, View, page
 from kueuelib.cli.report.quota import WIDE, bar
-from kueuelib.cli.report.workloads import Verified, threat_text
+from kueuelib.cli.report.workloads import VerifiedChange, threat_text
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -190,7 +190,7 @@ def test_a_change_counts_while_its_workload_waits_as_before() -> None:
     assert key is not None
     answer = explained(first.facts, key)
     assert answer is not None
-    second = with_change("v2", first, first, key, Verified(smallest_of(answer.changes), NOW))
+    second = with_change("v2", first, first, key, VerifiedChange(smallest_of(answer.changes), NOW))
     assert set(second.since(first).html) == {f"waits/ns/{key.name}"}
     assert next_to_explain(second, 1) is None
     assert next_to_explain(second, 2) not in (None, key)
@@ -231,7 +231,7 @@ def test_without_decisions_the_page_says_whose_words_they_are() -> None:
 
 
 def test_a_bar_is_as_long_as_its_numbers_say() -> None:
-    use = Use(FlavorResource("f", "cpu"), nominal=10, own=5, borrowed=0, lent=3, waiting=100)
+    use = QuotaUse(FlavorResource("f", "cpu"), nominal=10, own=5, borrowed=0, lent=3, waiting=100)
     found = ET.fromstring(bar(use))
     widths = {one.get("class"): float(one.get("width", "0")) for one in found.iter("rect")}
     assert widths["own"] == WIDE / 2
@@ -241,7 +241,7 @@ def test_a_bar_is_as_long_as_its_numbers_say() -> None:
     over = ET.fromstring(bar(attrs.evolve(use, own=10, borrowed=10, lent=0, waiting=5)))
     widths = {one.get("class"): float(one.get("width", "0")) for one in over.iter("rect")}
     assert (widths["own"], widths["borrowed"], widths["waiting"]) == (WIDE / 2, WIDE / 2, WIDE / 4)
-    ET.fromstring(bar(Use(FlavorResource("f", "cpu"))))
+    ET.fromstring(bar(QuotaUse(FlavorResource("f", "cpu"))))
 
 
 def test_threats_are_said_in_words() -> None:

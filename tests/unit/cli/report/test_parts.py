@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kueuelib.cli.report.parts import Change, Part, change, identifier, shown, table
+from kueuelib.cli.report.parts import PageChange, Part, change, identifier, shown, table
 from kueuelib.pages.markup import tag
 
 
@@ -22,18 +22,18 @@ BEFORE = shown(page(("s", [row("a", "1"), row("b", "2")]), ("t", [row("c", "3")]
 
 def test_what_stays_is_no_change() -> None:
     again = shown(page(("s", [row("a", "1"), row("b", "2")]), ("t", [row("c", "3")])))
-    assert change(BEFORE, again) == Change({}, {}, {})
+    assert change(BEFORE, again) == PageChange({}, {}, {})
     assert not change(BEFORE, again)
 
 
 def test_a_row_that_changes_is_sent_alone() -> None:
     after = shown(page(("s", [row("a", "1"), row("b", "9")]), ("t", [row("c", "3")])))
-    assert change(BEFORE, after) == Change({"b": '<tr id="b"><td>9</td></tr>'}, {}, {})
+    assert change(BEFORE, after) == PageChange({"b": '<tr id="b"><td>9</td></tr>'}, {}, {})
 
 
 def test_a_row_that_moves_or_goes_is_an_order() -> None:
     after = shown(page(("s", [row("b", "2"), row("a", "1")]), ("t", [])))
-    assert change(BEFORE, after) == Change({}, {"s/rows": ("b", "a"), "t/rows": ()}, {})
+    assert change(BEFORE, after) == PageChange({}, {"s/rows": ("b", "a"), "t/rows": ()}, {})
 
 
 def test_a_new_section_comes_with_its_rows_and_before_them() -> None:

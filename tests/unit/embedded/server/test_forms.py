@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.api.ages import duration
 from kueuelib.embedded.http.answers import warning_headers
-from kueuelib.embedded.http.negotiation import VIEWS, Wanted, negotiate
+from kueuelib.embedded.http.negotiation import VIEWS, Form, negotiate
 from kueuelib.embedded.http.routes import Route, parse
 from kueuelib.embedded.identity import generate_name
 from kueuelib.embedded.registry.json_path import JsonPath
@@ -36,19 +36,19 @@ def test_a_path_says_what_is_meant(path, route):
     assert parse(path) == route
 
 
-TABLE = Wanted("application/json", "Table", "meta.k8s.io", "v1")
+TABLE = Form("application/json", "Table", "meta.k8s.io", "v1")
 
 
 @pytest.mark.parametrize(
     ("accept", "wanted"),
     [
-        ("", Wanted()),
-        ("*/*", Wanted()),
-        ("application/vnd.kubernetes.protobuf, application/json", Wanted()),
-        ("application/yaml", Wanted("application/yaml")),
-        ("application/yaml;q=0.5, application/json", Wanted()),
+        ("", Form()),
+        ("*/*", Form()),
+        ("application/vnd.kubernetes.protobuf, application/json", Form()),
+        ("application/yaml", Form("application/yaml")),
+        ("application/yaml;q=0.5, application/json", Form()),
         ("application/json;as=Table;v=v1;g=meta.k8s.io, application/json", TABLE),
-        ("application/json;as=Odd;v=v1;g=meta.k8s.io, application/json", Wanted()),
+        ("application/json;as=Odd;v=v1;g=meta.k8s.io, application/json", Form()),
     ],
 )
 def test_the_best_form_that_can_be_given_is_chosen(accept, wanted):

@@ -8,8 +8,8 @@ import pytest
 
 from kueuelib.jobs import (
     AtMost,
-    Condition,
     Done,
+    HasCondition,
     Integration,
     Pods,
     declare,
@@ -73,7 +73,7 @@ def kind(**changed: Any) -> Integration:
         ],
         "active": "status.roles.*.count",
         "ready": enough("status.active", units="spec.roles.*.count"),
-        "succeeded": [Condition("Complete"), every(equals("status.phase", "Done"))],
+        "succeeded": [HasCondition("Complete"), every(equals("status.phase", "Done"))],
         "failed": lambda _: False,
         "suspend": "spec.paused",
         "message": "status.conditions.0.message",
@@ -104,7 +104,7 @@ def test_a_version_without_schema_is_not_judged() -> None:
         ({"active": "status.sum.x"}, "active='status.sum.x'", "status.sum has no fields"),
         ({"failed": equals("status.fase", 1)}, "failed='status.fase'", "write 'phase' for 'fase'"),
         (
-            {"succeeded": Condition("Done", path="status.condition")},
+            {"succeeded": HasCondition("Done", path="status.condition")},
             "succeeded='status.condition'",
             "write 'conditions' for 'condition'",
         ),
@@ -131,7 +131,7 @@ def test_a_field_that_suspends_is_a_boolean() -> None:
     ("changed", "argument"),
     [
         ({"succeeded": equals("status.phase", "Done", "Dnoe")}, "succeeded"),
-        ({"failed": [Condition("Failed"), every(differs("status.phase", "Dnoe"))]}, "failed"),
+        ({"failed": [HasCondition("Failed"), every(differs("status.phase", "Dnoe"))]}, "failed"),
         ({"pods": [Pods(template="spec.template", when=equals("status.phase", "Dnoe"))]}, "when"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.api.meta import Resource
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.declared.declarative import Condition, declare, enough, equals
+from kueuelib.jobs.declared.declarative import HasCondition, declare, enough, equals
 from kueuelib.jobs.declared.pod_shape import Pods
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
@@ -17,7 +17,7 @@ GOOD: dict[str, Any] = {
     "pods": [Pods("p", "spec.template")],
     "active": "status.active",
     "ready": enough("status.ready"),
-    "succeeded": Condition("Complete"),
+    "succeeded": HasCondition("Complete"),
     "failed": [equals("status.phase", "Failed"), lambda _: False],
 }
 
@@ -72,7 +72,7 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"active": equals}, "active=equals is the function that makes a sign; call equals(...)"),
         ({"message": "status..message"}, "message='status..message' is not a path"),
         ({"failed": 3}, "failed=3 is not a sign"),
-        ({"failed": Condition}, "is not a sign"),
+        ({"failed": HasCondition}, "is not a sign"),
         ({"failed": None}, "failed=None is not a sign"),
         ({"failed": ""}, "failed='' is not a path"),
         ({"succeeded": []}, "succeeded is empty"),
@@ -82,10 +82,10 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"ready": equals("status..phase", 1)}, "ready='status..phase' is not a path"),
         ({"ready": enough()}, "ready: enough(...) needs the paths"),
         ({"ready": enough("a..b")}, "ready='a..b' is not a path"),
-        ({"ready": Condition("")}, "ready: Condition('') needs the type"),
-        ({"ready": Condition("Ready", status="true")}, "not 'true'"),
-        ({"ready": Condition("Ready", path="a..b")}, "ready='a..b' is not a path"),
-        ({"ready": Condition("Ready", reasons="Fine")}, "reasons='Fine' is not a tuple"),  # type: ignore[arg-type]
+        ({"ready": HasCondition("")}, "ready: HasCondition('') needs the type"),
+        ({"ready": HasCondition("Ready", status="true")}, "not 'true'"),
+        ({"ready": HasCondition("Ready", path="a..b")}, "ready='a..b' is not a path"),
+        ({"ready": HasCondition("Ready", reasons="Fine")}, "reasons='Fine' is not a tuple"),  # type: ignore[arg-type]
         ({"validate": 3}, "validate=3 is not a function"),
         ({"name": "a, b"}, "name='a, b' is not a name"),
         ({"other_versions": "v2"}, "other_versions='v2' is not a tuple"),

@@ -17,8 +17,8 @@ from kueuelib.jobs.contract.podset_info import PodSetInfo, infos_for_restore
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.declarative import (
     AtMost,
-    Condition,
     Done,
+    HasCondition,
     declare,
     differs,
     enough,
@@ -35,7 +35,7 @@ RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
 SIGNS: dict[str, Any] = {
     "active": "status.active",
     "ready": enough("status.ready"),
-    "succeeded": Condition("Complete"),
+    "succeeded": HasCondition("Complete"),
     "failed": equals("status.phase", "Failed", "Lost"),
 }
 

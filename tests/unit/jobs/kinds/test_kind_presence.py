@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.meta import Resource
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.declared.declarative import Condition, declare
+from kueuelib.jobs.declared.declarative import HasCondition, declare
 from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.kinds.presence import Presence, Served, Unclear, Unfit, is_lasting, judged
 from kueuelib.jobs.webhooks.manifests import webhook_entries
@@ -21,8 +21,8 @@ INTEGRATION = declare(
     pods=[Pods()],
     active="status.active",
     ready="status.ready",
-    succeeded=Condition("Complete"),
-    failed=Condition("Failed"),
+    succeeded=HasCondition("Complete"),
+    failed=HasCondition("Failed"),
     other_versions=("v1beta1",),
 )
 V1BETA1, V2 = THINGS.at("v1beta1"), THINGS.at("v2")

@@ -18,7 +18,7 @@ from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.trial import Objects
 
-__all__ = ["Cluster", "GivenLaws", "GivenProcess", "GivenProgram"]
+__all__ = ["ClusterState", "GivenLaws", "GivenProcess", "GivenProgram"]
 
 SETTLING: Final = 5.0
 """Seconds that a program gets to start on a clean wire, because it cannot report readiness."""
@@ -94,7 +94,7 @@ class GivenProgram:
         return GivenProcess(self.function, endpoint)
 
 
-class Cluster:
+class ClusterState:
     """The stored objects of the API server.
 
     Args:
@@ -117,8 +117,8 @@ class Cluster:
         return self._objects(resource)
 
 
-RestLaw = Callable[[Cluster], Iterable[str]]
-CommitLaw = Callable[[Commit, Cluster], Iterable[str]]
+RestLaw = Callable[[ClusterState], Iterable[str]]
+CommitLaw = Callable[[Commit, ClusterState], Iterable[str]]
 
 
 class GivenLaws:
@@ -137,7 +137,7 @@ class GivenLaws:
         self, objects: Objects, at_rest: Sequence[RestLaw], at_commit: Sequence[CommitLaw]
     ) -> None:
         self.sometimes: Counter[str] = Counter()
-        self._cluster = Cluster(objects)
+        self._cluster = ClusterState(objects)
         self._at_rest = at_rest
         self._at_commit = at_commit
 

@@ -14,7 +14,7 @@ from kueuelib.errors import ConfigError
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.world import World
 from kueuelib.simulator.faults import BadValue
-from kueuelib.simulator.values import moment
+from kueuelib.simulator.parsing import moment
 
 
 @attrs.frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kueuelib.scheduler.condition_reasons import MEANINGS
-from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
 from kueuelib.scheduler.object_reasons import BackingOff, ChecksFailed
 from kueuelib.scheduler.reasons import condition_reason
 
@@ -15,7 +15,7 @@ NOT_EVALUATED = "not evaluated"
 _BY_KIND: dict[type, str] = {BackingOff: "backs off", ChecksFailed: "check failed"}
 
 
-def word_of(outcome: Outcome) -> str:
+def word_of(outcome: TrialOutcome) -> str:
     """The engine's decision in short.
 
     Args:

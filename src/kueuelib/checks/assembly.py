@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from kueuelib.api import kinds
 from kueuelib.api.kinds import V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.checks.activity import ActivityReconciler
+from kueuelib.checks.active_condition import ActivityReconciler
 from kueuelib.checks.definition import Check
 from kueuelib.checks.parameters import ParameterSource
 from kueuelib.checks.reconciler import BY_CHECK, CheckReconciler, entry_key
