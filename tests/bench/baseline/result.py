@@ -26,6 +26,7 @@ class Result:
         start: those of them before the first Workload.
         rss: megabytes (2**20) of the manager that were resident at most.
         player_cpu: seconds of the player's processor.
+        server_cpu: of the API server and its store, if they were started for this run.
         calls: of the manager, by verb and resource.
         load: the load average of one minute at the end.
     """
@@ -41,6 +42,7 @@ class Result:
     start: float
     rss: float
     player_cpu: float
+    server_cpu: float
     calls: Counter[str]
     load: float
 
@@ -79,4 +81,5 @@ class Result:
             figures[f"wait of {name}, p50, s"] = waits.p50
             figures[f"wait of {name}, p90, s"] = waits.p90
             figures[f"wait of {name}, longest, s"] = waits.longest
-        return {**figures, "player CPU, s": self.player_cpu, "load": self.load}
+        others = {"player CPU, s": self.player_cpu, "server CPU, s": self.server_cpu}
+        return {**figures, **others, "load": self.load}

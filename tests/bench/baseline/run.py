@@ -87,13 +87,17 @@ async def _measure(
                 await _until_active(client, shape)
                 read = server.reader(client)
                 calls, own = await read(), time.process_time()
+                whole = Usage(os.getpid())
                 usage.sample()
-                start = usage.cpu
+                whole.sample()
+                start, rest = usage.cpu, whole.cpu - usage.cpu
                 recorder = Recorder(shape)
                 await _play(client, shape, recorder, usage, patience)
                 own, load = time.process_time() - own, os.getloadavg()[0]
                 await asyncio.sleep(SETTLE_SECONDS)
                 usage.sample()
+                whole.sample()
+                rest = whole.cpu - usage.cpu - rest - own
                 calls = await read() - calls
             finally:
                 if not server.fresh:
@@ -110,6 +114,7 @@ async def _measure(
         start,
         usage.peak,
         own,
+        rest,
         Counter(calls),
         load,
     )

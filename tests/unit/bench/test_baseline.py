@@ -92,7 +92,8 @@ def test_managers_are_named_by_commands():
 def result(label, wall, applies):
     waits = {"small": Waits(10, 1.0, 1.0, 2.0, 3.0, 4)}
     calls = Counter({"apply workloads/status": applies})
-    return Result(label, "embedded", 10, 10, wall, 0.5, waits, 2.0, 0.5, 100.0, 1.0, calls, 0.3)
+    cpu = (2.0, 0.5, 100.0, 1.0, 7.0)
+    return Result(label, "embedded", 10, 10, wall, 0.5, waits, *cpu, calls, 0.3)
 
 
 def test_medians_are_compared():
