@@ -222,12 +222,12 @@ class Replay:
                 return None
             plan = decide(cycle, self.now)
             for admit in plan.admissions:
-                return f"{admit.key} fits and sleeps"
+                return f"{admit.key} fits, but stays parked"
             for preemption in plan.preemptions:
                 reason = self.engine.standing(preemption.key).reason
                 if not (isinstance(reason, NoFlavors) and reason.in_vain):
                     victims = ", ".join(str(victim.key) for victim in preemption.victims)
-                    return f"{preemption.key} could preempt {victims} and sleeps"
+                    return f"{preemption.key} could preempt {victims}, but stays parked"
             fresh.settle(plan, self.now)
         return "a new engine does not come to rest"
 

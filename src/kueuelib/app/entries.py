@@ -125,7 +125,7 @@ class EntryKeeper:
                 pause = pauses.next(self._clock.monotonic(), random.random())
             except (ApiError, TransportError, ConfigError) as error:
                 pause = pauses.next(self._clock.monotonic(), random.random())
-                self._log.warning("webhook entries cannot be put in order", error=str(error))
+                self._log.warning("webhook entries cannot be restored", error=str(error))
             if not told:
                 told = True
                 ready()
@@ -149,7 +149,7 @@ class EntryKeeper:
         if changed is not configuration:
             await self._client.replace(resource, changed)
             names = [each["name"] for each in changed["webhooks"]]
-            self._log.info("webhook entries put in order", configuration=name, entries=names)
+            self._log.info("webhook entries restored", configuration=name, entries=names)
 
 
 def _merged(present: Mapping[str, Any], entry: Entry, pattern: Mapping[str, Any]) -> Obj:

@@ -124,7 +124,7 @@ class ConfigurationFile:
             self._take(wanted)
             self._current = wanted
             self._reloads.labels("taken").inc()
-            self._log.info("configuration taken over", keys=live)
+            self._log.info("configuration reloaded", keys=live)
         self._hold_back(changed_keys(self._current, loaded))
 
     def _hold_back(self, keys: tuple[str, ...]) -> None:

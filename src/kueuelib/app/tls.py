@@ -66,7 +66,7 @@ def check_tls(tls: Tls, source: str) -> None:
         if name not in _SUITES and name not in _TLS13:
             raise ConfigError(
                 source,
-                f"tls.cipherSuites[{index}]: {name!r} is not a suite that is known and safe",
+                f"tls.cipherSuites[{index}]: {name!r} is not a known and safe suite",
                 f"use some of {', '.join(_SUITES)}",
             )
     if suites and tls.min_version == "VersionTLS13":

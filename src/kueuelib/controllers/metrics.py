@@ -108,7 +108,7 @@ class SchedulerMetrics:
         )
         self._preempted = telemetry.counter(
             "kueue_preempted_workloads_total",
-            "Workloads that lost quota to others, by the ClusterQueue of those.",
+            "Workloads that lost quota to others, by the ClusterQueue of the preemptor.",
             ("preempting_cluster_queue", "reason"),
         )
         self._writes = telemetry.counter(

@@ -108,7 +108,7 @@ class QueueMetrics:
                 gauges.append(telemetry.gauge(name, text, own))
         telemetry.sampled(
             "kueue_pending_scheduling_hashes",
-            "Workloads that wait, those counted once that get the same answer.",
+            "Workloads that wait; those that get the same answer count once.",
             (*queue, "status"),
             shapes,
         )

@@ -48,7 +48,7 @@ class Strangers:
     ) -> None:
         self._count = telemetry.counter(
             "kueuelib_foreign_reservations_total",
-            "Workloads that got quota while this manager decides alone, and not from it.",
+            "Workloads whose quota this manager did not reserve, although it decides alone.",
         )
         self._recorder = recorder
         self._holds = holds

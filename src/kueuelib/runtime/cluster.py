@@ -93,7 +93,9 @@ class Cluster:
         self._log = get_logger("cluster", **({"cluster": name} if name else {}))
         if telemetry is not None:
             telemetry.gauge(
-                "kueuelib_cluster_up", "Whether a cluster answers and is known.", ("cluster",)
+                "kueuelib_cluster_up",
+                "Whether a cluster answers and its objects are known.",
+                ("cluster",),
             ).labels(name).set_function(lambda: 0.0 if self.problem() else 1.0)
 
     def problem(self) -> str:
@@ -105,7 +107,7 @@ class Cluster:
         if silent := self._contact.problem():
             return silent
         if self._behind:
-            return "it could not be read since this process leads"
+            return "it could not be read since this process became the leader"
         for informer in self.cache.unsynced:
             why = f" ({informer.failing})" if informer.failing else ""
             return f"{informer.resource.plural} have not been listed yet{why}"

@@ -156,7 +156,7 @@ async def wait_for_server(
             problem = error.problem
             ended = isinstance(error.__cause__, aiohttp.ServerDisconnectedError)
             if ended and endpoint.url.startswith("http://"):
-                problem += "; is it https://?"
+                problem += "; does the server need https://?"
         except ApiError as error:
             if error.code < 500 and error.code != 429:
                 raise ConfigError(

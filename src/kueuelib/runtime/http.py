@@ -287,7 +287,7 @@ class MetricsServer:
                 return web.Response(status=error.code, text=f"{error.message}\n")
             except (ApiError, TransportError) as error:
                 self._log.warning("the API server cannot say who may read", error=str(error))
-                text = "The API server cannot be asked who you are; try again\n"
+                text = "The API server could not verify who you are; try again\n"
                 return web.Response(status=503, text=text)
         headers = {"Content-Type": TEXT_FORMAT}
         return web.Response(body=self._telemetry.render(), headers=headers)

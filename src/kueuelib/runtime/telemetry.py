@@ -191,7 +191,7 @@ class Telemetry:
             ).labels(name),
             terminal_errors=self.counter(
                 "controller_runtime_terminal_reconcile_errors_total",
-                "Reconciliations that failed and are not repeated.",
+                "Reconciliations that failed and are not retried.",
                 own,
             ).labels(name),
             panics=self.counter(

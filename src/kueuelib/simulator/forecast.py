@@ -257,7 +257,7 @@ class _Draw:
             return "alike" if len(alike) >= FEW else "few alike"
         if workload.uid in self._known.limits:
             return "limit"
-        return "longer than all alike" if alike else "unknown"
+        return "longer than all similar jobs" if alike else "unknown"
 
     def _seconds(self, workload: Workload, elapsed: float) -> float:
         """The total run time of a job that has already run for some seconds."""

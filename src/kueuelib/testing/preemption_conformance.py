@@ -68,7 +68,7 @@ def check_preemption_policy(
         one.play()
         two.play()
         if one.story != two.story:
-            raise BrokenLawError(f"world {seed}: two equal worlds went differently")
+            raise BrokenLawError(f"world {seed}: two equal worlds ended differently")
         preemptions += len(one.preempted)
     return preemptions
 
@@ -214,12 +214,12 @@ class _Play:
             plan = decide(cycle, self._now)
             self._check(plan)
             for admit in plan.admissions:
-                raise self._broken(f"{admit.key} fits and sleeps")
+                raise self._broken(f"{admit.key} fits, but stays parked")
             for preemption in plan.preemptions:
                 reason = self._engine.standing(preemption.key).reason
                 if not (isinstance(reason, NoFlavors) and reason.in_vain):
                     victims = ", ".join(str(victim.key) for victim in preemption.victims)
-                    raise self._broken(f"{preemption.key} may preempt {victims} and sleeps")
+                    raise self._broken(f"{preemption.key} may preempt {victims}, but stays parked")
             fresh.settle(plan, self._now)
 
     def _finish_one(self) -> bool:

@@ -83,7 +83,7 @@ def _scenario(scenario: Any) -> Iterator[FieldError]:
         return
     cycles = scenario.get("cycles", 1)
     if not isinstance(cycles, int) or cycles < 1:
-        yield _wrong("cycles", f"must be a number from 1 on, not {cycles!r}")
+        yield _wrong("cycles", f"must be a number of at least 1, not {cycles!r}")
     exceeds = scenario.get(EXCEEDS_QUOTA, False)
     if not isinstance(exceeds, bool):
         yield _wrong(EXCEEDS_QUOTA, f"must be true or false, not {exceeds!r}")
@@ -185,7 +185,7 @@ def _weight(path: str, owner: Mapping[str, Any]) -> Iterator[FieldError]:
     except InvalidQuantity:
         usable = False
     if not usable:
-        text = f"must be a number or the text of a quantity from 0 on, not {weight!r}"
+        text = f"must be a number or the text of a quantity of at least 0, not {weight!r}"
         yield _wrong(f"{path}.weight", text)
 
 
@@ -236,7 +236,7 @@ def _workload(
             yield from _rules(f"{at}.tol", pod_set.get("tol", ()), _TOLERATION)
         for resource, amount in pod_set["req"].items():
             if not isinstance(amount, int) or amount < 0:
-                text = f"must be a whole number from 0 on, not {amount!r}"
+                text = f"must be a whole number of at least 0, not {amount!r}"
                 yield _wrong(f"{at}.req.{resource}", text)
 
 

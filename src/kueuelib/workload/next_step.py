@@ -195,7 +195,7 @@ def _finished(wl: Obj, settings: LifeSettings, now: float) -> Step:
         return Step(look_again=deadline)
     if wl["metadata"].get("finalizers"):
         return Step(drop_finalizer=True, look_again=now)
-    message = f"Deleted Workload {_name(wl)}: it is finished, and was kept long enough"
+    message = f"Deleted Workload {_name(wl)}: it is finished, and its retention period is over"
     return Step(delete=True, notes=(Note("Normal", "Deleted", message),))
 
 

@@ -555,7 +555,7 @@ async def test_a_job_with_a_queue_is_nobodys_where_the_selector_does_not_match()
     settings = attrs.evolve(DEFAULT, namespace_selector={"matchLabels": {"team": "a"}})
     (answer,) = await sent(job(), jobs=settings)
     assert answer.unmanaged is not None
-    text = "names a queue, but managedJobsNamespaceSelector does not let namespace ns in"
+    text = "names a queue, but managedJobsNamespaceSelector does not admit namespace ns"
     assert answer.unmanaged.problem.startswith(text)
     assert answer.notes == ()
 
@@ -624,7 +624,7 @@ async def test_all_jobs_may_be_managed_and_then_wait_for_a_queue(
         (
             without_queue(job()),
             {"namespace_selector": {"matchLabels": {"team": "a"}}},
-            "names no queue, and managedJobsNamespaceSelector does not let namespace ns in, so",
+            "names no queue, and managedJobsNamespaceSelector does not admit namespace ns, so",
         ),
         (
             pod(),

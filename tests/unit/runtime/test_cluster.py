@@ -64,7 +64,7 @@ async def test_a_new_leader_reads_a_cluster_that_was_away_once_it_answers(client
     assert time.monotonic() - began < 5
     assert west.problem() == "away"
     del west._contact.problem  # type: ignore[method-assign]
-    assert west.problem() == "it could not be read since this process leads"
+    assert west.problem() == "it could not be read since this process became the leader"
     await eventually(lambda: west.problem() == "")
     await ended(task)
 
@@ -75,7 +75,7 @@ async def test_a_kind_that_cannot_be_listed_is_named(client: Client) -> None:
     task = asyncio.create_task(west.run(lambda: None))
     await eventually(lambda: "boxes have not been listed yet (" in west.problem())
     await west.catch_up()
-    assert west.problem() == "it could not be read since this process leads"
+    assert west.problem() == "it could not be read since this process became the leader"
     await ended(task)
 
 

@@ -254,7 +254,7 @@ def test_a_back_off_ends_by_itself() -> None:
         status={"requeueState": {"count": 1, "requeueAt": "1970-01-01T01:00:00Z"}},
     )
     found = ask(world().with_workload(evicted))
-    assert texts(found) == ["nothing but time: its back-off ends at 1970-01-01T01:00:00Z"]
+    assert texts(found) == ["only time helps: its back-off ends at 1970-01-01T01:00:00Z"]
 
 
 def test_what_has_quota_or_would_get_it_needs_no_change() -> None:

@@ -66,7 +66,7 @@ def test_it_is_said_until_when_others_are_protected(
     found = explain(before, KEY, NOW)
     assert found.verdict is Verdict.WAITS
     (one,) = (each for each in found.changes if each.change.kind == "protection")
-    text = "nothing but time: the preemption policy example.com/minimum-run-time protects others"
+    text = "only time helps: the preemption policy example.com/minimum-run-time protects others"
     assert one.change.text == f"{text} until {until}"
     assert [key.name for key in one.victims] == victims
     ends = 1500.0 if cpu == 1 else 1550.0

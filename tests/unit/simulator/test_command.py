@@ -195,7 +195,7 @@ def test_what_a_policy_adds_is_said(write: Write, tmp_path: Path) -> None:
         (("--check", "foo=3"), "--check foo: there is no such AdmissionCheck"),
         (
             ("--kubeconfig", "EMPTY", "--cluster", "EMPTY"),
-            "--kubeconfig: says where queues are from",
+            "--kubeconfig: cannot be combined with --cluster",
         ),
         (("--explain", "nope@130"), "--explain default/nope: is not a job of the trace"),
     ],

@@ -106,7 +106,7 @@ def test_nobody_knows_when_a_job_ends_that_has_neither() -> None:
     assert found.quantile(0.5) is None
     assert found.unknown == (ObjectKey("ns", "r"), TARGET)
     text = "\n".join(lines(answer))
-    assert "When Job target starts cannot be known." in text
+    assert "The start of Job target cannot be predicted." in text
     assert "no end is known for ns/r, ns/target: without a limit" in text
     data = when_data(answer)
     assert data["known"] is False

@@ -113,7 +113,7 @@ class Unordered(PreemptionPolicy):
     [
         (Moody, r"moody in world \d+: refuse\(\) returned .*, and then"),
         (Raises, r"raises in world \d+: refuse\(\) raised KeyError: '(red|blue)'"),
-        (lambda: Mute(900), r"mute in world \d+: .* sleeps"),
+        (lambda: Mute(900), r"mute in world \d+: .* stays parked"),
         (Hasty, r"hasty in world \d+: refuse\(\) returned until=.*, which is not later than now"),
         (Unordered, r"unordered in world \d+: order\(\) returned \(nan,\)"),
     ],

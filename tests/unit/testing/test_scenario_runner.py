@@ -20,7 +20,7 @@ WAITS = {"name": "p", "cq": "a", "req": {"cpu": 1}}
     ("change", "says"),
     [
         ({"cqs": []}, "cqs: must be an object: the ClusterQueues by their names"),
-        ({"cycles": 0}, "cycles: must be a number from 1 on, not 0"),
+        ({"cycles": 0}, "cycles: must be a number of at least 1, not 0"),
         ({"cqs": {"a": {}}}, "cqs.a: must be an object with groups"),
         (
             {"cqs": {"a": {**QUEUE, "strategy": "Fair"}}},
@@ -50,7 +50,7 @@ WAITS = {"name": "p", "cq": "a", "req": {"cpu": 1}}
         ({"pending": [{"name": "p", "cq": "a"}]}, "pending[0].req: must be an object"),
         (
             {"pending": [{"name": "p", "cq": "a", "podsets": [{"req": {"cpu": -1}}]}]},
-            "pending[0].podsets[0].req.cpu: must be a whole number from 0 on, not -1",
+            "pending[0].podsets[0].req.cpu: must be a whole number of at least 0, not -1",
         ),
         ({"cohort": []}, "cohort: unknown key; did you mean cohorts?"),
         ({"cqs": {"a": {**QUEUE, "quota": 1}}}, "cqs.a.quota: unknown key; known keys: cohort, "),
@@ -103,11 +103,11 @@ WAITS = {"name": "p", "cq": "a", "req": {"cpu": 1}}
         ),
         (
             {"cohorts": [{"name": "c", "fairSharing": {"weight": "heavy"}}]},
-            "cohorts[0].fairSharing.weight: must be a number or the text of a quantity from 0 on",
+            "cohorts[0].fairSharing.weight: must be a number or the text of a quantity of at",
         ),
         (
             {"cqs": {"a": {**QUEUE, "fairSharing": {"weight": -1}}}},
-            "cqs.a.fairSharing.weight: must be a number or the text of a quantity from 0 on",
+            "cqs.a.fairSharing.weight: must be a number or the text of a quantity of at",
         ),
         (
             {"cqs": {"a": {**QUEUE, "fairSharing": {"share": 1}}}},

@@ -119,7 +119,7 @@ def start(snapshot: Snapshot) -> str:
     if deployment is not None:
         if deployment["spec"].get("replicas", 1) == 0:
             return f"{where} scale deployment {NAME} --replicas=2"
-        return f"{where} get pods,endpointslices  # why does none of Deployment {NAME} run?"
+        return f"{where} get pods,endpointslices  # why does no pod of Deployment {NAME} run?"
     return f"{where} get deployments,pods  # is there a manager? if not: {install(snapshot)}"
 
 

@@ -13,7 +13,7 @@ from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.world import World
 
-_NOT_IN = "does not let namespace {} in"
+_NOT_IN = "does not admit namespace {}"
 _FRAMEWORKS = {JOBS.kind: BATCH_JOB.name, PODS.kind: POD_FRAMEWORK}
 
 

@@ -66,7 +66,7 @@ class Screen:
         self._shown = len(board.lines)
 
     def picture(self) -> str:
-        """An SVG of the live table as it was when it showed most states and reasons."""
+        """An SVG of the live table at its fullest: with most states and reasons."""
         return picture_of(self._best[1])
 
 

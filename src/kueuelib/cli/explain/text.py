@@ -157,7 +157,7 @@ def _verdict(explanation: Explanation) -> Iterator[str]:
             yield "It is finished."
         case Verdict.PREEMPTS:
             victims = ", ".join(str(key) for key in explanation.outcome.victims)
-            text = f"It gets quota as soon as these have left, which are preempted: {victims}"
+            text = f"It gets quota as soon as these preempted Workloads have left: {victims}"
             yield text + (f".{then_checks(explanation.checks)}" if explanation.checks else "")
         case Verdict.WAITS:
             yield _why(explanation)

@@ -110,7 +110,7 @@ def _answer(answer: When, simulated: Forecast) -> Iterator[str]:
             f"from {simulated.runs} simulations."
         )
         return
-    yield f"When {answer.title} starts cannot be known."
+    yield f"The start of {answer.title} cannot be predicted."
     part = len(simulated.waits) / simulated.runs
     reasons = ", ".join(f"{count} {reason}" for reason, count in simulated.because.items())
     yield (
@@ -127,7 +127,7 @@ def _assumed(answer: When, simulated: Forecast) -> Iterator[str]:
     alike = simulated.sources.get("alike", 0)
     few = simulated.sources.get("few alike", 0)
     limit = simulated.sources.get("limit", 0)
-    longer = simulated.sources.get("longer than all alike", 0)
+    longer = simulated.sources.get("longer than all similar jobs", 0)
     if alike or few:
         text = f"{_run(alike + few)} as long as finished ones of the same queue and shape"
         yield f"{text}, {few} of them as fewer than {FEW} did" if few else text

@@ -125,7 +125,7 @@ class _Writer:
                     f"ClusterQueue {cluster_queue.name}"
                 )
         else:
-            self._omit(f"that ClusterQueue {cluster_queue.name} lets no namespace in")
+            self._omit(f"that ClusterQueue {cluster_queue.name} admits no namespace")
         if spec.admission_checks_strategy is not None:
             self._omit(f"the AdmissionChecks of ClusterQueue {cluster_queue.name}")
         if spec.admission_scope is not None:

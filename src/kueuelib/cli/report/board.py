@@ -111,7 +111,7 @@ def next_to_explain(state: State, most: int) -> ObjectKey | None:
 
     Args:
         state: of the page.
-        most: for how many of them to search, the first of each queue first.
+        most: for how many of them to search, starting with the first of each queue.
     """
     if not state.overview.decided:
         return None

@@ -224,7 +224,7 @@ def _searched(view: View) -> str:
         return f"{first}. The search ran for all of them."
     count = counted(len(view.verified), "Workload", "Workloads")
     return (
-        f"{first}. The search ran only for {count}, the first of each queue first; "
+        f"{first}. The search ran only for {count}, starting with the first of each queue; "
         "kueuelib explain workload/NAME searches for others."
     )
 
@@ -232,4 +232,4 @@ def _searched(view: View) -> str:
 def _footer(*, live: bool) -> str:
     if live:
         return "kueuelib report --serve reads with your kubeconfig, and writes nothing."
-    return "kueuelib report: a state of the past. kueuelib report --serve shows the present one."
+    return "kueuelib report: a snapshot. kueuelib report --serve shows the current state."

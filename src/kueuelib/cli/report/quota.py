@@ -29,7 +29,7 @@ KINDS = (
     ("own", "own: used of its own quota"),
     ("borrowed", "borrowed: used beyond its own quota"),
     ("lent", "lent: others use its quota"),
-    ("free", "free: nobody uses it"),
+    ("free", "free: unused"),
     ("waiting", "waiting: what Workloads without quota ask for, cut off at the end of the bar"),
 )
 

@@ -131,7 +131,7 @@ def _around(options: SimulateOptions) -> tuple[Given | None, list[str]]:
     """The objects around the jobs, if any, and what is missing."""
     if options.kubeconfig is not None:
         if options.cluster is not None:
-            problem = "says where queues are from, and so does --cluster"
+            problem = "cannot be combined with --cluster"
             raise ConfigError("--kubeconfig", problem, "give one of them")
         objects, notes = live.read(options.kubeconfig, options.server_timeout)
         return Given(f"the cluster of {options.kubeconfig}", objects), notes

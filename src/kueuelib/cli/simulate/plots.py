@@ -23,7 +23,7 @@ MOST_PAIRS = 8
 
 
 def line(values: Sequence[float | None], high: float, blocks: str = BLOCKS) -> str:
-    """Values from 0 on as characters; only 0 and missing values are blank.
+    """Values of at least 0 as characters; only 0 and missing values are blank.
 
     Args:
         values: one per character.

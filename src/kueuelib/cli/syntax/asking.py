@@ -25,7 +25,7 @@ def _changes(command: F) -> F:
         "--changes",
         click.IntRange(0),
         10,
-        "For how many Workloads to look for the smallest change, the first of each queue first.",
+        "How many Workloads get a search for the smallest change, the first of each queue first.",
     )
     config = click.option(
         "--config", type=FILE, help="The manager's configuration, where it changes decisions."

@@ -37,7 +37,9 @@ def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
 )
 @click.option("--load", "manifests", type=FILE, help="Begin with the objects of this file.")
 @click.option(
-    "--simulate", is_flag=True, help="Also play nodes, kubelets, Job and StatefulSet controllers."
+    "--simulate",
+    is_flag=True,
+    help="Also simulate nodes, kubelets, Job and StatefulSet controllers.",
 )
 @setting(
     "--authorization",
@@ -185,7 +187,7 @@ def run(
     MODULE is a Python module or the path of a .py file that holds an Operator, a subclass of
     GenericJob or an Integration; NAME is needed when it holds several. Admission checks of a module
     all run; they take --kubeconfig, --namespace, --leader-elect, --server-timeout and the options
-    of the log. An operator takes all options but --config.
+    of the log. An operator takes all options except --config.
     """
     from kueuelib.cli.run import RunOptions, run
 

@@ -169,7 +169,7 @@ class Delegation:
         except (ApiError, TransportError, ssl.SSLError, ValueError) as error:
             if str(error) != self._problem:  # it is looked at again and again
                 self._problem = str(error)
-                self._log.warning("the API server cannot be known", error=self._problem)
+                self._log.warning("the API server cannot be identified", error=self._problem)
             return
         self._problem = ""
         self._tls.verify_mode = ssl.CERT_OPTIONAL

@@ -70,7 +70,7 @@ class ManualClock:
             ValueError: time would go back, or stand still.
         """
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"a clock cannot move by {seconds!r} s: give a number from 0 on")
+            raise ValueError(f"a clock cannot move by {seconds!r} s: give a number of at least 0")
         return self._now + seconds
 
     def move_to(self, instant: float) -> None:

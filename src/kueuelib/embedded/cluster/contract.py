@@ -49,8 +49,8 @@ def problems(annotations: Mapping[str, Any]) -> tuple[str, ...]:
     text = annotations.get(RUN_SECONDS)
     if text is not None and run_seconds(annotations) is None:
         texts.append(
-            f"{RUN_SECONDS}: {text!r} is not a number of seconds from 0 on, for example 1.5; the "
-            "pod runs until it is deleted"
+            f"{RUN_SECONDS}: {text!r} is not a number of seconds such as 1.5; the pod runs "
+            "until it is deleted"
         )
     code = annotations.get(EXIT_CODE)
     if code and exit_code(annotations) == 1 and not _is_one(code):

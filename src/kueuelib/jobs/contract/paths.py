@@ -46,7 +46,7 @@ def check_path(argument: str, path: Any, *, many: bool = False) -> None:
     if path != "".join(path.split()):
         raise ValueError(f"{argument}={path!r} has blanks; write {''.join(path.split())!r}")
     if ANY in steps and not many:
-        raise ValueError(f"{argument}={path!r} leads to many places; one is needed")
+        raise ValueError(f"{argument}={path!r} leads to several fields; exactly one is needed")
 
 
 def values(obj: Any, path: str) -> tuple[Any, ...]:
@@ -68,7 +68,7 @@ def put(obj: Obj, path: str, new: Any) -> None:
     """
     *way, last = steps_of(path)
     if ANY in (*way, last):
-        raise ValueError(f"cannot write to {path}: it leads to many places")
+        raise ValueError(f"cannot write to {path}: it leads to several fields")
     current = obj
     for name in way:
         if current.get(name) is None:

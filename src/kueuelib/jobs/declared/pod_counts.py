@@ -72,5 +72,5 @@ def number_at(place: Obj, path: str) -> int | None:
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidJob(path, f"{json.dumps(number)} is not a whole number from 0 on")
+        raise InvalidJob(path, f"{json.dumps(number)} is not a whole number of at least 0")
     return number

@@ -161,7 +161,7 @@ def _entry_errors(entry: Any, path: str) -> list[FieldError]:
     if "count" not in entry:
         errors.append(fields.required(f"{path}.count"))
     elif type(count) is not int or count < 1:
-        errors.append(_invalid(f"{path}.count", str(count), "must be a whole number from 1 on"))
+        errors.append(_invalid(f"{path}.count", str(count), "must be a whole number of at least 1"))
     elif count > _LARGEST_SUM:
         errors.append(_invalid(f"{path}.count", count, f"must be at most {_LARGEST_SUM}"))
     return [*errors, *_template_errors(entry.get("template"), f"{path}.template")]

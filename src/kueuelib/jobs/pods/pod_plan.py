@@ -264,7 +264,7 @@ def _rewritten(group: PodGroup, workload: Obj) -> Commands:
     known = {ref["uid"] for ref in meta.get("ownerReferences") or ()}
     added = [each for each in made.members if each.uid not in known]
     meta["ownerReferences"] = [*(meta.get("ownerReferences") or ()), *owner_references(added)]
-    text = f"Updated Workload {group.key} to what the pods of the group want"
+    text = f"Updated Workload {group.key} to match the pods of the group"
     return (
         Change(WORKLOADS, workload, {**workload, "metadata": meta, "spec": spec}),
         Emit(group.object, UPDATED_WORKLOAD, text),

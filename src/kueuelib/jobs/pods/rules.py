@@ -66,7 +66,7 @@ def _always(pod: Obj) -> list[FieldError]:
         text = f"a pod of a group names their number, or has the label {GROUP_ROLE_LABEL}"
         errors.append(fields.required(annotation_path(GROUP_TOTAL_COUNT), text))
     if GROUP_TOTAL_COUNT in annotations and total_count_of(pod) is None:
-        text = "must be a whole number from 1 on"
+        text = "must be a whole number of at least 1"
         path = annotation_path(GROUP_TOTAL_COUNT)
         errors.append(invalid(path, annotations[GROUP_TOTAL_COUNT], text))
     return [*errors, *_declaration(pod)]
@@ -112,7 +112,7 @@ def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
     before, after = labels_of(old), labels_of(new)
     counts = has_finalizer(old) or stage_of(old) in (Stage.GATED, Stage.STARTED, Stage.LEAVING)
     if is_managed(old) and counts and MANAGED not in after:
-        text = "the pod counts until it has ended; delete it to get rid of it"
+        text = "the pod uses quota until it has ended; delete it instead"
         errors.append(forbidden(label_path(MANAGED), text))
     if queue_of(old) != queue_of(new) and stage_of(new) is Stage.STARTED:
         errors.append(invalid(label_path(QUEUE_LABEL), queue_of(new), IMMUTABLE))
@@ -133,6 +133,6 @@ def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
     ]
     given_up = notes.get(RETRIABLE_IN_GROUP) == "false"
     if group_of(new) and given_up and now.get(RETRIABLE_IN_GROUP) != "false":
-        text = "a group that was given up stays given up"
+        text = "a group that was given up cannot be revived"
         errors.append(forbidden(annotation_path(RETRIABLE_IN_GROUP), text))
     return errors

@@ -219,7 +219,7 @@ class Executor:
             raise error
         made = isinstance(command, Create | Change) and command.resource.group == KUEUE
         verb = "created" if isinstance(command, Create) else "changed"
-        what = "The workload" if made else "What belongs to it"
+        what = "The workload" if made else "A dependent object"
         text = f"{what} could not be {verb}: {error.message}"
         reason = COMPOSE_ERROR if made else REFUSED
         self._recorder.event(about, WARNING, reason, text, component=self._component)

@@ -20,7 +20,7 @@ class JobPhase(enum.Enum):
     JOB_FINISHED = "the job is finished"
     WORKLOAD_DELETED = "the workload is being deleted"
     NO_WORKLOAD = "there is no workload"
-    MISMATCH = "no workload asks for what the job wants"
+    MISMATCH = "no workload matches the job"
     EVICTED = "the workload is evicted and holds quota"
     STOPPING = "an earlier stop is not complete"
     STARTING = "the workload is admitted, the job suspended"

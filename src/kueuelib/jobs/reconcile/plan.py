@@ -113,7 +113,7 @@ def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
     else:
         matching = match(situation, job)
         if matching.chosen is not None and matching.surplus:
-            message = "another workload of the job asks for what it wants"
+            message = "another workload matches the job"
             return (*matching.commands, *delete_all(job, matching.surplus, message))
     case = Case(situation, job, matching)
     phase = job_phase_of(case)
@@ -133,7 +133,7 @@ def _join(situation: Situation, job: GenericJob) -> Commands | None:
         return (Change(WORKLOADS, workload, adopt(job, workload)),)
     if job.finished() or is_equivalent(situation, job)(workload):
         return None
-    message = "The prebuilt workload does not ask for what the job wants"
+    message = "The prebuilt workload does not match the job"
     left = stop(Case(situation, job, Matching(workload)), StopReason.NO_MATCHING_WORKLOAD, message)
     if left or job.is_active():
         return left

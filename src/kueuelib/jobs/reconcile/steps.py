@@ -167,12 +167,12 @@ def _create(case: Case, workload: Obj) -> Commands:
 def _mismatch(case: Case) -> Commands:
     job, situation = case.job, case.situation
     if not job.is_suspended():
-        message = "No workload asks for what the job wants"
+        message = "No workload matches the job"
         return stop(case, StopReason.NO_MATCHING_WORKLOAD, message)
     if job.is_active():
         return ()
     first, *others = case.matching.surplus
-    message = "it does not ask for what the job wants"
+    message = "it does not match the job"
     if states.has_quota(first) or states.is_finished(first) or states.is_deleted(first):
         return delete_all(job, case.matching.surplus, message)
     try:
@@ -182,9 +182,7 @@ def _mismatch(case: Case) -> Commands:
     return (
         *delete_all(job, others, message),
         Change(WORKLOADS, first, changed),
-        Emit(
-            job.object, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to what the job wants"
-        ),
+        Emit(job.object, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to match the job"),
     )
 
 
@@ -333,7 +331,7 @@ def expiry(case: Case) -> Commands:
     left = parse_time(eviction["lastTransitionTime"]) + after - case.situation.now
     if left > 0:
         return (Wait("it was deactivated and is kept for a while", left),)
-    message = "Deleted: it was deactivated, and was kept long enough"
+    message = "Deleted: it was deactivated, and its retention period is over"
     told = Emit(case.job.object, DELETED, message)
     if isinstance(case.job, ComposableJob):
         return (told, *case.job.remove_members())

@@ -96,7 +96,7 @@ class JobWebhook:
         job = self._integration.job_type(new)
         labels = self._stores.namespace_labels(request.namespace)
         if old is None and self._hindrance and self._settings.manages(job.queue_name, labels):
-            warnings.append(f"nobody starts it for now: {self._hindrance}")
+            warnings.append(f"it cannot start for now: {self._hindrance}")
         return ValidationResult(errors, warnings)
 
     @property

@@ -44,9 +44,7 @@ class ProtectionEnds(Whole):
     def text(self) -> str:
         """When."""
         until = format_time(self.until)
-        return (
-            f"nothing but time: the preemption policy {self.policy} protects others until {until}"
-        )
+        return f"only time helps: the preemption policy {self.policy} protects others until {until}"
 
     def apply(self, world: World) -> World:
         """The world in which the policy answers as it will at that time."""

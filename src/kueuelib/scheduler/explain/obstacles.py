@@ -64,7 +64,7 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
         if one.state in (kueue.CHECK_RETRY, kueue.CHECK_REJECTED)
     ]
     if failed:
-        fix = "see why its controller said so; after Retry it comes back by itself"
+        fix = "see why its controller said so; after Retry, the Workload is requeued automatically"
         yield Problem(subject, f"admission check {', '.join(failed)}", fix)
     queue_name = workload.spec.queue_name
     local = sorted(one.name for one in world.local_queues if one.namespace == key.namespace)
@@ -205,10 +205,10 @@ def _of_namespace(world: World, queue: ClusterQueue, namespace: str) -> Iterator
     wanted = missing_labels(selector, labels)
     fix = "change the selector"
     if queue.spec.namespace_selector is None:
-        text = "spec.namespaceSelector is absent and lets no namespace in"
+        text = "spec.namespaceSelector is absent and admits no namespace"
         fix = "set it to {} for all namespaces"
     else:
-        text = f"spec.namespaceSelector ({selector}) does not let namespace {namespace} in"
+        text = f"spec.namespaceSelector ({selector}) does not admit namespace {namespace}"
         if wanted is not None:
             fix = f"{LabelNamespace(namespace, wanted).text}, or {fix}"
     yield Problem(f"ClusterQueue {queue.name}", text, fix)

@@ -133,7 +133,7 @@ class BackOffEnds(Whole):
     @property
     def text(self) -> str:
         """When."""
-        return f"nothing but time: its back-off ends at {format_time(self.until)}"
+        return f"only time helps: its back-off ends at {format_time(self.until)}"
 
     def apply(self, world: World) -> World:
         """The world in which it is over."""

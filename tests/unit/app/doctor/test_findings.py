@@ -457,7 +457,7 @@ CASES = [
     (name_no_cluster_queue, "local-queue", ERROR, "LocalQueue ns/lost",
      "ClusterQueue absent does not exist; there are: cq"),
     (select_other_namespaces, "local-queue", ERROR, "LocalQueue ns/lq",
-     "does not let namespace ns in"),
+     "does not admit namespace ns"),
     (name_no_local_queue, "queue-name", WARNING, "LocalQueue ns/absent", "name it: waits"),
     (store_nonsense, "object-unreadable", ERROR, "ClusterQueue nonsense", "nominalQuota"),
     (promise_too_much, "quota-promised", WARNING, "ResourceFlavor f",

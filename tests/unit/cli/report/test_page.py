@@ -133,7 +133,9 @@ def test_it_shows_quota_queues_holders_and_evictions(root: ET.Element) -> None:
     assert [one.text for one in root.iter("li") if one.get("id") == "note/0"] == [
         "something was not read"
     ]
-    assert "only for 1 Workload, the first of each queue first" in ET.tostring(root, "unicode")
+    assert "only for 1 Workload, starting with the first of each queue" in ET.tostring(
+        root, "unicode"
+    )
 
 
 def test_a_narrow_page_says_what_every_amount_is(root: ET.Element) -> None:

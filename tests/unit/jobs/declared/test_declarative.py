@@ -143,7 +143,7 @@ def test_contradictions_are_refused() -> None:
         Pods("p", min_count="spec.min")
     with pytest.raises(ValueError, match="where the pod templates are"):
         declare(RESOURCE, pods=[], **SIGNS)
-    with pytest.raises(ValueError, match="many places"):
+    with pytest.raises(ValueError, match="several fields"):
         put({}, "a.*.b", 1)
     with pytest.raises(ValueError, match="not a path"):
         values({}, "a..b")
@@ -257,8 +257,8 @@ def test_containers_that_are_added_are_counted_and_not_written() -> None:
 @pytest.mark.parametrize(
     ("pods", "why"),
     [
-        ({"count": AtMost("a.*", "b")}, "count='a.\\*' leads to many places"),
-        ({"succeeded": Done("status.*")}, "succeeded='status.\\*' leads to many places"),
+        ({"count": AtMost("a.*", "b")}, "count='a.\\*' leads to several fields"),
+        ({"succeeded": Done("status.*")}, "succeeded='status.\\*' leads to several fields"),
         ({"when": ()}, "when is empty"),
         ({"default": 1}, "default=1 is not a function"),
         ({"adds": []}, "adds=\\[\\] is not a function"),

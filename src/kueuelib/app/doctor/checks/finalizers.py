@@ -95,6 +95,6 @@ def _release(kind: str, obj: Obj) -> str:
     where = f"-n {meta['namespace']} " if meta.get("namespace") else ""
     body = f'[{{"op":"remove","path":"/metadata/finalizers/{place}"}}]'
     return (
-        "start a manager, which takes it off; without one: kubectl patch "
+        "start a manager, which removes it; without one: kubectl patch "
         f"{where}{kind.lower()} {meta['name']} --type=json -p '{body}'"
     )

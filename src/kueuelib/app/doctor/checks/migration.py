@@ -38,7 +38,7 @@ def checks(snapshot: Snapshot) -> Iterator[Finding]:
         if obj["spec"].get("controllerName") == MULTIKUEUE:
             name = obj["metadata"]["name"]
             problem = "there is no controller for MultiKueue: its ClusterQueues would be inactive"
-            fix = f"kubectl edit clusterqueue  # use no queue with the check {name}"
+            fix = f"kubectl edit clusterqueue  # remove the check {name}"
             yield Finding(Severity.ERROR, subject_of("AdmissionCheck", obj), problem, fix)
 
 

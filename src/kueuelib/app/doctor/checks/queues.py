@@ -97,7 +97,7 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
         labels = world.namespaces.get(key.namespace, {})
         if not selector.matches(labels):
             problem = (
-                f"ClusterQueue {queue.name} does not let namespace {key.namespace} in: "
+                f"ClusterQueue {queue.name} does not admit namespace {key.namespace}: "
                 f"spec.namespaceSelector is {selector}"
             )
             wanted = missing_labels(selector, labels) or ()

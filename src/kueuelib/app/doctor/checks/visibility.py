@@ -33,7 +33,7 @@ def unavailable(snapshot: Snapshot) -> Iterator[Finding]:
         why = "" if service is None else _why(service)
         if service is not None and why:
             problem = (
-                f"the API server gets no good answer ({why}); until it does, deleted namespaces "
+                f"the API server gets no valid answer ({why}); until it does, deleted namespaces "
                 "stay Terminating"
             )
             fix, follows = _fix(snapshot)
