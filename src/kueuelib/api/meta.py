@@ -197,7 +197,8 @@ def is_true(obj: Mapping[str, Any] | KubeObject, type: str) -> bool:
     """Whether an object, raw or typed, has the condition with status True."""
     if isinstance(obj, KubeObject):
         status: Any = getattr(obj, "status", None)
-        return any(each.type == type and each.is_true for each in getattr(status, "conditions", ()))
+        stated = getattr(status, "conditions", ())
+        return True in [each.is_true for each in stated if each.type == type]
     conditions = (obj.get("status") or {}).get("conditions")
     return bool(find_condition(conditions, type).get("status") == "True")
 

@@ -88,7 +88,7 @@ class Engine(Knowledge):
         # Victims may have left for them. A head that still lacks room asks for it again.
         waiting = {key for key in self._making_room if self._cache.holder(key) is not None}
         self._making_room.clear()
-        return attrs.evolve(effects, workloads=tuple(sorted({*effects.workloads, *waiting})))
+        return changed(effects, workloads=tuple(sorted({*effects.workloads, *waiting})))
 
     def observe_all(self, events: Iterable[Event], now: float) -> Effects:
         """Takes over several facts."""

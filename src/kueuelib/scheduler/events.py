@@ -21,6 +21,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.values import record
 
 
 @attrs.frozen
@@ -210,7 +211,7 @@ Event = (
 )
 
 
-@attrs.frozen
+@record
 class Effects:
     """The objects whose status may have changed; each list is sorted.
 

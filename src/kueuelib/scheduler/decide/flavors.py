@@ -263,7 +263,7 @@ class _PodSetSearch:
                 blocked.append(FlavorAttempt(name, worst.mode, option.blockers))
             if worst.mode is NO_FIT:
                 continue
-            if not _try_next(worst, policy):
+            if worst is _FITS or not _try_next(worst, policy):
                 best = option
                 break
             if best is None or _is_better(worst, best.worst, policy):

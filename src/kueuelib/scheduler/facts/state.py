@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import attrs
 
@@ -17,6 +18,8 @@ from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.past_usage import PastUsage, Sample, UsageRule
 from kueuelib.scheduler.quota.queue_spec import weight_of
 
+N = TypeVar("N", str, ObjectKey)
+
 
 @attrs.define
 class EffectsBuilder:
@@ -29,12 +32,15 @@ class EffectsBuilder:
     def take(self) -> Effects:
         """Returns the collected effects, and begins a new collection."""
         effects = Effects(
-            tuple(sorted(self.cluster_queues)),
-            tuple(sorted(self.local_queues)),
-            tuple(sorted(self.workloads)),
+            _in_order(self.cluster_queues), _in_order(self.local_queues), _in_order(self.workloads)
         )
         self.cluster_queues, self.local_queues, self.workloads = set(), set(), set()
         return effects
+
+
+def _in_order(names: set[N]) -> tuple[N, ...]:
+    """The names, sorted; there is rarely more than one."""
+    return tuple(sorted(names) if len(names) > 1 else names)
 
 
 class State:

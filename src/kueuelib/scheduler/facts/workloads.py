@@ -6,8 +6,6 @@ released it are all in place before the next cycle can begin (spec/scheduling 2.
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
@@ -119,7 +117,7 @@ class WorkloadFacts:
         )
         if self._settings.preemption is KUEUE:
             return info
-        return attrs.evolve(info, shape=f"{info.shape} {info.local_queue}")
+        return changed(info, shape=f"{info.shape} {info.local_queue}")
 
     def _holder(self, workload: Workload, admission: Admission, *, assumed: bool) -> Holder:
         return holder_of(
@@ -146,9 +144,10 @@ class WorkloadFacts:
             return
         self._note(key)  # the LocalQueue that it leaves, if it does
         self._workloads[key] = workload
-        self._state.local_queue_of.put(key, ObjectKey(key.namespace, workload.spec.queue_name))
+        local_queue = ObjectKey(key.namespace, workload.spec.queue_name)
+        self._state.local_queue_of.put(key, local_queue)
         self._state.in_namespace.put(key, key.namespace)
-        self._note(key)
+        self._state.effects.local_queues.add(local_queue)
         admission = workload.status.admission
         if admission is not None and holds_quota(workload):
             self._leave_queues(key)

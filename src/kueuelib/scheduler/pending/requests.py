@@ -11,7 +11,13 @@ from collections.abc import Iterable
 import attrs
 
 from kueuelib.api.core import Container, PodSpec, RuntimeClass
-from kueuelib.scheduler.pending.limit_ranges import Bounds, LimitSummary, Nanos, nanos_of
+from kueuelib.scheduler.pending.limit_ranges import (
+    NO_LIMIT_RANGES,
+    Bounds,
+    LimitSummary,
+    Nanos,
+    nanos_of,
+)
 
 _ALWAYS = "Always"
 
@@ -134,6 +140,8 @@ def limit_range_violations(
     pod_set: str, request: PodRequest, limits: LimitSummary
 ) -> tuple[str, ...]:
     """The LimitRange bounds that a pod breaks, in the words of the condition message."""
+    if limits is NO_LIMIT_RANGES:
+        return ()
     items: list[str] = []
     for kind, containers in (("initContainers", request.init), ("containers", request.containers)):
         for index, container in enumerate(containers):

@@ -75,9 +75,10 @@ class Scope:
 
     def touch(self) -> int:
         """Record an event that may affect a head; returns its instant."""
-        self.queues.instant += 1
-        self.touched = self.queues.instant
-        self.make_due()
+        queues = self.queues
+        queues.instant += 1
+        self.touched = queues.instant
+        queues.due[self.root] = self
         return self.touched
 
     def make_due(self) -> None:

@@ -47,7 +47,7 @@ class News:
         return self.changed > instant or max(self.freed.values(), default=0) > instant
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class ShapeVerdict:
     """Why the Workloads of one shape in a ClusterQueue are parked.
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 
-import attrs
-
 from kueuelib.api import conditions, names
 from kueuelib.api.affinity import required_node_affinity
 from kueuelib.api.core import RuntimeClass
@@ -78,7 +76,7 @@ class PodSetNeeds:
         return {**requests, PODS: count} if count_pods else requests
 
 
-@attrs.frozen(eq=False)
+@value
 class WorkloadInfo:
     """A pending Workload.
 
@@ -105,16 +103,8 @@ class WorkloadInfo:
     not_before: float | None
     failed_checks: tuple[str, ...]
     shape: Shape
-    key: ObjectKey = attrs.field(init=False)
-    uid: str = attrs.field(init=False)
-
-    @key.default
-    def _key(self) -> ObjectKey:
-        return self.workload.key
-
-    @uid.default
-    def _uid(self) -> str:
-        return self.workload.metadata.uid
+    key: ObjectKey
+    uid: str
 
     def least(self) -> dict[str, int]:
         """Per resource, the smallest request of any pod set, with the fewest pods that it
@@ -198,20 +188,20 @@ def workload_info(
         invalid = InvalidResources(tuple(excessive))
     elif outside:
         invalid = LimitRangeViolated(tuple(outside))
+    key = workload.key
+    checks = workload.status.admission_checks
     return WorkloadInfo(
-        workload=workload,
-        local_queue=ObjectKey(workload.metadata.namespace, workload.spec.queue_name),
-        priority=workload.spec.priority or 0,
-        order=order_of(workload, timestamp, by_age=by_age),
-        pod_sets=tuple(pod_sets),
-        invalid=invalid,
-        not_before=_not_before(workload),
-        failed_checks=tuple(
-            check.name
-            for check in workload.status.admission_checks
-            if check.state in (CHECK_RETRY, CHECK_REJECTED)
-        ),
-        shape=_shape(workload, pod_sets),
+        workload,
+        ObjectKey(key.namespace, workload.spec.queue_name),
+        workload.spec.priority or 0,
+        order_of(workload, timestamp, by_age=by_age),
+        tuple(pod_sets),
+        invalid,
+        _not_before(workload),
+        tuple([one.name for one in checks if one.state in (CHECK_RETRY, CHECK_REJECTED)]),
+        _shape(workload, pod_sets),
+        key,
+        workload.metadata.uid,
     )
 
 

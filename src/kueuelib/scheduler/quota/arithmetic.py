@@ -154,9 +154,8 @@ def add_along(steps: Iterable[Step], amount: int, used: Column) -> tuple[int, li
         after = used[key] = before + amount
         if (before > nominal) is not (after > nominal):
             turned.append(changed)
-        amount = (after - guaranteed if after > guaranteed else 0) - (
-            before - guaranteed if before > guaranteed else 0
-        )
+        if before < guaranteed or after < guaranteed:
+            amount = max(0, after - guaranteed) - max(0, before - guaranteed)
         changed += 1
     return changed, turned
 
