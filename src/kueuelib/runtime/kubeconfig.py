@@ -125,20 +125,20 @@ def find_source(
     """
     env = os.environ if env is None else env
     if kubeconfig is not None:
-        path = Path(kubeconfig).expanduser()
+        path = _expanded(kubeconfig)
         if not path.is_file():
             problem = "is not a file" if path.exists() else "there is no such file"
             raise ConfigError(str(path), problem, "give the path of an existing kubeconfig")
         return KubeconfigSource((path,), context, clock=clock)
     if listed := env.get("KUBECONFIG"):
-        paths = tuple(Path(part).expanduser() for part in listed.split(os.pathsep) if part)
+        paths = tuple(_expanded(part) for part in listed.split(os.pathsep) if part)
         files = tuple(path for path in paths if path.is_file())
         if not files:
             raise ConfigError(
                 f"$KUBECONFIG ({listed})", "there is no such file", "correct or unset KUBECONFIG"
             )
         return KubeconfigSource(files, context, clock=clock)
-    home = Path("~/.kube/config").expanduser()
+    home = _expanded("~/.kube/config")
     if home.is_file():
         return KubeconfigSource((home,), context, clock=clock)
     if env.get("KUBERNETES_SERVICE_HOST"):
@@ -148,6 +148,11 @@ def find_source(
         "there is no kubeconfig, and this is not a pod of a cluster",
         "name one with $KUBECONFIG, --kubeconfig or kubeconfig=",
     )
+
+
+def _expanded(path: str | os.PathLike[str]) -> Path:
+    """The path with the home directory for `~`; unchanged for a user who has none."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - that of pathlib fails for such a user
 
 
 class InClusterSource:

@@ -361,6 +361,16 @@ async def test_a_missing_kubeconfig_is_named(tmp_path, monkeypatch):
     assert isinstance(find_source(env={"KUBERNETES_SERVICE_HOST": "h"}), InClusterSource)
 
 
+def test_a_user_without_a_home_is_no_obstacle(monkeypatch):
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 2)  # the passwd file does not name it
+    assert isinstance(find_source(env={"KUBERNETES_SERVICE_HOST": "h"}), InClusterSource)
+    with pytest.raises(ConfigError, match="~/.kube/config: there is no kubeconfig"):
+        find_source(env={})
+    with pytest.raises(ConfigError, match="~/mine: there is no such file"):
+        find_source("~/mine")
+
+
 def test_proxies_are_resolved_once():
     env = {"https": "http://proxy:1", "no": "inside.example"}
     assert proxy_for("https://out.example", None, "s", env) == "http://proxy:1"
