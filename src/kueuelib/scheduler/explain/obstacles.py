@@ -66,27 +66,9 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
     if failed:
         fix = "see why its controller said so; after Retry, the Workload is requeued automatically"
         yield Problem(subject, f"admission check {', '.join(failed)}", fix)
-    queue_name = workload.spec.queue_name
-    local = sorted(one.name for one in world.local_queues if one.namespace == key.namespace)
-    if not queue_name:
-        yield Problem(
-            subject, "names no queue", f"set the label {names.QUEUE_LABEL}{_one_of(local)}"
-        )
-        return
     local_queue = world.local_queue_of(workload)
-    if local_queue is None and not names.is_dns1123_subdomain(queue_name):
-        text = f'no LocalQueue can have the name "{queue_name}"'
-        fix = f"set the label {names.QUEUE_LABEL}" + (_one_of(local) or " to another one")
-        yield Problem(subject, text, fix)
-        return
     if local_queue is None:
-        missing = f"LocalQueue {ObjectKey(key.namespace, queue_name)}"
-        fix = (
-            f"create it, or set the label {names.QUEUE_LABEL}{_one_of(local)}"
-            if local
-            else "create it"
-        )
-        yield Problem(missing, "does not exist", fix)
+        yield wrong_queue_name(world, key)
         return
     where = f"LocalQueue {local_queue.key}"
     for hindrance in LocalQueueFacts.of(local_queue).hindrances():
@@ -105,8 +87,23 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
     yield from _uncovered(world, queue, key)
 
 
-def _one_of(known: list[str]) -> str:
-    return f" to one of {', '.join(known)}" if known else ""
+def wrong_queue_name(world: World, key: ObjectKey) -> Problem:
+    """What is wrong with the queue name of a workload whose LocalQueue does not exist.
+
+    Args:
+        world: the facts.
+        key: the workload.
+    """
+    queue_name, label = world.workloads[key].spec.queue_name, f"set the label {names.QUEUE_LABEL}"
+    local = sorted(one.name for one in world.local_queues if one.namespace == key.namespace)
+    one_of = f" to one of {', '.join(local)}" if local else ""
+    if not queue_name:
+        return Problem(f"Workload {key}", "names no queue", f"{label}{one_of}")
+    if not names.is_dns1123_subdomain(queue_name):
+        problem = f'no LocalQueue can have the name "{queue_name}"'
+        return Problem(f"Workload {key}", problem, label + (one_of or " to another one"))
+    fix = f"create it, or {label}{one_of}" if local else "create it"
+    return Problem(f"LocalQueue {ObjectKey(key.namespace, queue_name)}", "does not exist", fix)
 
 
 def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:

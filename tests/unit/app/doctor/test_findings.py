@@ -10,13 +10,14 @@ from typing import Any
 import attrs
 import pytest
 
-from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.configuration import Configuration, VisibilityServer
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import Call, Review
 from kueuelib.app.fair_sharing import FairSharing
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.runtime.webhook.certs import DAY, Names, renewed
+from kueuelib.scheduler.explain.obstacles import problems_of
 
 NOW = float(int(time.time()))
 LONG_AGO = format_time(NOW - 600)
@@ -271,6 +272,10 @@ def name_no_local_queue(patient: Any) -> None:
     patient.get("Workload", "waits")["spec"]["queueName"] = "absent"
 
 
+def name_no_queue(patient: Any) -> None:
+    patient.get("Workload", "waits")["spec"]["queueName"] = ""
+
+
 def store_nonsense(patient: Any) -> None:
     quota = {"name": "cpu", "nominalQuota": "much"}
     group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}
@@ -458,7 +463,9 @@ CASES = [
      "ClusterQueue absent does not exist; there are: cq"),
     (select_other_namespaces, "local-queue", ERROR, "LocalQueue ns/lq",
      "does not admit namespace ns"),
-    (name_no_local_queue, "queue-name", WARNING, "LocalQueue ns/absent", "name it: waits"),
+    (name_no_local_queue, "queue-name", WARNING, "LocalQueue ns/absent",
+     "does not exist, and these Workloads name it: waits"),
+    (name_no_queue, "queue-name", WARNING, "Workload ns/waits", "names no queue"),
     (store_nonsense, "object-unreadable", ERROR, "ClusterQueue nonsense", "nominalQuota"),
     (promise_too_much, "quota-promised", WARNING, "ResourceFlavor f",
      "4 of cpu, and its nodes have 3 (nodes: 1 usable)"),
@@ -499,6 +506,16 @@ def test_one_illness_has_exactly_one_finding(
 
 def test_every_check_has_a_case() -> None:
     assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES}
+
+
+@pytest.mark.parametrize("name", ["absent", "", "No Name"])
+def test_a_wrong_queue_name_is_described_as_explain_does(patient: Any, name: str) -> None:
+    patient.get("Workload", "waits")["spec"]["queueName"] = name
+    (told,) = problems_of(patient.snapshot().world, ObjectKey("ns", "waits"), None)
+    found = patient.only("queue-name")
+    assert str(found.subject) == told.subject
+    assert found.problem.startswith(told.problem)
+    assert found.fix == f"kubectl -n ns get workloads  # {told.fix}"
 
 
 # --- one cause, one finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kueuelib.api import kueue
-from kueuelib.api.meta import ObjectKey, find_condition
+from kueuelib.api.meta import find_condition
 from kueuelib.api.names import (
     ACTIVE,
     REASON_CHECK_INACTIVE,
@@ -17,7 +17,12 @@ from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, Snapshot
 from kueuelib.checks.provisioning.check import CONTROLLER_NAME
-from kueuelib.scheduler.explain.obstacles import inactive_checks, missing_labels
+from kueuelib.scheduler.explain.obstacles import (
+    Problem,
+    inactive_checks,
+    missing_labels,
+    wrong_queue_name,
+)
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
@@ -110,22 +115,19 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("queue-name", "LocalQueue", "Workload")
 def queue_names(snapshot: Snapshot) -> Iterator[Finding]:
-    """Workloads that name a LocalQueue that does not exist, by that name."""
-    world, lost = snapshot.world, dict[ObjectKey, list[str]]()
+    """Workloads that are in no LocalQueue, those that name the same one together."""
+    world, lost = snapshot.world, dict[Problem, list[str]]()
     for key, workload in sorted(world.workloads.items()):
         if is_finished(workload) or holds_quota(workload) or not workload.spec.active:
             continue
         if world.local_queue_of(workload) is None:
-            lost.setdefault(ObjectKey(key.namespace, workload.spec.queue_name), []).append(key.name)
-    for queue, names in lost.items():
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        workloads = f"{', '.join(names[:_MOST_NAMES])}{more}"
-        problem = f"it does not exist, and these Workloads name it: {workloads}"
-        local = sorted(one.name for one in world.local_queues if one.namespace == queue.namespace)
-        fix = (
-            f"kubectl -n {queue.namespace} get workloads  # create the queue, or correct the label"
-        )
-        if local:
-            fix += f"; there are {', '.join(local[:_MOST_NAMES])}"
-        subject = Subject("LocalQueue", queue.name or '""', queue.namespace)
-        yield Finding(Severity.WARNING, subject, problem, fix)
+            lost.setdefault(wrong_queue_name(world, key), []).append(key.name)
+    for told, names in lost.items():
+        kind, _, place = told.subject.partition(" ")
+        namespace, _, name = place.partition("/")
+        problem = told.problem
+        if kind == "LocalQueue":
+            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            problem += f", and these Workloads name it: {', '.join(names[:_MOST_NAMES])}{more}"
+        fix = f"kubectl -n {namespace} get workloads  # {told.fix}"
+        yield Finding(Severity.WARNING, Subject(kind, name, namespace), problem, fix)
