@@ -614,7 +614,8 @@ def test_the_command_says_it_and_ends_with_the_code_of_the_worst(
     lines = done.stdout.splitlines()
     assert lines[0].startswith("error: Service kueue-system/kueue-webhook-service (webhook-unr")
     assert "the API server does not reach the conversion webhook" in lines[1]
-    assert lines[2].startswith("  -> kueuelib manager --config FILE  # on the machine that https:")
+    start = f"  -> kueuelib manager --config {config}  # on the machine that https:"
+    assert lines[2].startswith(start)
     many = len(all_checks())
     assert lines[-1] == f"1 error, 2 hints in {many} of {many} checks."
     own = doctor(cluster.kubeconfig, "--config", config, "--self", "-o", "json")
@@ -671,7 +672,7 @@ def test_kinds_that_were_not_installed_lack_permissions(
     report = json.loads(doctor(cluster.kubeconfig, "--config", str(path), "-o", "json").stdout)
     found = [one for one in report["findings"] if one["check"] == "permissions"]
     again = f"kueuelib install --webhook-url https://127.0.0.1:{cluster.webhook_port}"
-    assert {one["fix"] for one in found} == {f"{again} --config FILE"}
+    assert {one["fix"] for one in found} == {f"{again} --config {path}"}
     problems = " ".join(one["problem"] for one in found)
     assert "list, watch, patch, delete trainjobs.trainer.kubeflow.org" in problems
     assert "get clustertrainingruntimes.trainer.kubeflow.org" in problems

@@ -60,6 +60,9 @@ POD_DISRUPTION_BUDGETS = Resource(
 HORIZONTAL_POD_AUTOSCALERS = Resource(
     "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", namespaced=True
 )
+SERVICE_MONITORS = Resource(
+    "monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", namespaced=True
+)
 STORAGE_CLASSES = Resource(
     "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -252,6 +252,10 @@ class Configuration:
         return self.controller.group_kind_concurrency.get(name, 1)
 
 
+UNREADABLE: Final = "give the path of a readable file"
+"""What to do about a file that cannot be read."""
+
+
 def load_configuration(path: Path | None) -> Configuration:
     """Reads a configuration file; all defaults when there is none.
 
@@ -261,8 +265,17 @@ def load_configuration(path: Path | None) -> Configuration:
     """
     if path is None:
         return Configuration()
-    contents = documents(read_text(path, "give the path of a readable file"), str(path))
-    return parse_configuration(contents[0] if len(contents) == 1 else None, str(path))
+    return read_configuration(read_text(path, UNREADABLE), str(path))
+
+
+def read_configuration(text: str, source: str) -> Configuration:
+    """A configuration from the text of a file; `source` names it in errors.
+
+    Raises:
+        ConfigError: as `load_configuration`.
+    """
+    contents = documents(text, source)
+    return parse_configuration(contents[0] if len(contents) == 1 else None, source)
 
 
 def parse_configuration(content: Any, source: str) -> Configuration:

@@ -25,6 +25,7 @@ METRICS_PORT = 8443
 HEALTH_PORT = 8081
 CONFIG_MAP = "kueue-manager-config"
 DASHBOARDS = "kueue-dashboards"
+MONITOR = "kueue-controller-manager-metrics-monitor"
 DASHBOARD_LABELS = {"grafana_dashboard": "1"}
 """By which the Helm chart of Grafana finds dashboards."""
 CONFIG_FILE = "controller_manager_config.yaml"
@@ -305,7 +306,7 @@ def _service_monitor(namespace: str) -> Obj:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",
-        "metadata": _meta("kueue-controller-manager-metrics-monitor", namespace),
+        "metadata": _meta(MONITOR, namespace),
         "spec": {
             "endpoints": [
                 {

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
 from pathlib import Path
 
 import anyio
 import attrs
 
 from kueuelib.api.crd import to_yaml
-from kueuelib.app.configuration import load_configuration
+from kueuelib.app.configuration import UNREADABLE, Configuration, read_configuration
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.yaml_files import read_text
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class InstallOptions:
     """The options for the manager's pods.
 
@@ -58,32 +60,40 @@ class InstallOptions:
         if self.image is not None:
             deployed = attrs.evolve(deployed, image=checked_image(self.image))
         if self.config is not None:
-            configuration = load_configuration(self.config)
-            check_configuration(configuration, self.config, namespace, deployed)
-            text = self.config.read_text()
-            secret = certificates_of(configuration, self.config)
-            port = self.visibility_port()
+            check_configuration(self.configuration, self.config, namespace, deployed)
             deployed = attrs.evolve(
-                deployed, config=text, visibility_port=port, certificates=secret
+                deployed,
+                config=self._text,
+                visibility_port=self.visibility_port,
+                certificates=certificates_of(self.configuration, self.config),
             )
         return deployed
 
-    def frameworks(self) -> tuple[str, ...]:
-        """The kinds that the configuration enables.
+    @cached_property
+    def _text(self) -> str:
+        """The content of the file, which may be a pipe that can be read only once."""
+        assert self.config is not None
+        return read_text(self.config, UNREADABLE)
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The configuration; the default one without a file.
 
         Raises:
-            ConfigError: the configuration cannot work.
+            ConfigError: it cannot work.
         """
-        return load_configuration(self.config).integrations.frameworks if self.config else ()
+        return read_configuration(self._text, str(self.config)) if self.config else Configuration()
 
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """The kinds that the configuration enables, for which more is written."""
+        return self.configuration.integrations.frameworks if self.config else ()
+
+    @property
     def visibility_port(self) -> int | None:
-        """Where the manager serves the visibility API; None if not; errors as `frameworks`."""
-        server = load_configuration(self.config).visibility_server
+        """Where the manager serves the visibility API; None if not."""
+        server = self.configuration.visibility_server
         return None if server is None else server.bind_port
-
-    def certificates(self) -> bool:
-        """Whether the manager makes its certificates itself; errors as `frameworks`."""
-        return load_configuration(self.config).internal_cert_management.enable
 
 
 def write_packages(
@@ -97,7 +107,7 @@ def write_packages(
     deployed = options.deployed(namespace, None)
     assert deployed is not None  # there is no URL
     try:
-        kinds = options.frameworks()
+        kinds = options.frameworks
         files = write_chart(chart, deployed, kinds) if chart else []
         check_namespace(namespace)
         installation = Installation(namespace, deployed=deployed, frameworks=kinds)
@@ -130,9 +140,9 @@ def run(
         namespace,
         checked_url(webhook_url),
         options.deployed(namespace, webhook_url),
-        options.frameworks(),
-        options.certificates(),
-        options.visibility_port(),
+        options.frameworks,
+        options.configuration.internal_cert_management.enable,
+        options.visibility_port,
     )
     if print_only:
         sys.stdout.write("---\n".join(to_yaml(obj) for obj in installation.manifests()))

@@ -5,9 +5,9 @@ The commands fit the installation: a manager outside of the cluster has no pods 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
-
-import attrs
+from typing import Final
 
 from kueuelib.api.kinds import (
     API_SERVICES,
@@ -16,11 +16,19 @@ from kueuelib.api.kinds import (
     DEPLOYMENTS,
     MANAGER_NAMESPACE,
     MUTATING_WEBHOOKS,
+    SERVICE_MONITORS,
     VALIDATING_WEBHOOKS,
 )
-from kueuelib.api.meta import Obj
-from kueuelib.app.configuration import Configuration
-from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION, NAME
+from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.app.deployment import (
+    CONFIG_FILE,
+    CONFIG_MAP,
+    CONFIGURATION,
+    DASHBOARDS,
+    MONITOR,
+    NAME,
+    Deployed,
+)
 from kueuelib.app.doctor.finding import Subject
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.installation import Installation, converted_crds
@@ -29,6 +37,10 @@ from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CON
 
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
 """Checks whose findings explain others."""
+_TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
+"""How `kubectl get` prints the configuration file in the ConfigMap."""
+_RELEASE: Final = "meta.helm.sh/release-name"
+"""The annotation by which Helm marks what it installs."""
 CONFIGURATIONS = (
     (MUTATING_WEBHOOKS.kind, MUTATING_CONFIGURATION),
     (VALIDATING_WEBHOOKS.kind, VALIDATING_CONFIGURATION),
@@ -82,25 +94,55 @@ def install(snapshot: Snapshot, url: str = "") -> str:
         url: another address of the manager.
     """
     url, namespace = url or outside(snapshot), snapshot.namespace
-    command = "kueuelib install"
-    if url:
-        command += f" --webhook-url {url}"
+    deployment = None if url else snapshot.find(DEPLOYMENTS.kind, NAME, namespace)
+    release = annotations_of(deployment or {}).get(_RELEASE)
+    words = [f"--webhook-url {url}"] if url else [*_pods(snapshot, deployment)]
     if namespace != MANAGER_NAMESPACE:
-        command += f" --namespace {namespace}"
-    if _is_configured(snapshot):
-        command += " --config FILE"
-    return command
+        words.append(f"--namespace {namespace}")
+    before, file = _file(snapshot, url)
+    if file:
+        words.append(f"--config {file}")
+    if release:
+        upgrade = f"helm upgrade {release} ./chart --namespace {namespace} --reuse-values"
+        words = ["--chart ./chart", *words, f"&& {upgrade}"]
+    return before + " ".join(["kueuelib install", *words])
+
+
+def _pods(snapshot: Snapshot, deployment: Obj | None) -> Iterator[str]:
+    """The options for pods, and what surrounds them, that are not the defaults."""
+    spec, plain = (deployment or {}).get("spec") or {}, Deployed()
+    pod = (spec.get("template") or {}).get("spec") or {}
+    for container in pod.get("containers") or ():
+        if (container.get("args") or [""])[0] != "manager":
+            continue  # of another manager, whose Deployment has the same name
+        if container["image"] != plain.image:
+            yield f"--image {shlex.quote(container['image'])}"
+        if spec.get("replicas", 1) not in (0, plain.replicas):
+            yield f"--replicas {spec.get('replicas', 1)}"
+    if snapshot.find(SERVICE_MONITORS.kind, MONITOR, snapshot.namespace):
+        yield "--service-monitor"
+    if snapshot.find(CONFIG_MAPS.kind, DASHBOARDS, snapshot.namespace):
+        yield "--dashboards"
+
+
+def _file(snapshot: Snapshot, url: str) -> tuple[str, str]:
+    """How to name the manager's configuration file, after the command that prints it, if any; both
+    are empty without a file.
+    """
+    if snapshot.file:
+        return "", shlex.quote(snapshot.file)
+    mounted = snapshot.find(CONFIG_MAPS.kind, CONFIG_MAP, snapshot.namespace) or {}
+    own = mounted and (mounted.get("data") or {}).get(CONFIG_FILE) != CONFIGURATION
+    if own and not url:
+        where = f"kubectl -n {snapshot.namespace} get configmap {CONFIG_MAP}"
+        return f"{where} -o {_TEXT} | ", "/dev/stdin"
+    return "", "FILE" if own or _is_configured(snapshot) else ""
 
 
 def _is_configured(snapshot: Snapshot) -> bool:
-    """Whether the manager has a configuration file, without which `install` would take away what
-    the file asks for: one was named, or what is installed shows it.
+    """Whether what is installed shows that the manager has a configuration file, without which
+    `install` would take away what the file asks for.
     """
-    if attrs.evolve(snapshot.configuration, namespace="") != Configuration():
-        return True
-    mounted = snapshot.find(CONFIG_MAPS.kind, CONFIG_MAP, snapshot.namespace)
-    if mounted and (mounted.get("data") or {}).get(CONFIG_FILE) != CONFIGURATION:
-        return True
     if any(snapshot.find(API_SERVICES.kind, name) for name in api_service_names()):
         return True
     plain = Installation(snapshot.namespace).webhooks()
@@ -114,7 +156,8 @@ def start(snapshot: Snapshot) -> str:
     """The command that starts a manager, or shows why the one of the cluster does not run."""
     address, where = outside(snapshot), f"kubectl -n {snapshot.namespace}"
     if address:
-        return f"kueuelib manager --config FILE  # on the machine that {address} names"
+        file = shlex.quote(snapshot.file or "FILE")
+        return f"kueuelib manager --config {file}  # on the machine that {address} names"
     deployment = snapshot.find(DEPLOYMENTS.kind, NAME, snapshot.namespace)
     if deployment is not None:
         if deployment["spec"].get("replicas", 1) == 0:

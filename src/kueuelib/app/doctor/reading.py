@@ -5,7 +5,7 @@ Besides GET and LIST it sends access reviews, which are not stored, and one dry 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import anyio
 import attrs
@@ -15,7 +15,7 @@ from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.deployment import CONFIG_MAP
+from kueuelib.app.deployment import CONFIG_MAP, DASHBOARDS, MONITOR
 from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Call, Review, Snapshot
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of, decisive, list_kinds
 from kueuelib.app.explaining.waiting import with_namespaces
@@ -47,13 +47,19 @@ _NOT_CALLED = ("failed calling webhook", "conversion webhook")
 
 
 async def read(
-    client: Client, configuration: Configuration, *, own: bool = False, clock: Clock = SYSTEM_CLOCK
+    client: Client,
+    configuration: Configuration,
+    *,
+    file: str = "",
+    own: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Snapshot:
     """Reads what the caller may see.
 
     Args:
         client: whose cluster.
         configuration: the manager's.
+        file: the name of its file; empty if none was given.
         own: whether the manager runs with the caller's rights, so that those are reviewed.
         clock: time.
 
@@ -65,12 +71,15 @@ async def read(
     resources = (*(decisive(version) if version else ()), *AROUND)
     lists = await list_kinds(client, resources, selectors=_SELECTORS)
     lists = await _with_lease(client, lists, configuration)
-    for kind, name in (
-        (kinds.SECRETS, configuration.internal_cert_management.webhook_secret_name),
-        (kinds.CONFIG_MAPS, CONFIG_MAP),
+    namespace = configuration.manager_namespace
+    secret = configuration.internal_cert_management.webhook_secret_name
+    for kind, *names in (
+        (kinds.SECRETS, secret),
+        (kinds.CONFIG_MAPS, CONFIG_MAP, DASHBOARDS),
+        (kinds.SERVICE_MONITORS, MONITOR),
     ):
-        key = ObjectKey(configuration.manager_namespace, name)
-        lists = lists.completed(await _alone(client, kind, key))
+        keys = [ObjectKey(namespace, name) for name in names]
+        lists = lists.completed(await _alone(client, kind, keys))
     lists = await _with_events(client, lists)
     unseen = {
         kind: _reason(error)
@@ -93,6 +102,7 @@ async def read(
         calls=calls,
         unseen=unseen,
         configuration=configuration,
+        file=file,
     )
 
 
@@ -107,15 +117,17 @@ async def _with_lease(client: Client, lists: Lists, configuration: Configuration
     return lists.completed(await list_kinds(client, [kinds.LEASES], configuration.lease.namespace))
 
 
-async def _alone(client: Client, resource: Resource, key: ObjectKey) -> Lists:
-    """One object of a kind, as if it were the only one."""
-    try:
-        obj = await client.get(resource, key)
-    except NotFound:
-        return Lists({resource.kind: ()}, {})
-    except Forbidden as error:
-        return Lists({}, {resource.kind: error})
-    return Lists({resource.kind: (obj,)}, {})
+async def _alone(client: Client, resource: Resource, keys: Iterable[ObjectKey]) -> Lists:
+    """Some objects of a kind, as if there were no others."""
+    objects = []
+    for key in keys:
+        try:
+            objects.append(await client.get(resource, key))
+        except NotFound:
+            continue
+        except Forbidden as error:
+            return Lists({}, {resource.kind: error})
+    return Lists({resource.kind: objects}, {})
 
 
 async def _with_events(client: Client, lists: Lists) -> Lists:

@@ -88,6 +88,7 @@ class Snapshot:
         calls: whether webhooks answer.
         unseen: why kinds and parts were not read.
         configuration: the manager's.
+        file: the name of its file; empty if none was given.
     """
 
     now: float
@@ -97,6 +98,7 @@ class Snapshot:
     calls: Sequence[Call] = ()
     unseen: Mapping[str, str] = attrs.field(factory=dict)
     configuration: Configuration = attrs.field(factory=Configuration)
+    file: str = ""
 
     def why_unseen(self, need: str) -> str:
         """Why something that a check needs was not read; empty if it was, or does not matter.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration import load_configuration
 from kueuelib.app.doctor.examining import Report, examine_twice
 from kueuelib.app.doctor.finding import Finding, Severity, all_checks, migration_checks
 from kueuelib.app.doctor.reading import read
+from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime import logs
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import reached
 
 EXIT_CODES = {None: 0, Severity.HINT: 0, Severity.WARNING: 3, Severity.ERROR: 4}
@@ -52,8 +55,10 @@ def run(
         KueuelibError: nothing could be checked, or the server failed.
     """
     logs.configure("console", "error")  # that a version is deprecated does not matter here
-    configuration = load_configuration(config)
-    report = anyio.run(_examine, kubeconfig, configuration, server_timeout, own, before_migration)
+    look = functools.partial(
+        read, configuration=load_configuration(config), file=str(config or ""), own=own
+    )
+    report = anyio.run(_examine, kubeconfig, look, server_timeout, before_migration)
     if not report.checked:
         why = next(iter(report.skipped.values()))
         raise KueuelibError(
@@ -68,14 +73,13 @@ def run(
 
 async def _examine(
     kubeconfig: Path | None,
-    configuration: Configuration,
+    look: Callable[[Client], Awaitable[Snapshot]],
     server_timeout: float,
-    own: bool,
     before_migration: bool,
 ) -> Report:
     checks = migration_checks() if before_migration else all_checks()
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-doctor") as client:
-        return await examine_twice(lambda: read(client, configuration, own=own), checks=checks)
+        return await examine_twice(lambda: look(client), checks=checks)
 
 
 def to_lines(report: Report) -> Iterator[str]:

@@ -138,6 +138,7 @@ class Patient:
         self.calls: list[Call] = [Call("admission", "")]
         self.unseen: dict[str, str] = {}
         self.configuration = Configuration()
+        self.file = ""
         self.now = NOW
 
     def get(self, kind: str, name: str = "") -> Obj:
@@ -168,6 +169,7 @@ class Patient:
             calls=self.calls,
             unseen=self.unseen,
             configuration=self.configuration,
+            file=self.file,
         )
 
     def found(self) -> list[tuple[str, Finding]]:

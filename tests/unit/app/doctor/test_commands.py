@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import shlex
 from typing import Any
 
 import attrs
 import pytest
+import yaml
+from click.testing import CliRunner
 from tests.unit.app.doctor.test_findings import (
     CASES,
     MUTATING,
@@ -25,8 +30,9 @@ from tests.unit.app.doctor.test_findings import (
     stop_serving,
 )
 
-from kueuelib.app.configuration import Configuration, Integrations
-from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION, Deployed
+from kueuelib.cli.root import app
 
 
 @pytest.mark.parametrize("make_ill", [one[0] for one in CASES])
@@ -82,14 +88,96 @@ def test_another_namespace_is_installed_again_as_such(patient: Any) -> None:
 INSTALL_WITH_A_FILE = "kueuelib install --webhook-url https://127.0.0.1:9443 --config FILE"
 
 
+def test_a_command_names_the_file_that_doctor_was_given(outside: Any) -> None:
+    outside.file = "my kueue.yaml"
+    lose_a_field(outside)
+    expected = INSTALL_WITH_A_FILE.replace("FILE", "'my kueue.yaml'")
+    assert outside.only("crd-fields").fix == expected
+    die(outside)
+    (fix,) = {one.fix for name, one in outside.found() if name == "leader"}
+    assert fix.startswith("kueuelib manager --config 'my kueue.yaml'  # on the machine")
+
+
+def deployed(patient: Any, **given: Any) -> None:
+    """Adds what `install` makes around the pods."""
+    for obj in Deployed(**given).manifests("kueue-system"):
+        meta = obj["metadata"]
+        parts = {key: obj[key] for key in ("spec", "data") if key in obj}
+        patient.add(obj["kind"], meta["name"], meta["namespace"], **copy.deepcopy(parts))
+
+
+FILE = CONFIGURATION + "manageJobsWithoutQueueName: true\n"
+PIPE = (
+    "kubectl -n kueue-system get configmap kueue-manager-config "
+    "-o jsonpath='{.data.controller_manager_config\\.yaml}' | "
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ({}, "kueuelib install"),
+        ({"image": "r.example/k:2"}, "kueuelib install --image r.example/k:2"),
+        ({"replicas": 3, "dashboards": True}, "kueuelib install --replicas 3 --dashboards"),
+        ({"service_monitor": True}, "kueuelib install --service-monitor"),
+        ({"config": FILE}, f"{PIPE}kueuelib install --config /dev/stdin"),
+        (
+            {"image": "r.example/k:2", "replicas": 1, "config": FILE},
+            f"{PIPE}kueuelib install --image r.example/k:2 --replicas 1 --config /dev/stdin",
+        ),
+    ],
+)
+def test_installing_again_keeps_the_options_of_the_pods(patient: Any, given: Any, fix: str) -> None:
+    deployed(patient, **given)
+    lose_a_field(patient)
+    assert patient.only("crd-fields").fix == fix
+    release = {"meta.helm.sh/release-name": "kueue"}
+    patient.get("Deployment")["metadata"]["annotations"] = release
+    head, command, options = fix.partition("kueuelib install")
+    assert patient.only("crd-fields").fix == (
+        f"{head}{command} --chart ./chart{options} "
+        "&& helm upgrade kueue ./chart --namespace kueue-system --reuse-values"
+    )
+
+
+def test_a_command_is_the_one_that_installed_it(patient: Any) -> None:
+    """What the command writes is what is there, with the file from a pipe."""
+    file = FILE + "visibilityServer: {bindPort: 8090}\n"
+    given = {"image": "r.example/k:2", "replicas": 4, "dashboards": True, "service_monitor": True}
+    deployed(patient, **given, config=file, visibility_port=8090)
+    lose_a_field(patient)
+    before, _, command = patient.only("crd-fields").fix.rpartition(" | kueuelib ")
+    assert before
+    read_end, write_end = os.pipe()
+    os.write(write_end, file.encode())
+    os.close(write_end)
+    words = [one.replace("/dev/stdin", f"/dev/fd/{read_end}") for one in shlex.split(command)]
+    done = CliRunner().invoke(app, [*words, "--print"])
+    os.close(read_end)
+    assert done.exit_code == 0, done.output
+    printed = {one["kind"]: one for one in yaml.safe_load_all(done.output)}
+    assert printed["Deployment"]["spec"] == patient.get("Deployment")["spec"]
+    assert {"ServiceMonitor", "APIService"} <= printed.keys()
+
+
+def test_the_pods_of_another_manager_are_not_kept(patient: Any) -> None:
+    deployed(patient)
+    spec = patient.get("Deployment")["spec"]
+    spec["replicas"], (container,) = 1, spec["template"]["spec"]["containers"]
+    container |= {"image": "registry.k8s.io/kueue/kueue:v1", "args": ["--config=/c.yaml"]}
+    lose_a_field(patient)
+    (fix,) = {one.fix for name, one in patient.found() if name == "crd-fields"}
+    assert fix == "kueuelib install"
+
+
 @pytest.mark.parametrize(
     "make_ill", [lose_a_definition, stop_serving, lose_a_field, lose_a_configuration, deny]
 )
 def test_installing_again_takes_nothing_away_that_a_file_asks_for(
     outside: Any, make_ill: Any
 ) -> None:
-    kinds = Integrations(frameworks=("batch/job", "jobset.x-k8s.io/jobset"))
-    outside.configuration = attrs.evolve(Configuration(), integrations=kinds)
+    entries = outside.get("ValidatingWebhookConfiguration")["webhooks"]
+    entries.append({**entries[0], "name": "vjobset.kb.io"})
     make_ill(outside)
     assert {one.fix for _, one in outside.found()} == {INSTALL_WITH_A_FILE}
 
