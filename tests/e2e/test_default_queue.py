@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,9 +16,15 @@ from rest import KUEUE, Obj, Rest, eventually
 
 from kueuelib.testing.processes import LocalCluster
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
+
+from samples import samples
+
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 CONFIGURATION = f"{HOOKS}/kueue-mutating-webhook-configuration"
-FRAMEWORKS = ("batch/job", "pod", "deployment", "statefulset")
+JOB_SET = "jobset.x-k8s.io/jobset"
+FRAMEWORKS = ("batch/job", "pod", "deployment", "statefulset", JOB_SET)
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SETTINGS = (
     "managedJobsNamespaceSelector: {matchExpressions: [{key: left-out, operator: DoesNotExist}]}"
 )
@@ -79,6 +86,26 @@ def deployment(place: Place, name: str) -> Obj:
     )
 
 
+def template_queue(obj: Obj) -> str | None:
+    return queue_of(obj["spec"]["template"])
+
+
+def changed(place: Place, name: str) -> Obj:
+    """A Deployment after a change that has nothing to do with queues."""
+    path = f"{DEPLOYMENTS.format(place.ns)}/{name}"
+    return place.rest.merge(path, {"spec": {"minReadySeconds": 5}})
+
+
+def declared_kinds_have_it_too(place: Place) -> None:
+    sample = samples()[JOB_SET]
+    resource = sample.resource
+    path = f"/apis/{resource.api_version}/namespaces/{place.ns}/{resource.plural}"
+    eventually(lambda: place.rest.items(path) == [])
+    made = place.rest.create(path, sample.job(name="set"))
+    assert (queue_of(made), made["spec"]["suspend"]) == ("default", True)
+    eventually(lambda: not place.rest.get(f"{path}/set")["spec"].get("suspend"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("made", [embedded, REAL])
@@ -86,8 +113,12 @@ def test_jobs_without_a_queue_name_go_to_the_default_queue(made: Callable, tmp_p
     with made(tmp_path) as (cluster, rest):
         here, elsewhere = prepared(rest), prepared(rest)
         left_out = prepared(rest, {"left-out": "yes"})
+        for crd in samples()[JOB_SET].crds:
+            rest.create(CRDS, crd)
         before = here.job("before", None)
         assert queue_of(before) is None
+        for name in ("idle", "ready"):
+            assert queue_of(deployment(here, name)) is None
         here.queue(10, "default")
         left_out.queue(10, "default")
         settled(rest, here, wanted=True)
@@ -104,7 +135,14 @@ def test_jobs_without_a_queue_name_go_to_the_default_queue(made: Callable, tmp_p
         )
         assert (queue_of(made_by_job), gates(made_by_job)) == (None, [])
         served = deployment(here, "web")
-        assert queue_of(served) == queue_of(served["spec"]["template"]) == "default"
+        assert queue_of(served) == template_queue(served) == "default"
+        idle = changed(here, "idle")
+        assert queue_of(idle) == template_queue(idle) == "default"
+        if made is embedded:  # a real controller counts the pods itself
+            path = f"{DEPLOYMENTS.format(here.ns)}/ready"
+            rest.merge(f"{path}/status", {"status": {"replicas": 1, "readyReplicas": 1}})
+            assert queue_of(changed(here, "ready")) is None
+        declared_kinds_have_it_too(here)
         assert queue_of(here.job("own", "other")) == "other"
         for place in (elsewhere, left_out):
             plain = place.job("plain", None)
@@ -117,6 +155,8 @@ def test_jobs_without_a_queue_name_go_to_the_default_queue(made: Callable, tmp_p
             assert queue_of(place.job("away", None)) is None
             place.pod("pod-away", None)
         assert time.monotonic() - start < 5.0, "nobody waits for a manager that is away"
+        if made is embedded:
+            rest.merge(path, {"spec": {"minReadySeconds": 7}})
         with pytest.raises(httpx.HTTPStatusError, match="mjob-default"):
             here.job("away", None)
         rest.delete(f"{KUEUE}/namespaces/{here.ns}/localqueues/default")

@@ -132,7 +132,7 @@ def setup(
     others.append(queueing(NAMESPACES))
     flavors, workload_classes, pod_classes, namespaces = (informer.store for informer in others)
     objects = {name: informer.store for name, informer in informers.items()}
-    default_queues = DefaultQueues(queueing(LOCAL_QUEUES), enabled, settings.external_kinds)
+    default_queues = DefaultQueues(queueing(LOCAL_QUEUES))
     stores = JobStores(
         objects,
         workloads.store,
@@ -140,10 +140,9 @@ def setup(
         workload_classes,
         pod_classes,
         namespaces,
-        default_queues,
     )
     parents = tuple(integration for integration in enabled if integration.makes_pods)
-    owners = Owners(parents, stores, settings, ForeignOwners(client, clock))
+    owners = Owners(enabled, stores, settings, ForeignOwners(client, clock), default_queues)
     referred = Referred(client, clock)
     metrics = JobMetrics(telemetry)
     kind_metrics = KindMetrics(telemetry)

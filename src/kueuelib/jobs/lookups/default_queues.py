@@ -1,4 +1,4 @@
-"""Gives new jobs without a queue name the LocalQueue `default` of their namespace, if there is one.
+"""Gives jobs without a queue name the LocalQueue `default` of their namespace, if there is one.
 
 A change of these LocalQueues also changes what the API server has to send us: see
 `kueuelib.jobs.webhooks.manifests` for the entries and `kueuelib.app.entries` for the writes.
@@ -7,47 +7,19 @@ A change of these LocalQueues also changes what the API server has to send us: s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from kueuelib.api.meta import (
-    Obj,
-    ObjectKey,
-    annotations_of,
-    controller_of,
-    group_kind_of,
-    labels_of,
-    with_label,
-)
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of, with_label
 from kueuelib.api.names import DEFAULT_QUEUE, QUEUE_LABEL
 from kueuelib.errors import Unavailable
-from kueuelib.jobs.contract.integration import Integration
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.informer import Informer
 
 
 def names_no_queue(obj: Mapping[str, Any]) -> bool:
-    """Whether an object has no queue name; an empty label is one, and is refused."""
-    return QUEUE_LABEL not in labels_of(obj) and QUEUE_LABEL not in annotations_of(obj)
-
-
-def is_owned_by(
-    obj: Mapping[str, Any],
-    integrations: Iterable[Integration],
-    external_kinds: Collection[tuple[str, str]] = (),
-) -> bool:
-    """Whether an object's controller has a kind whose objects are queued, with or without a queue
-    name.
-
-    Args:
-        obj: the raw object.
-        integrations: the enabled kinds.
-        external_kinds: group and kind of what another process queues.
-    """
-    ref = controller_of(obj)
-    if ref is None:
-        return False
-    return group_kind_of(ref) in external_kinds or any(each.is_owner(ref) for each in integrations)
+    """Whether an object has no queue name; an empty one is none."""
+    return not (labels_of(obj).get(QUEUE_LABEL) or annotations_of(obj).get(QUEUE_LABEL))
 
 
 def with_default_queue(obj: Obj) -> Obj:
@@ -60,19 +32,10 @@ class DefaultQueues:
 
     Args:
         queues: all LocalQueues.
-        integrations: the enabled kinds.
-        external_kinds: group and kind of what another process queues.
     """
 
-    def __init__(
-        self,
-        queues: Informer,
-        integrations: Iterable[Integration],
-        external_kinds: Iterable[tuple[str, str]] = (),
-    ) -> None:
+    def __init__(self, queues: Informer) -> None:
         self._queues = queues
-        self._integrations = tuple(integrations)
-        self._external_kinds = frozenset(external_kinds)
 
     @property
     def namespaces(self) -> frozenset[str] | None:
@@ -82,17 +45,17 @@ class DefaultQueues:
         return frozenset(key.namespace for key in self._queues.store if key.name == DEFAULT_QUEUE)
 
     def given(self, obj: Obj, namespace: str) -> Obj:
-        """A new object with the queue name that it is to have; the same object if it keeps its own
-        or is to have none.
+        """An object with the queue name that it is to have; the same object if it keeps its own or
+        is to have none.
 
         Args:
             obj: the raw object, for which no ancestor is queued.
-            namespace: where it is created.
+            namespace: where it is.
 
         Raises:
             Unavailable: LocalQueues are not known yet.
         """
-        if not names_no_queue(obj) or is_owned_by(obj, self._integrations, self._external_kinds):
+        if not names_no_queue(obj):
             return obj
         if not self._queues.synced:
             raise Unavailable(

@@ -20,7 +20,7 @@ from kueuelib.api.meta import (
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PARENT_WORKLOAD, QUEUE_LABEL
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.lookups.default_queues import is_owned_by
+from kueuelib.jobs.lookups.default_queues import DefaultQueues
 from kueuelib.jobs.lookups.stores import JobStores, owner_uids
 from kueuelib.workload import states
 
@@ -91,6 +91,7 @@ class Owners:
         stores: the caches.
         settings: the configuration.
         foreign: knows owners of other kinds; None: the search ends at them.
+        default_queues: what an object without a queue name is given; None: nothing.
     """
 
     def __init__(
@@ -99,11 +100,14 @@ class Owners:
         stores: JobStores,
         settings: JobSettings,
         foreign: Foreign | None = None,
+        default_queues: DefaultQueues | None = None,
     ) -> None:
-        self._integrations = tuple(integrations)
+        self._enabled = tuple(integrations)
+        self._integrations = tuple(each for each in self._enabled if each.makes_pods)
         self._stores = stores
         self._settings = settings
         self._foreign = foreign
+        self._default_queues = default_queues
 
     async def learn(self, obj: Mapping[str, Any], namespace: str) -> None:
         """Read those owners of an object that have no store, at any distance.
@@ -152,17 +156,42 @@ class Owners:
         ancestor = self.ancestor_of(obj, namespace)
         return ancestor is not None and not ancestor.doubt
 
+    def queued_by_default(self, obj: Obj, namespace: str) -> Obj:
+        """An object with its queue name; see `DefaultQueues.given`.
+
+        Objects with a controller of a queued kind keep theirs, even if the controller itself is not
+        queued.
+
+        Args:
+            obj: the raw object, for which no ancestor is queued.
+            namespace: where it is.
+
+        Raises:
+            Unavailable: LocalQueues are not known yet.
+        """
+        if self._default_queues is None or self._is_owned(obj):
+            return obj
+        return self._default_queues.given(obj, namespace)
+
     def default_class_for(self, obj: Mapping[str, Any]) -> bool:
         """Whether a raw object without a priority class gets the class `default`.
 
         The class must exist, and objects with a controller of a queued kind never get it, even if
         the controller itself is not queued.
         """
-        if not self._settings.defaults_priority_class:
-            return False
-        if is_owned_by(obj, self._integrations, self._settings.external_kinds):
+        if not self._settings.defaults_priority_class or self._is_owned(obj):
             return False
         return self._stores.workload_classes.get(ObjectKey("", DEFAULT_PRIORITY_CLASS)) is not None
+
+    def _is_owned(self, obj: Mapping[str, Any]) -> bool:
+        """Whether an object's controller has a kind whose objects are queued, with or without a
+        queue name.
+        """
+        ref = controller_of(obj)
+        return ref is not None and (
+            group_kind_of(ref) in self._settings.external_kinds
+            or any(each.is_owner(ref) for each in self._enabled)
+        )
 
     def _controller(self, obj: Mapping[str, Any], namespace: str) -> _Owner | None:
         ref = controller_of(obj)

@@ -11,7 +11,6 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import V1BETA2, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of, labels_of
 from kueuelib.api.names import PREBUILT_LABEL
-from kueuelib.jobs.lookups.default_queues import DefaultQueues
 from kueuelib.machinery.store import Store
 
 OWNER_UID = "jobs/owner-uid"
@@ -78,7 +77,6 @@ class JobStores:
         workload_classes: WorkloadPriorityClasses.
         pod_classes: PriorityClasses.
         namespaces: Namespaces; None if their labels do not matter.
-        default_queues: what a job without a queue name is given; None: nothing.
     """
 
     jobs: Mapping[str, Store[Obj]]
@@ -87,7 +85,6 @@ class JobStores:
     workload_classes: Store[Obj]
     pod_classes: Store[Obj]
     namespaces: Store[Obj] | None = None
-    default_queues: DefaultQueues | None = None
 
     def workloads_of(self, uid: str) -> tuple[Obj, ...]:
         """The Workloads that have an owner with this UID."""
@@ -102,10 +99,6 @@ class JobStores:
         """One Workload."""
         workload = self.workloads.get(key)
         return None if workload is None else internal(workload)
-
-    def queued_by_default(self, obj: Obj, namespace: str) -> Obj:
-        """A new object with its queue name; see `DefaultQueues.given`."""
-        return obj if self.default_queues is None else self.default_queues.given(obj, namespace)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         """The labels of a namespace; None while it is not known."""

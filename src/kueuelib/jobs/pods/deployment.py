@@ -19,6 +19,7 @@ from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.templates import COPIED, SHAPE, TemplateWebhook, mark, template_entries
 from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
+from kueuelib.jobs.webhooks.manifests import READY
 
 
 class Deployment(GenericJob):
@@ -54,7 +55,7 @@ def queueing_errors(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
         errors.append(invalid(path, queue, NO_SUBDOMAIN))
     if old is None:
         return tuple(errors)
-    running = bool(value(old, "status.readyReplicas"))
+    running = bool(value(old, READY))
     moved = QUEUE_LABEL in before and queue != before[QUEUE_LABEL]
     if moved and (running or not queue):
         errors.append(invalid(path, queue, IMMUTABLE))

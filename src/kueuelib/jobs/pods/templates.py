@@ -10,9 +10,10 @@ from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.schema import struct_schema
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.integration import Validate, WebhookEntry
+from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.self_wired import Parts
-from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, webhook_path
+from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, READY, webhook_path
 from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.jobs.webhooks.serving import knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest
@@ -61,11 +62,11 @@ class TemplateWebhook:
         """The object as it will be stored; the same object if an owner above it is queued."""
         if self._parts.owners.is_child(obj, request.namespace):
             return obj
-        named = obj
-        if request.operation == "CREATE":
-            named = self._parts.stores.queued_by_default(obj, request.namespace)
+        named, old = obj, request.old_object
+        if old is None or not value(old, READY):  # pods that run would be replaced
+            named = self._parts.owners.queued_by_default(obj, request.namespace)
         written = self._write(named)
-        if written is named or not self._defaults_class(named, request.old_object):
+        if written is named or not self._defaults_class(named, old):
             return written
         return self._write(with_default_class(named))
 

@@ -52,7 +52,7 @@ class PodWebhook:
         if self.is_managed_by_owner(obj, namespace):
             return obj
         settings = self._parts.settings
-        named = self._parts.stores.queued_by_default(obj, namespace)
+        named = self._parts.owners.queued_by_default(obj, namespace)
         if named is not obj:  # wherever pods without a queue name may be queued at all
             settings = attrs.evolve(settings, manage_jobs_without_queue_name=True)
         if not is_selected(obj, settings, namespace, labels):

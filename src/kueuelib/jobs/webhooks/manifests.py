@@ -1,8 +1,8 @@
 """The objects that an integration needs in a cluster: webhook configurations and permissions.
 
 The webhooks match only objects with our queue label, so that an unanswered webhook never blocks
-other objects. Another entry of each kind matches new objects without the label in the namespaces
-that have a LocalQueue `default`. With `manageJobsWithoutQueueName`, one matches objects without the
+other objects. Another entry of each kind matches objects without the label in the namespaces that
+have a LocalQueue `default`. With `manageJobsWithoutQueueName`, one matches objects without the
 label everywhere. None matches in the namespaces that the settings exclude.
 """
 
@@ -16,12 +16,17 @@ from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, QUEUE_LABEL
 from kueuelib.jobs.contract.integration import Integration, WebhookEntry, no_rules
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.runtime.webhook.conditions import new_or_changed
+from kueuelib.runtime.webhook.conditions import IS_NEW, OLD, condition, new_or_changed, present
 
 WATCH = ("list", "watch")
 READ = ("get", *WATCH)
 DEFAULT_SUFFIX = "-default"
 """In the names of entries for objects without a queue name where LocalQueues `default` are."""
+READY = "status.readyReplicas"
+"""Where objects with pod templates say how many of their pods are ready."""
+_NEW_OR_NOT_READY = condition(
+    "new-or-not-ready", IS_NEW, f"!({present(OLD, READY)})", f"{OLD}.{READY} == 0"
+)
 JUDGED_METADATA = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 """The metadata that the rules of every kind of jobs read."""
 
@@ -65,9 +70,10 @@ def webhook_entries(
 def _for_default_queues(
     entries: Sequence[WebhookEntry], namespaces: Sequence[str]
 ) -> list[WebhookEntry]:
-    """For each entry that writes into queued objects, one for new objects without a queue name.
+    """For each entry that writes into queued objects, one for objects without a queue name.
 
-    None for a kind with an entry that matches them in all namespaces.
+    None for a kind with an entry that matches them in all namespaces. Objects with pod templates
+    get a queue name in an update, too, unless some of their pods are ready.
     """
     unnamed = _label("DoesNotExist")
     covered = {each.path for each in entries if each.entry["objectSelector"] == unnamed}
@@ -80,8 +86,8 @@ def _for_default_queues(
         entry["name"] = f"{name}{DEFAULT_SUFFIX}{dot}{domain}"
         entry["objectSelector"] = unnamed
         entry["namespaceSelector"] = _narrowed(entry.get("namespaceSelector") or {}, namespaces)
-        for rule in entry["rules"]:
-            rule["operations"] = ["CREATE"]
+        if any("UPDATE" in rule["operations"] for rule in entry["rules"]):
+            entry["matchConditions"] = [dict(_NEW_OR_NOT_READY)]
         made.append(WebhookEntry(True, each.path, entry))
     return made
 

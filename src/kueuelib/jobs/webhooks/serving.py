@@ -71,7 +71,7 @@ class JobWebhook:
         skipped = isinstance(job, JobWithSkip) and job.skip()
         named = obj
         if not has_ancestor and not skipped:
-            named = self._stores.queued_by_default(obj, namespace)
+            named = self._owners.queued_by_default(obj, namespace)
         made = default_job(
             self._integration,
             named,

@@ -1,4 +1,4 @@
-"""Which new objects get the name of the default queue."""
+"""Which objects get the name of the default queue."""
 
 from __future__ import annotations
 
@@ -10,20 +10,9 @@ import pytest
 from kueuelib.api.kinds import LOCAL_QUEUES
 from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.errors import Unavailable
-from kueuelib.jobs.catalog.builtin import BATCH_JOB
-from kueuelib.jobs.lookups.default_queues import (
-    DefaultQueues,
-    is_owned_by,
-    names_no_queue,
-    with_default_queue,
-)
+from kueuelib.jobs.lookups.default_queues import DefaultQueues, names_no_queue, with_default_queue
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.informer import Informer
-
-
-def owned(kind: str, version: str = "batch/v1", **more: Any) -> dict[str, Any]:
-    ref = {"apiVersion": version, "kind": kind, "name": "o", "uid": "u", **more}
-    return {"metadata": {"name": "x", "ownerReferences": [ref]}}
 
 
 @pytest.mark.parametrize(
@@ -33,27 +22,12 @@ def owned(kind: str, version: str = "batch/v1", **more: Any) -> dict[str, Any]:
         ({"labels": None}, True),
         ({"labels": {"app": "a"}}, True),
         ({"labels": {QUEUE_LABEL: "q"}}, False),
-        ({"labels": {QUEUE_LABEL: ""}}, False),
+        ({"labels": {QUEUE_LABEL: ""}}, True),
         ({"annotations": {QUEUE_LABEL: "q"}}, False),
     ],
 )
 def test_a_name_of_its_own_is_kept(meta: dict[str, Any], expected: bool) -> None:
     assert names_no_queue({"metadata": meta}) is expected
-
-
-@pytest.mark.parametrize(
-    ("obj", "expected"),
-    [
-        ({"metadata": {}}, False),
-        (owned("Job", controller=True), True),
-        (owned("Job"), False),
-        (owned("CronJob", controller=True), False),
-        (owned("Thing", "ml.example.com/v1", controller=True), True),
-        (owned("Job", "other.example.com/v1", controller=True), False),
-    ],
-)
-def test_children_of_kinds_that_are_queued_get_none(obj: dict[str, Any], expected: bool) -> None:
-    assert is_owned_by(obj, [BATCH_JOB], {("ml.example.com", "Thing")}) is expected
 
 
 def test_the_label_joins_those_that_are_there() -> None:
@@ -69,10 +43,10 @@ def test_nothing_is_stored_before_the_queues_are_known() -> None:
             """Never asked: the informer does not run."""
 
     async def given() -> None:
-        queues = DefaultQueues(Informer(Silent(), LOCAL_QUEUES), [BATCH_JOB])
+        queues = DefaultQueues(Informer(Silent(), LOCAL_QUEUES))
         assert queues.namespaces is None
-        child = owned("Job", controller=True)
-        assert queues.given(child, "ns") is child
+        named = {"metadata": {"name": "x", "labels": {QUEUE_LABEL: "q"}}}
+        assert queues.given(named, "ns") is named
         with pytest.raises(Unavailable, match="LocalQueue"):
             queues.given({"metadata": {"name": "x"}}, "ns")
 

@@ -6,9 +6,21 @@ from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.names import PARENT_WORKLOAD
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.default_queues import DefaultQueues, with_default_queue
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import OWNER_NAME, OWNER_UID, JobStores, owner_names, owner_uids
+from kueuelib.jobs.pods.statefulset import STATEFULSET
 from kueuelib.machinery.store import Store
+
+
+class Everywhere(DefaultQueues):
+    """Each namespace has a default queue."""
+
+    def __init__(self):
+        """Without LocalQueues."""
+
+    def given(self, obj, namespace):
+        return with_default_queue(obj)
 
 
 def store(*objs):
@@ -24,7 +36,8 @@ def owners(jobs=(), workloads=(), settings=None, classes=()):
         indexed.put(key_of(workload), workload)
     named = store(*({"metadata": {"name": name}} for name in classes))
     stores = JobStores({"batch/job": store(*jobs)}, indexed, store(), named, store())
-    return Owners([BATCH_JOB], stores, settings or JobSettings())
+    kinds = [BATCH_JOB, STATEFULSET]
+    return Owners(kinds, stores, settings or JobSettings(), default_queues=Everywhere())
 
 
 def child_of(build, parent, name="child", uid=None, **fields):
@@ -177,6 +190,7 @@ def test_workloads_are_found_by_the_kind_and_name_of_their_owner(build):
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "p", "uid": "u", "controller": True}
 FOREIGN = {**OWNER, "apiVersion": "example.com/v1", "kind": "Train"}
+SET = {**OWNER, "apiVersion": "apps/v1", "kind": "StatefulSet"}
 OFF = JobSettings(defaults_priority_class=False)
 EXTERNAL = JobSettings(external_kinds=frozenset({("example.com", "Train")}))
 DEFAULT_CLASS = {
@@ -190,6 +204,7 @@ DEFAULT_CLASS = {
         True,
     ),
     "a controller of an enabled kind": (JobSettings(), ["default"], OWNER, False),
+    "a controller whose pods are queued as a group": (JobSettings(), ["default"], SET, False),
     "a controller of a foreign kind": (JobSettings(), ["default"], FOREIGN, True),
     "a controller that another process queues": (EXTERNAL, ["default"], FOREIGN, False),
 }
@@ -201,3 +216,21 @@ DEFAULT_CLASS = {
 def test_who_gets_the_default_class(build, settings, classes, owner, wanted):
     job = build.job(meta={"ownerReferences": [owner]} if owner else {})
     assert owners(settings=settings, classes=classes).default_class_for(job) is wanted
+
+
+OWNERS = {
+    "none": (JobSettings(), None, True),
+    "one that is no controller": (JobSettings(), {**OWNER, "controller": False}, True),
+    "a controller of an enabled kind": (JobSettings(), OWNER, False),
+    "a controller whose pods are queued as a group": (JobSettings(), SET, False),
+    "a controller of a foreign kind": (JobSettings(), FOREIGN, True),
+    "a controller that another process queues": (EXTERNAL, FOREIGN, False),
+    "one of another group": (JobSettings(), {**OWNER, "apiVersion": "example.com/v1"}, True),
+}
+
+
+@pytest.mark.parametrize(("settings", "owner", "wanted"), OWNERS.values(), ids=[*OWNERS])
+def test_children_of_kinds_that_are_queued_get_no_default_queue(build, settings, owner, wanted):
+    job = build.job(queue=None, meta={"ownerReferences": [owner]} if owner else {})
+    found = owners(settings=settings).queued_by_default(job, "ns")
+    assert (found is not job) is wanted

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.default_queues import with_default_queue
 from kueuelib.jobs.pods.deployment import DEPLOYMENT, validate_deployment, with_labels
+from kueuelib.jobs.pods.templates import TemplateWebhook
+from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.runtime.webhook.admission import AdmissionRequest
 
 Obj = dict[str, Any]
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
@@ -75,6 +80,27 @@ def test_what_would_replace_pods_that_run_is_refused(old: Obj | None, new: Obj, 
 )
 def test_everything_else_passes(old: Obj | None, new: Obj) -> None:
     assert not validate_deployment(deployment(**new), None if old is None else deployment(**old))
+
+
+@pytest.mark.parametrize(
+    ("old", "queue"),
+    [(None, "default"), (deployment(), "default"), (deployment(ready=1), None)],
+)
+def test_a_default_queue_comes_with_an_update_unless_pods_are_ready(
+    old: Obj | None, queue: str | None
+) -> None:
+    owners = SimpleNamespace(
+        is_child=lambda obj, namespace: False,
+        queued_by_default=lambda obj, namespace: with_default_queue(obj),
+        default_class_for=lambda obj: False,
+    )
+    parts = cast("Parts", SimpleNamespace(integration=DEPLOYMENT, owners=owners))
+    hook = TemplateWebhook(parts, with_labels, validate_deployment)
+    verb = "CREATE" if old is None else "UPDATE"
+    request = AdmissionRequest("uid", verb, namespace="ns", object=deployment(), old_object=old)
+    found = hook.mutate(deployment(), request)
+    assert found["metadata"]["labels"].get(QUEUE) == queue
+    assert found["spec"]["template"]["metadata"]["labels"].get(QUEUE) == queue
 
 
 def test_it_has_webhooks_for_what_names_a_queue_and_no_permissions() -> None:

@@ -357,7 +357,8 @@ def test_jobs_without_a_queue_name_are_sent_where_a_default_queue_is(
 ):
     entries = webhook_entries([kind], settings, namespaces)
     (found,) = [each.entry for each in entries if "-default." in each.entry["name"]]
-    assert found["rules"][0]["operations"] == ["CREATE"]
+    updates = ["CREATE", "UPDATE"] if kind is DEPLOYMENT else ["CREATE"]
+    assert found["rules"][0]["operations"] == updates
     matches = from_label_selector(found["namespaceSelector"]).matches(namespace)
     matches = matches and from_label_selector(found["objectSelector"]).matches(labels)
     assert matches is expected
