@@ -26,7 +26,8 @@ JOB_SET = "jobset.x-k8s.io/jobset"
 FRAMEWORKS = ("batch/job", "pod", "deployment", "statefulset", JOB_SET)
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SETTINGS = (
-    "managedJobsNamespaceSelector: {matchExpressions: [{key: left-out, operator: DoesNotExist}]}"
+    "managedJobsNamespaceSelector: {matchExpressions: [{key: left-out, operator: DoesNotExist}, "
+    "{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kueue-system]}]}"
 )
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 
@@ -103,6 +104,10 @@ def declared_kinds_have_it_too(place: Place) -> None:
     eventually(lambda: place.rest.items(path) == [])
     made = place.rest.create(path, sample.job(name="set"))
     assert (queue_of(made), made["spec"]["suspend"]) == ("default", True)
+    with pytest.raises(httpx.HTTPStatusError, match="LocalQueue default"):
+        place.rest.merge(
+            f"{path}/set", {"metadata": {"labels": {QUEUE: None}}, "spec": {"suspend": True}}
+        )
     eventually(lambda: not place.rest.get(f"{path}/set")["spec"].get("suspend"))
 
 

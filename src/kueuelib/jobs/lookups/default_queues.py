@@ -62,9 +62,11 @@ class DefaultQueues:
                 f'it is not known yet whether the namespace "{namespace}" has a LocalQueue '
                 f'"{DEFAULT_QUEUE}"; try again'
             )
-        if self._queues.store.get(ObjectKey(namespace, DEFAULT_QUEUE)) is None:
-            return obj
-        return with_default_queue(obj)
+        return with_default_queue(obj) if self.has(namespace) else obj
+
+    def has(self, namespace: str) -> bool:
+        """Whether a namespace is known to have such a LocalQueue."""
+        return self._queues.store.get(ObjectKey(namespace, DEFAULT_QUEUE)) is not None
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Calls `changed` once they are known, and when one comes or goes, until cancelled."""

@@ -173,6 +173,10 @@ class Owners:
             return obj
         return self._default_queues.given(obj, namespace)
 
+    def has_default_queue(self, namespace: str) -> bool:
+        """Whether a namespace is known to have a default queue."""
+        return self._default_queues is not None and self._default_queues.has(namespace)
+
     def default_class_for(self, obj: Mapping[str, Any]) -> bool:
         """Whether a raw object without a priority class gets the class `default`.
 

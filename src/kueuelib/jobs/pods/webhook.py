@@ -68,7 +68,9 @@ class PodWebhook:
         if new is None:
             return ValidationResult()
         rules = functools.partial(validate_pod, group_exists=self._group_exists(new, request))
-        errors = validate_job(attrs.evolve(self._parts.integration, validate=rules), new, old)
+        integration = attrs.evolve(self._parts.integration, validate=rules)
+        defaults = self._parts.owners.has_default_queue(request.namespace)
+        errors = validate_job(integration, new, old, has_default_queue=defaults)
         warnings = []
         if is_managed(new) and self.is_managed_by_owner(new, request.namespace):
             text = "the pod is marked as managed, but its owner is managed; the pod is left alone"

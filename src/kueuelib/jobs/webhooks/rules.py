@@ -27,6 +27,8 @@ from kueuelib.jobs.contract.field_rules import (
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 
+_STAYS = "must not be removed where a LocalQueue default is"
+
 
 def default_job(
     integration: Integration,
@@ -69,18 +71,26 @@ def with_default_class(obj: Obj) -> Obj:
     return with_label(obj, PRIORITY_CLASS_LABEL, DEFAULT_PRIORITY_CLASS)
 
 
-def validate_job(integration: Integration, new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
+def validate_job(
+    integration: Integration, new: Obj, old: Obj | None, *, has_default_queue: bool = False
+) -> tuple[FieldError, ...]:
     """Every broken rule of an object that is created, or that replaces `old`.
 
     Rules that were broken before do not prevent a change, otherwise a Job that was created without
     the webhook could not even be suspended.
+
+    Args:
+        integration: the kind.
+        new: the object.
+        old: the one that it replaces.
+        has_default_queue: whether its namespace has a default queue.
     """
     errors = [*_always(integration, new), *integration.validate(new, old)]
     if old is None:
         return tuple(errors)
     known = {error.path for error in (*_always(integration, old), *integration.validate(old, None))}
     ratcheted = [error for error in errors if error.path not in known]
-    return (*ratcheted, *_changes(integration, new, old))
+    return (*ratcheted, *_changes(integration, new, old, has_default_queue=has_default_queue))
 
 
 def _always(integration: Integration, obj: Obj) -> list[FieldError]:
@@ -114,7 +124,9 @@ def _subdomain(values: Mapping[str, str], key: str, path: str) -> Sequence[Field
     return (invalid(path, values[key], NO_SUBDOMAIN),)
 
 
-def _changes(integration: Integration, new: Obj, old: Obj) -> list[FieldError]:
+def _changes(
+    integration: Integration, new: Obj, old: Obj, *, has_default_queue: bool
+) -> list[FieldError]:
     before, after = integration.job_type(old), integration.job_type(new)
     errors = []
     limits = (before.maximum_execution_seconds, after.maximum_execution_seconds)
@@ -124,6 +136,8 @@ def _changes(integration: Integration, new: Obj, old: Obj) -> list[FieldError]:
     suspended = bool(moved or limits[0] != limits[1] or added) and is_suspended(integration, new)
     if moved and not suspended:
         errors.append(invalid(label_path(QUEUE_LABEL), after.queue_name, IMMUTABLE))
+    elif moved and not after.queue_name and has_default_queue:
+        errors.append(invalid(label_path(QUEUE_LABEL), "", _STAYS))
     if before.prebuilt_workload != after.prebuilt_workload:
         errors.append(invalid(label_path(PREBUILT_LABEL), after.prebuilt_workload, IMMUTABLE))
     if limits[0] != limits[1] and not suspended:

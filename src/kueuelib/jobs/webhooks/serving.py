@@ -91,7 +91,8 @@ class JobWebhook:
         """Every broken rule, and a warning if the new object cannot be started for now."""
         if new is None:
             return ValidationResult()
-        errors = validate_job(self._integration, new, old)
+        defaults = self._owners.has_default_queue(request.namespace)
+        errors = validate_job(self._integration, new, old, has_default_queue=defaults)
         warnings = []
         job = self._integration.job_type(new)
         labels = self._stores.namespace_labels(request.namespace)

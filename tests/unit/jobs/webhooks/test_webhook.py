@@ -195,6 +195,21 @@ def test_prebuilt_workloads_are_for_kinds_that_allow_them(build):
     assert error.reason == "FieldValueForbidden"
 
 
+@pytest.mark.parametrize(
+    ("suspended", "default", "texts"),
+    [
+        (True, True, ["LocalQueue default"]),
+        (True, False, []),
+        (False, True, ["immutable"]),
+    ],
+)
+def test_a_queue_name_stays_where_new_jobs_get_one(build, suspended, default, texts):
+    old, new = build.job(suspend=suspended), build.job(suspend=suspended, queue=None)
+    errors = validate_job(BATCH_JOB, new, old, has_default_queue=default)
+    assert [error.path for error in errors] == [LABELS for _ in texts]
+    assert all(text in str(error) for text, error in zip(texts, errors, strict=True))
+
+
 RUNNING = {"suspend": False}
 STOPPING = {"kueue.x-k8s.io/stopping": "true"}
 PRIORITY = f"metadata.labels[{PRIORITY_CLASS_LABEL}]"
