@@ -18,6 +18,7 @@ import attrs
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration_keys import (
+    NOT_ZERO,
     PORT,
     SELECTOR,
     check_keys,
@@ -101,9 +102,11 @@ class Controller:
 
 @attrs.frozen
 class ClientConnection:
-    """Client-side rate limit in requests per second; without it there is none."""
+    """Client-side rate limit in requests per second; without it, or if it is negative, there is
+    none.
+    """
 
-    qps: float | None = key(None, rule=more_than(0))
+    qps: float | None = key(None, rule=NOT_ZERO)
     burst: int | None = key(None, rule=more_than(0))
 
 

@@ -63,6 +63,9 @@ def _selector_problem(value: Any) -> str:
     return ""
 
 
+NOT_ZERO: Final = Rule(
+    lambda value: "" if value else " is 0", "give a positive number, or a negative one for no limit"
+)
 PORT: Final = Rule(
     lambda value: "" if 0 < value < 65536 else f" is {value}", "give a port from 1 to 65535"
 )

@@ -83,6 +83,8 @@ def check(configuration: Configuration, source: str) -> None:
         raise ConfigError(
             source, "integrations.frameworks is empty", "name a framework, or leave it out"
         )
+    selector = configuration.managed_jobs_namespace_selector
+    _check_exempts(selector, "managedJobsNamespaceSelector", configuration, source)
     check_preemption(configuration.preemption, source)
     if configuration.fair_sharing:
         check_fair_sharing(configuration.fair_sharing, source)
@@ -190,14 +192,20 @@ def _check_pod_options(configuration: Configuration, source: str) -> None:
     if options.pod_group_shape_policy not in ("Enforce", "Warn"):
         where = f"integrations.podOptions.podGroupShapePolicy: {options.pod_group_shape_policy!r}"
         raise ConfigError(source, f"{where} is unknown", "write Enforce or Warn")
-    if options.namespace_selector is None:
-        return
-    selector = from_label_selector(options.namespace_selector)
+    where = "integrations.podOptions.namespaceSelector"
+    _check_exempts(options.namespace_selector, where, configuration, source)
+
+
+def _check_exempts(
+    selector: Mapping[str, Any] | None, where: str, configuration: Configuration, source: str
+) -> None:
+    """Refuses a selector of namespaces that matches those of the system or the manager."""
     for namespace in ("kube-system", configuration.manager_namespace):
-        if selector.matches({NAMESPACE_NAME_LABEL: namespace}):
+        labels = {NAMESPACE_NAME_LABEL: namespace}
+        if selector is not None and from_label_selector(selector).matches(labels):
             raise ConfigError(
                 source,
-                f"integrations.podOptions.namespaceSelector matches the namespace {namespace}",
+                f"{where} matches the namespace {namespace}",
                 f"exclude it, for example with {NAMESPACE_NAME_LABEL} NotIn [...]",
             )
 

@@ -21,7 +21,9 @@ class RequeuingStrategy:
 
 @attrs.frozen
 class WaitForPodsReady:
-    """All-or-nothing start with a time-out."""
+    """All-or-nothing start with a time-out; without a `recovery_timeout`, or if it is 0, pods that
+    fail later may stay away.
+    """
 
     enable: bool = False
     timeout: Duration = key(Duration(300), live=True)
@@ -40,7 +42,7 @@ class WaitForPodsReady:
         strategy = self.requeuing_strategy
         return PodsReadyPolicy(
             timeout=self.timeout,
-            recovery_timeout=self.recovery_timeout,
+            recovery_timeout=self.recovery_timeout or None,
             backoff_base=strategy.backoff_base_seconds,
             backoff_max=strategy.backoff_max_seconds,
             limit=strategy.backoff_limit_count,

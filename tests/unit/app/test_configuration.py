@@ -21,7 +21,7 @@ from kueuelib.app.configuration import (
 )
 from kueuelib.app.configuration_keys import Rule, rule_of
 from kueuelib.app.decoding import parse_duration
-from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.part_settings import engine_settings, job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.runtime.http import parse_address
@@ -102,6 +102,19 @@ integrations:
                 }
             },
             ["integrations.podOptions.namespaceSelector matches the namespace kube-system"],
+        ),
+        (
+            {"managedJobsNamespaceSelector": {}},
+            ["managedJobsNamespaceSelector matches the namespace kube-system", "NotIn"],
+        ),
+        (
+            {
+                "namespace": "queues",
+                "managedJobsNamespaceSelector": {
+                    "matchLabels": {"kubernetes.io/metadata.name": "queues"}
+                },
+            },
+            ["managedJobsNamespaceSelector matches the namespace queues"],
         ),
         (
             {"waitForPodsReady": {"enable": True, "requeuingStrategy": {"timestamp": "Now"}}},
@@ -189,6 +202,11 @@ def test_in_v1beta2_a_block_turns_its_feature_on() -> None:
     assert not found.wait_for_pods_ready.blocks
     assert found.metrics.bind_address == "0"
     assert parse_new().wait_for_pods_ready is None
+    recovery = {"timeout": "1m", "recoveryTimeout": "0s"}
+    endless = parse_new(waitForPodsReady=recovery)
+    assert endless.wait_for_pods_ready is not None
+    assert endless.wait_for_pods_ready.policy.recovery_timeout is None
+    assert not job_settings(endless).pods_ready_recovery
     blocking = parse_new(waitForPodsReady={"timeout": "1m", "blockAdmission": True})
     assert blocking.wait_for_pods_ready is not None
     assert blocking.wait_for_pods_ready.blocks
@@ -311,7 +329,7 @@ def test_addresses() -> None:
     ("content", "want"),
     [
         ({"namespace": "Bad_Name"}, "namespace"),
-        ({"clientConnection": {"qps": -1}}, "clientConnection.qps is -1"),
+        ({"clientConnection": {"qps": 0}}, "clientConnection.qps is 0"),
         ({"clientConnection": {"burst": 0}}, "clientConnection.burst is 0"),
         ({"integrations": {"frameworks": []}}, "integrations.frameworks is empty"),
     ],

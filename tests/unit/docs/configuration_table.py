@@ -5,22 +5,27 @@ from __future__ import annotations
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import yaml
 
-from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.configuration_keys import is_live
 from kueuelib.app.configuration_rules import MISSING
 from kueuelib.app.configuration_text import format_duration
 from kueuelib.app.configuration_versions import ONLY_IN
 from kueuelib.app.decoding import Duration, camel
+from kueuelib.app.deployment import CERTIFICATES
+from kueuelib.app.part_settings import job_settings
+from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.scheduler.settings import FINAL_SHARE
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 FACTS = Path(__file__).parents[2] / "upstream" / "configuration_keys.yaml"
+DEFAULTS = yaml.safe_load(FACTS.with_name("configuration_defaults.yaml").read_text("utf-8"))
 OTHERWISE = {
     "integrations.podOptions.namespaceSelector": "honoured; today's Kueue ignores it",
     "integrations.podOptions.podSelector": "honoured; today's Kueue ignores it",
@@ -38,6 +43,31 @@ REFUSED: dict[str, tuple[str, Any]] = {
 }
 """The keys that are not honoured, and a value that shows it."""
 
+REQUIRED = {"waitForPodsReady.timeout": "5m", "fairSharing.preemptionStrategies": [FINAL_SHARE]}
+"""The keys that `v1beta2` requires, and a value."""
+BLOCKS: dict[str, Callable[[Configuration], bool]] = {
+    "admissionFairSharing": lambda found: found.admission_fair_sharing is not None,
+    "fairSharing": lambda found: found.fair_sharing is not None,
+    "metrics.localQueueMetrics": lambda found: found.metrics.local_queue_metrics.enable,
+    "visibilityServer": lambda found: found.visibility_server is not None,
+    "waitForPodsReady": lambda found: found.wait_for_pods_ready is not None,
+}
+"""The blocks that turn something on, and whether it is on."""
+DERIVED: dict[str, Callable[[Configuration], Any]] = {
+    "namespace": lambda found: found.manager_namespace,
+    "leaderElection.resourceNamespace": lambda found: found.lease.namespace,
+    "managedJobsNamespaceSelector": lambda found: str(
+        from_label_selector(job_settings(found).namespace_selector)
+    ),
+    "webhook.certDir": lambda _: CERTIFICATES,
+    "fairSharing.preemptionStrategies": lambda found: found.fair_sharing.strategies,
+    "waitForPodsReady.blockAdmission": lambda found: found.wait_for_pods_ready.blocks,
+    "waitForPodsReady.recoveryTimeout": lambda found: (
+        found.wait_for_pods_ready.policy.recovery_timeout
+    ),
+}
+"""The defaults that follow from others."""
+
 HEAD = """# Configuration
 
 Every key of the file that `kueuelib manager --config` reads, a `Configuration` of
@@ -50,6 +80,11 @@ of one version is refused in the other, as Kueue refuses it. In `v1beta2`, the p
 blocks `waitForPodsReady` and `fairSharing` turns their feature on, and
 `waitForPodsReady.blockAdmission` is false unless it is set. A refused key is an error at the start,
 with exit code 2, like every key that is not in the table.
+
+In a pod, the pod's namespace takes the place of `kueue-system`. The row of a block says what it
+means that the block is absent, the rows below it what an absent key means in a block that is there.
+The table also has the defaults of today's Kueue that are different: it always waits for ready pods
+in `v1beta2`, serves the visibility API, and limits its requests.
 
 ## A changed file
 
@@ -119,6 +154,8 @@ def shown(value: Any) -> str:
     """A default as it is written."""
     if value is None or value == "" or (isinstance(value, Mapping | tuple) and not value):
         return "none"
+    if value in ("on", "off", "required"):
+        return str(value)
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, Duration):
@@ -126,15 +163,55 @@ def shown(value: Any) -> str:
     return f"`[{', '.join(value)}]`" if isinstance(value, tuple) else f"`{value}`"
 
 
+def ours(path: str, version: str) -> Any:
+    """The default of a key or block in a version."""
+    head = {"apiVersion": f"config.kueue.x-k8s.io/{version}", "kind": "Configuration"}
+    if path in BLOCKS:
+        return "on" if BLOCKS[path](parse_configuration(head, "absent")) else "off"
+    if version == "v1beta2" and path in REQUIRED:
+        return "required"
+    if path not in DERIVED:
+        return dict(keys(Configuration))[path]
+    content: dict[str, Any] = {"waitForPodsReady": {}, "fairSharing": {}}
+    for name, value in REQUIRED.items():
+        block, _, key = name.partition(".")
+        content[block] = {key: value} if version == "v1beta2" else {"enable": True}
+    return DERIVED[path](parse_configuration({**head, **content}, "blocks"))
+
+
+def of_kueue(path: str, version: str) -> Any:
+    """The same in Kueue."""
+    found = DEFAULTS[version] if path in DEFAULTS[version] else DEFAULTS["both"]
+    value = found[path]
+    return tuple(value) if isinstance(value, list) else value
+
+
+def cell(path: str, default: Callable[[str, str], Any]) -> str:
+    """The default of a key, in both versions if they differ."""
+    versions = versions_of(path)
+    if versions != "both":
+        return shown(default(path, versions))
+    old, new = (shown(default(path, version)) for version in ("v1beta1", "v1beta2"))
+    return old if old == new else f"{old}, in `v1beta2` {new}"
+
+
+def difference(path: str) -> str:
+    """The default in Kueue, if it is another one."""
+    if not any(path in DEFAULTS[version] for version in DEFAULTS):
+        return ""
+    kueue = cell(path, of_kueue)
+    return "" if kueue == cell(path, ours) else f"; Kueue: {kueue}"
+
+
 def page() -> str:
     """The whole page."""
-    rows = []
+    rows = [(path, versions_of(path), cell(path, ours) + difference(path), "") for path in BLOCKS]
     upstream = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
     known = {path for version in ("both", "v1beta1", "v1beta2") for path in upstream[version]}
-    for path, default in keys(Configuration):
+    for path, _ in keys(Configuration):
         usual = "honoured" if path in known else "honoured; Kueue does not have it"
         fate = REFUSED[path][0] if path in REFUSED else OTHERWISE.get(path, usual)
-        rows.append((path, versions_of(path), shown(default), fate))
+        rows.append((path, versions_of(path), cell(path, ours) + difference(path), fate))
     rows += [(path, versions_of(path), "none", "refused") for path in MISSING]
     return HEAD + "".join(
         f"| `{path}` | {versions} | {default} | {fate} | {'at once' if path in AT_ONCE else ''} |\n"

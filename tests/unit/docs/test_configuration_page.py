@@ -18,9 +18,12 @@ from kueuelib.app.decoding import Duration
 from kueuelib.errors import ConfigError
 
 from .configuration_table import (
+    BLOCKS,
+    DEFAULTS,
     FACTS,
     PAGE,
     REFUSED,
+    difference,
     keys,
     page,
     versions_of,
@@ -42,7 +45,7 @@ SAMPLES: dict[str, Any] = {
     "clientConnection.burst": 1,
     "clientConnection.qps": 1.5,
     "fairSharing.preemptionStrategies": ["LessThanInitialShare"],
-    "managedJobsNamespaceSelector": {},
+    "managedJobsNamespaceSelector": {"matchLabels": {"a": "b"}},
     "metrics.customLabels[].name": "a",
     "metrics.customLabels[].sourceAnnotationKey": "example.com/a",
     "metrics.customLabels[].sourceLabelKey": "example.com/a",
@@ -96,6 +99,26 @@ def parse(path: str, value: Any, version: str) -> Configuration:
 def test_the_page_is_what_is_generated() -> None:
     command = "python tests/unit/docs/configuration_table.py > docs/configuration.md"
     assert PAGE.read_text() == page(), f"run `{command}`"
+
+
+DIFFERENT = {
+    "clientConnection.burst",
+    "clientConnection.qps",
+    "metrics.localQueueMetrics.enable",
+    "queueVisibility.clusterQueues.maxCount",
+    "queueVisibility.updateIntervalSeconds",
+    "visibilityServer",
+    "waitForPodsReady",
+    "waitForPodsReady.recoveryTimeout",
+    "waitForPodsReady.timeout",
+}
+"""The keys and blocks whose default is another one than Kueue's."""
+
+
+def test_all_other_defaults_are_those_of_kueue() -> None:
+    paths = [*BLOCKS, *(path for path in EVERY if not is_missing(path))]
+    assert {path for version in DEFAULTS.values() for path in version} == {*paths}
+    assert {path for path in paths if difference(path)} == DIFFERENT
 
 
 @pytest.mark.parametrize("path", [*REFUSED, *MISSING])
