@@ -16,6 +16,8 @@ PACKAGES = (
     "controllers",
     "embedded",
     "jobs",
+    "jobs/pods",
+    "jobs/reconcile",
     "machinery",
     "runtime",
     "scheduler",
