@@ -16,7 +16,10 @@ def _output(*forms: str, help: str) -> Callable[[F], F]:
 
 
 _namespace = click.option(
-    "-n", "--namespace", default="", help="Default: that of the kubeconfig's context."
+    "-n",
+    "--namespace",
+    default="",
+    help="The namespace; default: that of the kubeconfig's context.",
 )
 
 
@@ -102,7 +105,7 @@ def pending(
 ) -> int:
     """List the waiting Workloads in queue order, with verdicts and changes.
 
-    It only reads. What it may not read is named, and left out of the answer.
+    It only reads. It names objects that it may not read, and leaves them out.
     """
     from kueuelib.cli.pending.command import run
 
@@ -142,7 +145,7 @@ def report(
 ) -> int:
     """Print one HTML page: quota, waiting, running and evicted Workloads.
 
-    It only reads. What it may not read is named on the page.
+    It only reads. The page names what it may not read.
     """
     from kueuelib.cli.report.command import run
 
@@ -175,7 +178,7 @@ def doctor(
 ) -> int:
     """Report what is wrong with an installation, and the command that fixes it.
 
-    It writes nothing. Exit code 0: nothing but hints, 3: warnings, 4: errors.
+    It writes nothing. Exit code 0: no findings or hints only, 3: warnings, 4: errors.
     """
     from kueuelib.cli.doctor.command import run
 

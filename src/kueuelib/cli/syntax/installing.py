@@ -29,9 +29,11 @@ _namespace = setting("--namespace", str, "kueue-system", "The manager's namespac
 @click.option("--config", type=FILE, help="The manager's configuration.")
 @click.option("--service-monitor", is_flag=True, help="Write a ServiceMonitor for Prometheus.")
 @click.option("--dashboards", is_flag=True, help="Write a ConfigMap with Grafana's dashboard.")
-@click.option("--print", "print_only", is_flag=True, help="Print the manifests, change nothing.")
-@click.option("--chart", type=FILE, help="Write a Helm chart into this folder, change nothing.")
-@click.option("--kustomize", type=FILE, help="Write a kustomize base, change nothing.")
+@click.option("--print", "print_only", is_flag=True, help="Print the manifests and change nothing.")
+@click.option("--chart", type=FILE, help="Write a Helm chart into this folder and change nothing.")
+@click.option(
+    "--kustomize", type=FILE, help="Write a kustomize base into this folder and change nothing."
+)
 @server_timeout
 def install(
     kubeconfig: Path | None,
@@ -73,7 +75,8 @@ def uninstall(
 ) -> int:
     """Remove the manager and everything that install created, unless Workloads hold quota.
 
-    What waits stays as it is: Jobs suspended, Pods gated. Stop a manager that runs elsewhere first.
+    Waiting Jobs stay suspended, and waiting Pods stay gated. First stop any manager that runs
+    elsewhere.
     """
     from kueuelib.cli.uninstall import run
 
@@ -95,7 +98,7 @@ def crds(output: Path | None) -> int:
 @click.argument("reference", metavar="MODULE[:NAME]")
 @click.option(
     "--namespace",
-    help="The namespace to run in; default: kueue-system, for an operator one of its name.",
+    help="The namespace to run in; default: kueue-system; for an operator, one with its name.",
 )
 @setting("--image", str, "kueuelib:latest", "Image of the Deployment; it must contain the module.")
 @click.option(

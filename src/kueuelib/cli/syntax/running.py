@@ -45,7 +45,7 @@ def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
     "--authorization",
     click.Choice(["always", "rbac"]),
     "always",
-    "Allow everything to every client with credentials, or what roles grant.",
+    "Allow clients with credentials everything, or only what roles grant.",
 )
 @click.option(
     "--service",
@@ -153,9 +153,17 @@ def manager(
 @click.option(
     "--namespace", help="The namespace of certificate and Lease; default: as for the manager."
 )
-@click.option("--webhook-address", metavar="HOST:PORT", help="Default: as in the configuration.")
-@click.option("--health-address", metavar="HOST:PORT", help='Probes; "0" turns them off.')
-@click.option("--metrics-address", metavar="HOST:PORT", help='Metrics; "0" turns them off.')
+@click.option(
+    "--webhook-address",
+    metavar="HOST:PORT",
+    help="Where to serve webhooks; default: as in the configuration.",
+)
+@click.option(
+    "--health-address", metavar="HOST:PORT", help='Where to serve probes; "0" turns them off.'
+)
+@click.option(
+    "--metrics-address", metavar="HOST:PORT", help='Where to serve metrics; "0" turns them off.'
+)
 @click.option(
     "--leader-elect/--no-leader-elect", default=None, help="Whether it needs a Lease to act."
 )
@@ -203,7 +211,7 @@ def run(
 @click.command()
 @click.argument("kind", type=click.Choice(["operator", "job", "check"]))
 @click.argument("name")
-@click.option("--folder", type=FILE, default=Path(), help="Where to make the folder NAME.")
+@click.option("--folder", type=FILE, default=Path(), help="Where to create the folder NAME.")
 def new(kind: str, name: str, folder: Path) -> int:
     """Write a small project with tests: an operator, a kind of jobs, or an admission check."""
     from kueuelib.cli.new.project import run

@@ -105,7 +105,7 @@ def replay(
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=FILE)
-@click.option("--format", help="Format of all traces; default: by their names.", type=_Format())
+@click.option("--format", help="Format of all traces; default: by file name.", type=_Format())
 @click.option(
     "--cluster", type=FILE, help="Queues and other objects; default: derived from the trace."
 )
@@ -138,19 +138,19 @@ def replay(
     "checks",
     multiple=True,
     metavar="NAME=SECONDS",
-    help="How long an AdmissionCheck takes; repeatable.  [default: 0]",
+    help="Seconds until an AdmissionCheck is Ready; repeatable.  [default: 0]",
 )
 @setting(
     "--stop-seconds",
     Number(min=0),
     0.0,
-    "From the eviction of a running job until its quota is free.",
+    "Seconds from the eviction of a running job until its quota is free.",
 )
 @setting(
     "--ready-seconds",
     Number(min=0),
     0.0,
-    "From admission until all pods are ready, where the configuration waits for them.",
+    "Seconds from admission until all pods are ready, if the configuration waits for them.",
 )
 @setting(
     "--sample-seconds",
