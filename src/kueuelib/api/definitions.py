@@ -80,7 +80,7 @@ class Definition:
 
 def crd(
     group: str,
-    version: str,
+    version: str = "",
     *,
     plural: str = "",
     kind: str = "",
@@ -99,7 +99,7 @@ def crd(
 
     Args:
         group: the API group, for example `example.com`.
-        version: the stored version, for example `v1`.
+        version: required; the stored version, for example `v1`.
         plural: required; the name in URLs, for example `widgets`.
         kind: the name of the class when empty.
         namespaced: whether objects live in namespaces.
@@ -117,6 +117,10 @@ def crd(
         ConfigError: a name is missing or not valid, or a field cannot be expressed in a schema.
         TypeError: the class is not an attrs class.
     """
+    given: Any = group
+    if isinstance(given, type):
+        fix = f'write @crd("example.com", "v1", plural="{given.__name__.lower()}s")'
+        raise ConfigError(f"@crd {given.__name__}", "has no group and version", fix)
 
     def decorate(cls: type[T]) -> type[T]:
         if "__attrs_attrs__" not in vars(cls):

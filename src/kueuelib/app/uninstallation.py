@@ -99,7 +99,7 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
             _, count = await _release(client, resource, IN_USE_FINALIZER)
             told.append(f"{count} {resource.plural} deleted" if count else "")
         told += [await _delete(client, obj) for obj in installation.definitions()]
-        fix = f"look for finalizers of others on objects of the kinds of {KUEUE}"
+        fix = f"look for foreign finalizers on objects of {KUEUE}"
         await _until_none(lambda: _kinds(client), fix, deadline)
     own = [obj for obj in installation.foundation() if obj["kind"] != "Namespace"]
     # A role that collects others comes back if one of these is deleted before it.

@@ -116,7 +116,7 @@ def _checked(marker: pytest.Mark) -> Mapping[str, Any]:
             near = get_close_matches(name, options, 1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise pytest.UsageError(
-                f"@pytest.mark.{MARKER}: there is no option {name!r}{hint}; known are {known}"
+                f"@pytest.mark.{MARKER}: there is no option {name!r}{hint}; known: {known}"
             )
     return marker.kwargs
 

@@ -295,6 +295,11 @@ def test_a_kind_without_plural_is_refused_with_its_fix() -> None:
 
     with pytest.raises(ConfigError, match=r'^@crd Gear: has no plural, .* plural="gears"$'):
         crd("example.com", "v1")(Gear)
+    with pytest.raises(ConfigError, match=r"^@crd Gear: version '' is not valid; write .* v1,"):
+        crd("example.com", plural="gears")(Gear)
+    written = r'write @crd\("example.com", "v1", plural="gears"\)$'
+    with pytest.raises(ConfigError, match=f"^@crd Gear: has no group and version; {written}"):
+        crd(Gear)  # type: ignore[arg-type]
 
 
 def test_what_is_next_to_a_mistake_is_accepted() -> None:

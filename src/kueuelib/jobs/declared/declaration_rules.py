@@ -70,7 +70,8 @@ def check_shapes(pods: Any) -> None:
         ValueError: there are none, or two have one name.
     """
     if not isinstance(pods, Sequence) or isinstance(pods, str):
-        raise ValueError(f"pods={pods!r} is not a list of Pods(...)")  # noqa: TRY004
+        fix = "; write pods=[Pods(...)]" if isinstance(pods, Pods) else ""
+        raise ValueError(f"pods={pods!r} is not a list of Pods(...){fix}")  # noqa: TRY004
     if not pods:
         raise ValueError("pods is empty: say where the pod templates are")
     names: set[str] = set()

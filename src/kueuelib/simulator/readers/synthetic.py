@@ -141,4 +141,4 @@ def _known(field: str, entry: Any, keys: set[str]) -> None:
     for key in entry:
         if key not in keys:
             name = f"{field}.{key}".lstrip(".")
-            raise BadValue(name, f"unknown key; known are {', '.join(sorted(keys))}")
+            raise BadValue(name, f"unknown key; known keys: {', '.join(sorted(keys))}")

@@ -64,7 +64,7 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
     ("wrong", "named"),
     [
         ({"pods": []}, "pods is empty"),
-        ({"pods": Pods("p")}, "is not a list of Pods"),
+        ({"pods": Pods("p")}, "is not a list of Pods(...); write pods=[Pods(...)]"),
         ({"pods": ["spec.template"]}, "pods[0]='spec.template' is not Pods"),
         ({"pods": [Pods("a"), Pods("a", "spec.t")]}, "pods[1]: the name 'a' is given twice"),
         ({"suspend": "spec.*.suspend"}, "suspend='spec.*.suspend' leads to several fields"),
