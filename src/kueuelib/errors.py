@@ -2,7 +2,7 @@
 
 ```
 KueuelibError
-├── ConfigError              what the user gave cannot work: names the subject and the fix
+├── ConfigError              input of the user cannot work: names the subject and the fix
 ├── InvalidQuantity          not a Kubernetes quantity
 ├── InvalidSelector          a label or field selector that cannot be parsed
 ├── InvalidObject            an object breaks rules: carries every broken rule with its field
@@ -48,7 +48,7 @@ class KueuelibError(Exception):
 
 
 class ConfigError(KueuelibError):
-    """What the user gave cannot work.
+    """Input of the user that cannot work.
 
     Attributes:
         subject: the file, key, address or object at fault.

@@ -11,7 +11,7 @@ from kueuelib.workload.life import PodsReadyPolicy
 
 @attrs.frozen
 class RequeuingStrategy:
-    """How a workload is requeued whose pods were not ready in time."""
+    """How a workload is requeued after its pods were not ready in time."""
 
     timestamp: str = key("Eviction", rule=one_of("Eviction", "Creation"))
     backoff_limit_count: int | None = key(None, live=True, rule=at_least(0))

@@ -44,7 +44,7 @@ class Tls:
     cipher_suites: tuple[str, ...] = ()
 
     def context(self) -> ssl.SSLContext:
-        """The context of a server, still without certificate."""
+        """The context of a server, without a certificate yet."""
         suites = [_SUITES[name] for name in self.cipher_suites if name not in _TLS13]
         return server_context(_VERSIONS[self.min_version], suites)
 

@@ -1,6 +1,6 @@
 """The desired children of an object: what is applied, and when that can be skipped.
 
-Pure functions of raw objects, and one memory without clock.
+Pure functions of raw objects, and one memory without a clock.
 """
 
 from __future__ import annotations

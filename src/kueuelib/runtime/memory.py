@@ -17,7 +17,7 @@ _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def give_back() -> None:
-    """Gives free memory back, in a thread, as it takes milliseconds."""
+    """Gives free memory back, in a thread, because that takes milliseconds."""
     if _TRIM is not None:
         threading.Thread(target=_TRIM, args=(0,), name="kueuelib-memory", daemon=True).start()
 

@@ -99,7 +99,7 @@ def _rules(cluster_queue: Mapping[str, Any]) -> tuple[RequiredCheck, ...]:
 def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable[str] = ()) -> Obj:
     """Lists the checks of the ClusterQueue, each once and in its order (spec/jobs 5.1).
 
-    New ones are Pending, the state of one that stays is kept. A finished workload is not changed.
+    New ones are Pending; the others keep their state. A finished workload is not changed.
 
     Args:
         wl: the workload.

@@ -128,7 +128,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         return bool(ready >= self._pods_count)
 
     def reclaimable_pods(self) -> Mapping[str, int]:
-        """How many pods fewer than at first will run, once few completions are left."""
+        """How many of its pods are no longer needed, because few completions are left."""
         succeeded = self._status.get("succeeded") or 0
         completions = self._spec.get("completions")
         remaining = (self._parallelism if completions is None else completions) - succeeded

@@ -38,7 +38,7 @@ def left(elapsed: float, half_life: float) -> int:
 
     Args:
         elapsed: seconds, not negative.
-        half_life: seconds; with 0 nothing is left, not even at once.
+        half_life: seconds; with 0 nothing is ever left.
     """
     halvings = Fraction(elapsed) / Fraction(half_life) if half_life else _HALVINGS
     if halvings >= _HALVINGS:
