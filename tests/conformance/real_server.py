@@ -297,14 +297,9 @@ def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[Rea
         yield server
     finally:
         server.close()
-        for process in reversed(processes):
-            process.terminate()
-        for process in reversed(processes):
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for process in reversed(processes):  # nothing is kept, and a soft end waits for watches
+            process.kill()
+            process.wait()
 
 
 def _front_proxy(work: Path) -> list[str]:

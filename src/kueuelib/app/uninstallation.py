@@ -7,6 +7,7 @@ their objects.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 
@@ -27,7 +28,7 @@ from kueuelib.api.kinds import (
     V1BETA2,
     WORKLOADS,
 )
-from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, is_true, key_of
 from kueuelib.api.names import (
     FINISHED,
     IN_USE_FINALIZER,
@@ -47,6 +48,8 @@ from kueuelib.runtime.reading import read
 
 ATTEMPTS = 5
 """How often to try to remove a finalizer from an object that others change meanwhile."""
+RETRIED = "kueuelib.dev/removal-retried"
+"""The annotation whose change makes an API server try again to remove a kind."""
 _SHOWN = 3
 _GUARDED = (
     *(WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, RESOURCE_FLAVORS),
@@ -209,10 +212,20 @@ async def _pods(client: Client, namespace: str) -> list[str]:
 
 
 async def _kinds(client: Client) -> list[str]:
-    """Our kinds that still exist."""
+    """Our kinds that still exist.
+
+    kube-apiserver may fail to list the objects of a kind that is hardly served yet. Its retry may
+    get lost in a conflict, until something besides this condition changes in the definition.
+    """
     ours = {crd["metadata"]["name"] for crd in all_crds()}
-    crds = await client.list(CRDS)
-    return sorted(ours & {one["metadata"]["name"] for one in crds.items})
+    left = [one for one in (await client.list(CRDS)).items if one["metadata"]["name"] in ours]
+    for one in left:
+        conditions, meta = (one.get("status") or {}).get("conditions"), one["metadata"]
+        if find_condition(conditions, "Terminating").get("reason") == "InstanceDeletionFailed":
+            body = {"metadata": {"annotations": {RETRIED: meta["resourceVersion"]}}}
+            with contextlib.suppress(NotFound):
+                await client.patch(CRDS, key_of(one), body, PatchType.MERGE)
+    return sorted(one["metadata"]["name"] for one in left)
 
 
 async def _until_none(
