@@ -160,8 +160,8 @@ def misfit(review: Any, kind: str) -> str:
     """
     if not isinstance(review, dict) or review.get("kind") != kind:
         return f"send a {kind}"
-    if problem := _misfit(review, _REVIEWS[kind], ""):
-        return problem
+    if problem := _misfit(review, _REVIEWS[kind]):
+        return problem.removeprefix(".")
     request = review["request"]
     for name in _OBJECTS_OF.get(request.get("operation", ""), ()):
         if request.get(name) is None:
@@ -185,46 +185,44 @@ def misfit_of_objects(request: Mapping[str, Any], shapes: Shapes) -> str:
         shape = shapes.get(obj.get("apiVersion") or "", shapes.get(""))
         if shape is None:
             return f"{path}.apiVersion: {' or '.join(shapes)} is expected".removeprefix(".")
-        if problem := _misfit(obj, shape, path):
-            return problem
+        if problem := _misfit(obj, shape):
+            return f"{path}{problem}".removeprefix(".")
     return ""
 
 
-def _misfit(value: Any, shape: Shape, path: str) -> str:
+def _misfit(value: Any, shape: Shape) -> str:
+    """What is wrong with a value, after the path from it to the field; empty if it fits."""
     if shape.get(_INT_OR_STRING):
         fits = isinstance(value, int | str) and not isinstance(value, bool)
-        return "" if fits else f"{path}: a whole number or a text is expected"
+        return "" if fits else ": a whole number or a text is expected"
     wanted = shape.get("type")
     if wanted is not None:
         types, words = _TYPES[wanted]
         if not isinstance(value, types) or (isinstance(value, bool) and wanted != "boolean"):
-            return f"{path}: {words} is expected"
+            return f": {words} is expected"
     if isinstance(value, dict):
-        return _misfit_inside(value, shape, path)
+        return _misfit_inside(value, shape)
     if isinstance(value, list) and (inner := shape.get("items")):
         for i, each in enumerate(value):
-            if problem := _misfit(each, inner, f"{path}[{i}]"):
-                return problem
+            if problem := _misfit(each, inner):
+                return f"[{i}]{problem}"
     if not value and shape.get("minLength"):
-        return f"{path} is missing"
+        return " is missing"
     if "enum" in shape and value not in shape["enum"]:
-        return f"{path}: {' or '.join(shape['enum'])} is expected"
+        return f": {' or '.join(shape['enum'])} is expected"
     return ""
 
 
-def _misfit_inside(value: dict[str, Any], shape: Shape, path: str) -> str:
-    dot = f"{path}." if path else ""
+def _misfit_inside(value: dict[str, Any], shape: Shape) -> str:
     for name in shape.get("required", ()):
         if value.get(name) is None:
-            return f"{dot}{name} is missing"
+            return f".{name} is missing"
     properties = shape.get("properties", {})
     for name in value.keys() & properties.keys():
-        if value[name] is not None and (
-            problem := _misfit(value[name], properties[name], f"{dot}{name}")
-        ):
-            return problem
+        if value[name] is not None and (problem := _misfit(value[name], properties[name])):
+            return f".{name}{problem}"
     if inner := shape.get("additionalProperties"):
         for name, each in value.items():
-            if problem := _misfit(each, inner, f"{path}[{name}]"):
-                return problem
+            if problem := _misfit(each, inner):
+                return f"[{name}]{problem}"
     return ""
