@@ -3,27 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
+from typing import Any, Final
+
+import orjson
 
 from kueuelib.api.meta import Obj
 
+_ALIKE = (("spec", "podSets"), ("status", "admission"))
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+RECENT: Final = 256
+"""The number of different parts that later objects can share."""
+_PARTS: Final[dict[bytes, Any]] = {}
 
 Transform = Callable[[Obj], Obj]
 
 
 def strip(obj: Obj) -> Obj:
-    """Drop what controllers never read and what fills memory (spec/framework 2.7).
+    """Drop what controllers never read, and store once what many objects have alike
+    (spec/framework 2.7).
 
-    Changes its argument: managed fields, and the copy of itself that kubectl keeps.
+    Changes its argument. Managed fields go, and the copy of itself that kubectl keeps. Workloads
+    share equal pod sets and admissions, and all objects the words of their conditions.
     """
     meta = obj["metadata"]
     meta.pop("managedFields", None)
     annotations = meta.get("annotations")
     if annotations and annotations.pop(_LAST_APPLIED, None) is not None and not annotations:
         del meta["annotations"]
+    for part, name in _ALIKE:
+        fields = obj.get(part)
+        if isinstance(fields, dict) and name in fields:
+            fields[name] = shared(fields[name])
+    status = obj.get("status")
+    if isinstance(status, dict):
+        _share_words(status.get("conditions"))
     return obj
 
 
 def metadata_of(obj: Obj) -> Obj:
     """An object reduced to its metadata."""
     return {name: obj[name] for name in ("apiVersion", "kind", "metadata")}
+
+
+def shared(part: Any) -> Any:
+    """A part of an object, or an equal one of an object that came shortly before."""
+    known = _PARTS.setdefault(orjson.dumps(part), part)
+    if len(_PARTS) > RECENT:
+        del _PARTS[next(iter(_PARTS))]
+    return known
+
+
+def _share_words(conditions: Any) -> None:
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, dict):
+            for name, word in condition.items():
+                if type(word) is str:
+                    condition[name] = intern(word)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.jobs.pods.reading import is_gated
-from kueuelib.runtime.transforms import strip
+from kueuelib.runtime.transforms import shared, strip
 
 _CONDITIONS = frozenset({"Ready", "ContainersReady", "TerminationTarget"})
 _SPEC = (
@@ -32,12 +32,16 @@ def trim(obj: Obj) -> Obj:
     if not is_gated(obj):
         spec = obj["spec"]
         small: dict[str, Any] = {field: spec[field] for field in _SPEC if field in spec}
+        if "tolerations" in small:
+            small["tolerations"] = shared(small["tolerations"])
         for kind in ("initContainers", "containers"):
             if spec.get(kind):
-                small[kind] = [
-                    {field: each[field] for field in _CONTAINER if field in each}
-                    for each in spec[kind]
-                ]
+                small[kind] = shared(
+                    [
+                        {field: each[field] for field in _CONTAINER if field in each}
+                        for each in spec[kind]
+                    ]
+                )
         obj["spec"] = small
     return obj
 

@@ -1,0 +1,55 @@
+"""What informers drop from objects, and what objects share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from kueuelib.runtime.transforms import strip
+
+
+def workload(name: str, cpu: str = "1") -> dict[str, Any]:
+    """As a decoder makes it: no part is shared with another one."""
+    found: dict[str, Any] = {
+        "metadata": {"name": name},
+        "spec": {"podSets": [{"name": "main", "count": 1, "cpu": cpu}]},
+        "status": {
+            "admission": {"clusterQueue": "cq", "cpu": cpu},
+            "conditions": [{"type": "Admitted", "message": f"it has {cpu}", "generation": 1}],
+        },
+    }
+    decoded: dict[str, Any] = orjson.loads(orjson.dumps(found))
+    return decoded
+
+
+def test_what_nobody_reads_is_dropped() -> None:
+    kept = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    obj = {"metadata": {"name": "n", "managedFields": [{}], "annotations": kept}}
+    assert strip(obj) == {"metadata": {"name": "n"}}
+
+
+def test_workloads_that_are_alike_share_their_parts() -> None:
+    one, other = strip(workload("a")), strip(workload("b"))
+    assert one == workload("a")
+    assert other == workload("b")
+    assert one["spec"]["podSets"] is other["spec"]["podSets"]
+    assert one["status"]["admission"] is other["status"]["admission"]
+    (mine,), (its,) = one["status"]["conditions"], other["status"]["conditions"]
+    assert mine is not its
+    assert mine["message"] is its["message"]
+
+
+def test_workloads_that_differ_share_nothing() -> None:
+    one, other = strip(workload("a")), strip(workload("b", cpu="2"))
+    assert other == workload("b", cpu="2")
+    assert one["spec"]["podSets"] is not other["spec"]["podSets"]
+    assert one["status"]["admission"] is not other["status"]["admission"]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"status": []}, {"status": {"conditions": {"a": "b"}}}, {"spec": 1}]
+)
+def test_objects_of_any_form_are_kept(odd: dict[str, Any]) -> None:
+    assert strip({"metadata": {}, **odd}) == {"metadata": {}, **odd}
