@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import linecache
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
@@ -278,10 +279,14 @@ def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions
 
 
 class SettledMemory:
-    """Keeps the garbage collector from traversing the filled caches again and again."""
+    """Keeps the garbage collector from traversing the filled caches again and again.
+
+    The source of the methods that attrs generates goes first: 1.6 MB that only tracebacks show.
+    """
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Freezes the content of the caches, then does nothing until cancelled."""
+        linecache.clearcache()
         gc.collect()
         gc.freeze()
         ready()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -42,3 +43,29 @@ def test_every_command_explains_itself() -> None:
             timeout=60,
         )
         assert "Usage: kueuelib" in done.stdout
+
+
+def test_the_manager_imports_neither_rich_nor_certificates_which_others_still_find() -> None:
+    code = """
+import contextlib, io, os, ssl, sys
+from kueuelib.cli import main
+sys.argv = ["kueuelib", "manager", "--print-config"]
+with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.suppress(SystemExit):
+    main()
+assert "apiVersion" in told.getvalue()
+from aiohttp import connector
+print([name for name in sys.modules if name.startswith(("rich", "pygments"))])
+print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509"])
+import rich
+print(os.environ.get("SSL_CERT_FILE"))
+"""
+    environment = os.environ | {"SSL_CERT_FILE": "mine.pem"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=environment,
+    )
+    assert done.stdout.split() == ["[]", "0", "mine.pem"]

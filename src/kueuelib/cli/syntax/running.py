@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kueuelib.cli.light import light_imports
 from kueuelib.cli.syntax.options import (
     FILE,
     kubeconfig,
@@ -127,7 +128,8 @@ def manager(
     server_timeout: float,
 ) -> int:
     """Run the queueing manager until SIGTERM."""
-    from kueuelib.cli.manager import run
+    with light_imports():
+        from kueuelib.cli.manager import run
 
     recording = None
     if recorded is not None:
