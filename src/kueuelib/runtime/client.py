@@ -318,8 +318,7 @@ class Client:
         return await self._object(
             "DELETE",
             resource.path(key.namespace, key.name),
-            params=params_of(dryRun="All" if dry_run else ""),
-            body=delete_options(preconditions, propagation, grace_period),
+            body=delete_options(preconditions, propagation, grace_period, dry_run=dry_run),
             verb="delete",
         )
 

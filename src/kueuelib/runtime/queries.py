@@ -80,9 +80,13 @@ def present_only(**values: Any) -> dict[str, Any]:
 
 
 def delete_options(
-    preconditions: dict[str, Any], propagation: str | None, grace_period: int | None
+    preconditions: dict[str, Any],
+    propagation: str | None,
+    grace_period: int | None,
+    *,
+    dry_run: bool = False,
 ) -> Obj:
-    """The raw `DeleteOptions` of a request."""
+    """The raw `DeleteOptions` of a request; with them, a server ignores those in the URL."""
     return {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
@@ -90,5 +94,6 @@ def delete_options(
             preconditions=preconditions or None,
             propagationPolicy=propagation,
             gracePeriodSeconds=grace_period,
+            dryRun=["All"] if dry_run else None,
         ),
     }

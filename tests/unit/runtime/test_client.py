@@ -108,8 +108,10 @@ async def test_delete_carries_preconditions_and_propagation(serve):
             resource_version="7",
             propagation="Background",
             grace_period=0,
+            dry_run=True,
         )
     assert server.body == {
+        "dryRun": ["All"],
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "preconditions": {"uid": "u", "resourceVersion": "7"},
