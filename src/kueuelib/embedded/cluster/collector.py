@@ -17,6 +17,7 @@ from kueuelib.embedded.cluster.garbage import (
     Graph,
     OwnerNode,
     node_of,
+    unblocked,
     without_finalizer,
     without_owners,
 )
@@ -87,7 +88,7 @@ class Collector(Controller[str]):
     def _wake_doomed_owners(self, node: OwnerNode) -> None:
         for ref in node.owners:
             owner = self.graph.get(ref["uid"])
-            if owner is not None and owner.deleted and FOREGROUND in owner.finalizers:
+            if owner is not None and owner.waits:
                 self.loop.add(owner.uid)
 
     async def _reconcile(self, uid: str) -> float | None:
@@ -96,7 +97,7 @@ class Collector(Controller[str]):
             return None
         if node.deleted and ORPHAN in node.finalizers:
             await self._orphan(node)
-        elif node.deleted and FOREGROUND in node.finalizers:
+        elif node.waits:
             await self._delete_dependents(node)
         elif node.deleted and (protections := PROTECTIONS.intersection(node.finalizers)):
             await self._patch(node, without_finalizer(node, min(protections)))
@@ -143,11 +144,16 @@ class Collector(Controller[str]):
         await self._patch(node, without_finalizer(node, ORPHAN))
 
     async def _delete_dependents(self, node: OwnerNode) -> None:
-        """Deletes dependents that block the owner; all others follow once the owner is gone."""
+        """Deletes dependents that block the owner; all others follow once the owner is gone.
+
+        One whose own dependent waits already may be in a cycle, so the owner stops waiting for it.
+        """
         blocking = [each for each in self.graph.dependents(node.uid) if each.blocks(node.uid)]
         for dependent in blocking:
             if not dependent.deleted:
-                deep = any(self.graph.dependents(dependent.uid))
+                deep = tuple(self.graph.dependents(dependent.uid))
+                if any(each.waits for each in deep):
+                    await self._patch(dependent, unblocked(dependent))
                 how = Propagation.FOREGROUND if deep else Propagation.BACKGROUND
                 await self.delete(dependent, how)
         if not blocking:

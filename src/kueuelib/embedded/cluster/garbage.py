@@ -34,6 +34,11 @@ class OwnerNode:
     finalizers: tuple[str, ...]
     deleted: bool
 
+    @property
+    def waits(self) -> bool:
+        """Whether its deletion waits for its dependents."""
+        return self.deleted and FOREGROUND in self.finalizers
+
     def blocks(self, owner: str) -> bool:
         """Whether a foreground deletion of the owner waits for this object."""
         return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in self.owners)
@@ -114,6 +119,12 @@ def without_owners(node: OwnerNode, gone: frozenset[str]) -> Obj:
     """The merge patch that removes owners from an object."""
     kept = [dict(ref) for ref in node.owners if ref["uid"] not in gone]
     return {"metadata": {"uid": node.uid, "ownerReferences": kept or None}}
+
+
+def unblocked(node: OwnerNode) -> Obj:
+    """The merge patch after which no owner waits for an object."""
+    owners = [{**ref, "blockOwnerDeletion": False} for ref in node.owners]
+    return {"metadata": {"uid": node.uid, "ownerReferences": owners}}
 
 
 def without_finalizer(node: OwnerNode, name: str) -> Obj:

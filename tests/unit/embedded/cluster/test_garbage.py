@@ -79,6 +79,17 @@ async def test_finalizers_hold_a_dependent(sandbox) -> None:
     assert not await sandbox.exists(CONFIG_MAPS, "child")
 
 
+async def test_a_cycle_of_owners_goes_in_the_foreground(sandbox) -> None:
+    blocking = {"blockOwnerDeletion": True}
+    names = ("a", "b", "c")
+    made = {name: await sandbox.create(CONFIG_MAPS, config_map(name)) for name in names}
+    for name, owner in zip(names, ("b", "c", "a"), strict=True):
+        refs = config_map("", (made[owner], blocking))["metadata"]["ownerReferences"]
+        await sandbox.patch(CONFIG_MAPS, name, {"metadata": {"ownerReferences": refs}})
+    await sandbox.delete(CONFIG_MAPS, "a", Propagation.FOREGROUND)
+    assert [name for name in names if await sandbox.exists(CONFIG_MAPS, name)] == []
+
+
 async def test_a_foreground_deletion_waits_for_blocking_dependents_only(sandbox) -> None:
     owner = await sandbox.create(CONFIG_MAPS, config_map("owner"))
     blocking = {"blockOwnerDeletion": True}
