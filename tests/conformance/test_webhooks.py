@@ -494,6 +494,16 @@ async def test_a_failing_conversion_is_told(api, hook, boxes):
     assert (await api.get(f"{boxes.format('v2')}/b")).status == 200
 
 
+@pytest.mark.parametrize("converted", [None, 5, "x", {"apiVersion": "example.com/v1"}])
+async def test_a_conversion_into_nonsense_is_told(api, hook, boxes, converted):
+    await api.post(boxes.format("v2"), box("v2", title="x"))
+    answer = {"result": {"status": "Success"}, "convertedObjects": [converted]}
+    hook.answers["/convert"] = lambda _: answer
+    found = await api.get(f"{boxes.format('v1')}/b")
+    assert found.status == 500
+    assert "Error:" not in found.body["message"]
+
+
 async def test_a_converted_object_keeps_its_name(api, hook, boxes):
     await api.post(boxes.format("v2"), box("v2", title="x"))
 

@@ -236,7 +236,8 @@ def _converted(answer: Obj, uid: str, objs: list[Obj], target: str, failed: str)
         count = len(converted) if isinstance(converted, list) else 0
         raise ServerError(failed + f"expected {len(objs)} converted objects, got {count}")
     for old, new in zip(objs, converted, strict=True):
-        if new.get("apiVersion") != target or new.get("kind") != old["kind"]:
+        head = {"apiVersion": target, "kind": old["kind"]}
+        if not isinstance(new, dict) or not head.items() <= new.items():
             raise ServerError(failed + f"a converted object is not a {target} {old['kind']}")
         _check_identity(old, new, failed)
         _keep_identity(old, new)

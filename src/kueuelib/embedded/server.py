@@ -282,6 +282,7 @@ class ApiServer:
         await _announce(service, proxy.config_map(self._credentials.ca))
         aggregation = Aggregation(service.reader, hooks.services, proxy)
         self._closers.append(aggregation.close)
+        service.commits.listen(aggregation.follow)
         face = Face(service, self._authenticator, authorizer, address, aggregation)
         server = web.Server(
             face.handle,

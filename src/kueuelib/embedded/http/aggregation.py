@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -25,7 +26,9 @@ from kueuelib.embedded.admission.plugin import Caller, Reader
 from kueuelib.embedded.admission.services import Services
 from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.conversion import HookFailed
+from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.registry.registry import version_rank
+from kueuelib.embedded.storage import Change
 from kueuelib.errors import Unavailable
 from kueuelib.runtime.authority import show_certificate
 from kueuelib.runtime.connections import body_of
@@ -39,6 +42,19 @@ _IN_NAMES = "!#$&'*+-.^_`|~"
 """The characters that are allowed in names of headers besides letters and digits."""
 _HANDED_ON = ("Accept", "Content-Type", "User-Agent")
 _HANDED_BACK = ("Content-Type", "Cache-Control", "Warning", "Retry-After")
+_OWN_HEADERS: Final = [
+    ("Accept", "application/json"),
+    (_USER, "system:kube-aggregator"),
+    (_GROUP, "system:masters"),
+]
+LIST_SECONDS, LIST_LIMIT = 5.0, 2**21
+"""The time limit, and the maximum number of bytes, of another server's list of resources."""
+RENEW_SECONDS, RETRY_SECONDS = 30.0, 1.0
+"""After so long a list is asked for again; the second, if the last attempt failed."""
+_FAILURES: Final = (HookFailed, aiohttp.ClientError, OSError, ValueError)
+_TEXTS: Final = ("name", "singularName", "kind", "group", "version")
+_LISTS: Final = ("verbs", "shortNames", "categories")
+_LOG = logging.getLogger("kueuelib.embedded")
 
 
 class FrontProxy:
@@ -90,9 +106,15 @@ class Aggregation:
         self._services = services
         self._session: aiohttp.ClientSession | None = None
         self._contexts = Contexts(proxy.load)
+        self._listed: dict[tuple[str, str], tuple[Any, list[Obj] | None, float]] = {}
+        self._listing: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def close(self) -> None:
         """Closes all connections."""
+        tasks = list(self._listing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -143,33 +165,46 @@ class Aggregation:
             await response.write_eof()
             return response
 
-    async def resources(self, group: str, version: str, caller: Caller) -> list[Obj]:
-        """The resources of a group and version as the other server lists them.
+    def follow(self, kind: Kind, change: Change) -> None:
+        """Asks the server of a new or changed APIService for its resources."""
+        if (kind.group, kind.plural) == (API_SERVICES.group, API_SERVICES.plural):
+            version, _, group = change.after.key.name.partition(".")
+            self.resources(group, version)
 
-        Raises:
-            Unavailable: it does not list them.
+    def resources(self, group: str, version: str) -> list[Obj] | None:
+        """The resources of a group and version as the other server has last listed them; None if
+        it has not. A request for them never waits: they are renewed in the background.
         """
-        spec = self.find(group, version)
-        assert spec is not None, "it was found among the versions"
-        headers = [("Accept", "application/json"), *_identity(caller)]
+        spec, place = self.find(group, version), (group, version)
+        if spec is None:
+            self._listed.pop(place, None)
+            return None
+        of, listed, until = self._listed.get(place, (None, None, 0.0))
+        listed = listed if of == spec else None
+        now = asyncio.get_running_loop().time()
+        if place not in self._listing and (of != spec or now >= until):
+            self._listing[place] = asyncio.create_task(self._list(place, spec))
+        return listed
+
+    async def _list(self, place: tuple[str, str], spec: Mapping[str, Any]) -> None:
+        path = "/apis/" + "/".join(place)
+        raw, listed = bytearray(), None
         try:
-            async with asyncio.timeout(SECONDS):
-                path = f"/apis/{group}/{version}"
-                async with await self._call("GET", path, headers, spec) as answer:
-                    body = orjson.loads(await answer.read())
-        except (
-            TimeoutError,
-            HookFailed,
-            aiohttp.ClientError,
-            ssl.SSLError,
-            OSError,
-            orjson.JSONDecodeError,
-        ) as error:
-            raise _unavailable(error) from error
-        resources = body.get("resources") if isinstance(body, dict) else None
-        if not isinstance(resources, list):
-            raise _unavailable(ValueError("it answered without resources"))
-        return resources
+            async with (
+                asyncio.timeout(LIST_SECONDS),
+                await self._call("GET", path, _OWN_HEADERS, spec) as answer,
+            ):
+                async for chunk in answer.content.iter_any():
+                    raw += chunk
+                    if len(raw) > LIST_LIMIT:
+                        raise ValueError(f"{path} has more than {LIST_LIMIT} bytes")
+            listed = _resources(orjson.loads(raw))
+        except _FAILURES as error:
+            _LOG.info("the resources of %s are unknown: %s", path, _unavailable(error))
+        finally:
+            del self._listing[place]
+        until = asyncio.get_running_loop().time() + (RENEW_SECONDS if listed else RETRY_SECONDS)
+        self._listed[place] = spec, listed, until
 
     async def _call(
         self,
@@ -224,6 +259,28 @@ def _headers(request: web.BaseRequest, caller: Caller) -> list[tuple[str, str]]:
     """The headers for the other server; credentials stay here."""
     kept = [(name, request.headers[name]) for name in _HANDED_ON if name in request.headers]
     return [*kept, *_identity(caller)]
+
+
+def _resources(body: Any) -> list[Obj]:
+    """The checked resources of an `APIResourceList`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    resources = body.get("resources") if isinstance(body, dict) else None
+    if not isinstance(resources, list) or not all(map(_is_resource, resources)):
+        raise ValueError("it answered without resources, or with others than APIResources")
+    return resources
+
+
+def _is_resource(one: Any) -> bool:
+    if not (isinstance(one, dict) and one.get("name") and one.get("kind")):
+        return False
+    lists = [one.get(key) or [] for key in _LISTS]
+    if not all(isinstance(each, list) for each in lists):
+        return False
+    texts = [one.get(key) or "" for key in _TEXTS] + [text for each in lists for text in each]
+    return all(isinstance(text, str) for text in texts)
 
 
 def _unavailable(error: Exception) -> Unavailable:

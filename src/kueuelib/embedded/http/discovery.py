@@ -9,11 +9,9 @@ from typing import Any
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.access.reviews import GROUPS
 from kueuelib.embedded.access.reviews import KINDS as REVIEWS
-from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry, version_rank
-from kueuelib.errors import Unavailable
 
 FIRST_GROUPS = (
     "apps",
@@ -117,24 +115,19 @@ class Discovery:
         by_group = self._aggregation.versions()
         return {name: versions for name, versions in by_group.items() if name not in mine}
 
-    async def with_others(self, body: Obj, caller: Caller) -> Obj:
-        """An aggregated list with the APIs of other servers; one that does not answer is marked as
-        stale.
-
-        Args:
-            body: the list of this server's own groups.
-            caller: the caller.
+    def with_others(self, body: Obj) -> Obj:
+        """The aggregated list of this server's own groups, with the APIs of other servers; one that
+        has not answered is marked as stale.
         """
         items = []
         for name, versions in self._others().items():
-            shown = [await self._other_version(name, version, caller) for version in versions]
+            shown = [self._other_version(name, version) for version in versions]
             items.append({"metadata": {"creationTimestamp": None, "name": name}, "versions": shown})
         return {**body, "items": [*body["items"], *items]} if items else body
 
-    async def _other_version(self, group: str, version: str, caller: Caller) -> Obj:
-        try:
-            resources = await self._aggregation.resources(group, version, caller)
-        except Unavailable:
+    def _other_version(self, group: str, version: str) -> Obj:
+        resources = self._aggregation.resources(group, version)
+        if resources is None:
             return {"version": version, "freshness": "Stale"}
         shown = _aggregated(group, version, resources)
         return {"version": version, "resources": shown, "freshness": "Current"}

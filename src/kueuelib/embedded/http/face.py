@@ -118,7 +118,7 @@ class Face:
         if elsewhere is not None:
             return await self._aggregation.forward(request, caller, elsewhere)
         if route is None or not route.plural:
-            return await self._document(request, path, caller)
+            return self._document(request, path)
         if route.group in GROUPS and route.plural in KINDS:
             return await self._review(request, route, caller)
         if self._service.registry.served(route.group, route.version, route.plural) is None:
@@ -133,7 +133,7 @@ class Face:
             return failures.unknown_resource()
         return failures.no_page()
 
-    async def _document(self, request: web.BaseRequest, path: str, caller: Caller) -> web.Response:
+    def _document(self, request: web.BaseRequest, path: str) -> web.Response:
         if request.method not in ("GET", "HEAD"):
             raise failures.wrong_method()
         accept = request.headers.get("Accept", "")
@@ -148,7 +148,7 @@ class Face:
             if wanted.view:
                 body = self._discovery.aggregated(core=path == "/api", version=wanted.version)
                 if path == "/apis":
-                    body = await self._discovery.with_others(body, caller)
+                    body = self._discovery.with_others(body)
                 return answer(body, wanted=wanted, media_type=wanted.media_type)
         wanted = negotiate(accept)
         document: Any = None
