@@ -337,6 +337,59 @@ async def test_a_collection_is_deleted_by_its_labels(api):
     assert [each["metadata"]["name"] for each in left.body["items"]] == ["c"]
 
 
+async def names_left(api):
+    items = (await api.get(MAPS)).body["items"]
+    return [name for each in items if (name := each["metadata"]["name"]) != "kube-root-ca.crt"]
+
+
+async def test_a_collection_is_deleted_in_pages(api):
+    for name in "abc":
+        await api.post(MAPS, config_map(name))
+    first = (
+        await api.delete(MAPS, params={"limit": "1", "fieldSelector": "metadata.name!=x"})
+    ).body
+    assert [each["metadata"]["name"] for each in first["items"]] == ["a"]
+    assert first["metadata"]["continue"]
+    whole = (await api.delete(MAPS, params={"limit": "1"})).body["metadata"]
+    assert whole["remainingItemCount"] >= 1
+    rest = {"limit": "9", "continue": whole["continue"]}
+    assert (await api.delete(MAPS, params=rest)).status == 200
+    assert await names_left(api) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        ({"resourceVersion": "1"}, 200),
+        ({"resourceVersion": "0"}, 409),
+        ({"resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"}, 409),
+        ({"uid": "another"}, 409),
+        ({"timeoutSeconds": "x"}, 400),
+        ({"sendInitialEvents": "true"}, 422),
+    ],
+)
+async def test_a_collection_at_another_version_is_not_deleted(api, params, status):
+    await api.post(MAPS, config_map())
+    assert (await api.delete(MAPS, params=params)).status == status
+    assert await names_left(api) == ["a"]
+
+
+@pytest.mark.parametrize("params", [{"resourceVersion": "1"}, {"uid": "another"}])
+async def test_preconditions_of_a_deletion_may_be_in_the_url(api, params):
+    await api.post(MAPS, config_map())
+    refused = await api.delete(f"{MAPS}/a", params=params)
+    assert (refused.status, refused.body["reason"]) == (409, "Conflict")
+    assert await names_left(api) == ["a"]
+
+
+async def test_options_in_the_body_replace_those_in_the_url(api):
+    await api.post(MAPS, config_map())
+    assert (await api.delete(f"{MAPS}/a", {"dryRun": ["All"]})).status == 200
+    assert await names_left(api) == ["a"]
+    assert (await api.delete(f"{MAPS}/a", {}, params={"dryRun": "All"})).status == 200
+    assert await names_left(api) == []
+
+
 async def test_a_namespace_in_its_end_takes_nothing_new(api):
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "brief"}}
     made = await api.post("/api/v1/namespaces", namespace)

@@ -144,7 +144,7 @@ async def do(service: ApiService, step: Any) -> Any:
             return await service.delete(BOXES, key, DeleteOptions(propagation=rest[0]))
         if verb == "clear":
             options = ListOptions(label_selector=name)
-            return list(await service.delete_collection(BOXES, "default", options))
+            return list((await service.delete_collection(BOXES, "default", options)).items)
         manager, body, *force = rest
         options = WriteOptions(
             caller=Caller("somebody"), field_manager=manager, force=bool(force and force[0])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 import orjson
 
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import forbidden, not_supported
 from kueuelib.embedded.conversion import Converter
@@ -42,6 +42,12 @@ class Page:
     revision: int
     continue_token: str = ""
     remaining: int | None = None
+
+    @property
+    def meta(self) -> Obj:
+        """The metadata of the list."""
+        parts = (("continue", self.continue_token), ("remainingItemCount", self.remaining))
+        return {"resourceVersion": str(self.revision), **{key: part for key, part in parts if part}}
 
 
 @attrs.frozen(eq=False)

@@ -6,6 +6,7 @@ face uses `reads`, `writes`, `deletes` and `stream` directly, because it wants J
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +35,7 @@ from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import bad_patch, patched, restored_head, undeclared
-from kueuelib.embedded.reading import Reads
+from kueuelib.embedded.reading import Page, Reads
 from kueuelib.embedded.registry.builtin_kinds import Rules, builtin_kinds
 from kueuelib.embedded.registry.crd_rules import CrdRules
 from kueuelib.embedded.registry.kind import Kind, Version
@@ -356,16 +357,19 @@ class ApiService:
         namespace: str = "",
         selection: ListOptions = ALL,
         options: DeleteOptions = DELETE,
-    ) -> Sequence[bytes]:
-        """Deletes every selected object, and returns their last states as JSON."""
+    ) -> Page:
+        """Deletes every selected object, and returns their last states; a resource version without
+        `resourceVersionMatch` selects what there was at it.
+        """
         kind, version = self.registry.require(resource)
+        selection = attrs.evolve(selection, limit=selection.limit or sys.maxsize)
         page = await self.reads.list(kind, version.name, namespace, selection)
         deleted = []
         for key, raw in zip(page.keys, page.items, strict=True):
             with suppress(NotFound):
                 await self.deletes.delete(kind, version, key, options)
                 deleted.append(raw)
-        return deleted
+        return attrs.evolve(page, items=deleted)
 
     @staticmethod
     def _check_subresource(target: Target) -> None:

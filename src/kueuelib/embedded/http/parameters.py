@@ -162,7 +162,7 @@ _DELETE_FIELDS: Mapping[str, tuple[type, str]] = {
 
 
 def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
-    """The options of delete, from the body, or from parameters if there is none.
+    """The options of delete, from the body, or from parameters only if there is none.
 
     Raises:
         BadRequest: the body is not a DeleteOptions.
@@ -172,7 +172,7 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
     if body is not None and not isinstance(body, dict):
         into = f"json: cannot unmarshal {json_type(body)} into Go value of type {HEAD}"
         raise BadRequest(f"couldn't get version/kind; json parse error: {into}")
-    given: dict[str, Any] = body or {}
+    given: dict[str, Any] = _in_url(query) if body is None else body
     if given.get("kind", kind) != kind:
         raise BadRequest(f"the object provided is a {given['kind']}, not a {kind}")
     for name, (type_, go_type) in _DELETE_FIELDS.items():
@@ -182,18 +182,17 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
                 f"json: cannot unmarshal {json_type(value)} into Go struct field "
                 f"DeleteOptions.{name} of type {go_type}"
             )
-    grace = given.get("gracePeriodSeconds", number(query, "gracePeriodSeconds"))
     preconditions = given.get("preconditions") or {}
-    dry_run = given.get("dryRun") or query.getall("dryRun", [])
-    orphan = given.get("orphanDependents", flag(query, "orphanDependents"))
-    policy, errors = _propagation(given, query, orphan)
+    dry_run = given.get("dryRun") or []
+    orphan = given.get("orphanDependents")
+    policy, errors = _propagation(given.get("propagationPolicy"), orphan)
     errors += _dry_run(dry_run)
     if errors:
         raise failures.invalid_named(kind, OPTIONS_GROUP, "", errors)
     return DeleteOptions(
         caller=caller,
         dry_run=bool(dry_run),
-        grace_period=grace,
+        grace_period=given.get("gracePeriodSeconds"),
         propagation=policy,
         accepted=orphan is False,
         uid=preconditions.get("uid"),
@@ -201,10 +200,19 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
     )
 
 
+def _in_url(query: Any) -> dict[str, Any]:
+    return {
+        "gracePeriodSeconds": number(query, "gracePeriodSeconds"),
+        "dryRun": query.getall("dryRun", []),
+        "orphanDependents": flag(query, "orphanDependents"),
+        "propagationPolicy": query.get("propagationPolicy"),
+        "preconditions": {key: query.get(key) or None for key in ("uid", "resourceVersion")},
+    }
+
+
 def _propagation(
-    given: Mapping[str, Any], query: Query, orphan: bool | None
+    policy: str | None, orphan: bool | None
 ) -> tuple[Propagation | None, list[FieldError]]:
-    policy = given.get("propagationPolicy") or query.get("propagationPolicy")
     errors = []
     if policy and orphan is not None:
         text = "orphanDependents and deletionPropagation cannot be both set"

@@ -128,11 +128,7 @@ class _Call:
         check_list(query, options)
         page = await self.service.reads.list(kind, version.name, self.route.namespace, options)
         views.check_fits(wanted, kind, a_list=True)
-        meta: Obj = {"resourceVersion": str(page.revision)}
-        if page.continue_token:
-            meta["continue"] = page.continue_token
-        if page.remaining:
-            meta["remainingItemCount"] = page.remaining
+        meta = page.meta
         if wanted.view == "Table":
             row = partial(views.row, kind, version, wanted, self._now, self._include)
             rows = await self._each(page.items, row)
@@ -171,12 +167,14 @@ class _Call:
     async def _delete_collection(self) -> web.Response:
         wanted, query = self._wanted(), self.request.query
         options = delete_options(query, await self._optional_body(), self.caller)
+        selection = list_options(query)
+        check_list(query, selection)
         resource = self.kind.resource(self.version.name)
-        deleted = await self.service.delete_collection(
-            resource, self.route.namespace, list_options(query), options
+        page = await self.service.delete_collection(
+            resource, self.route.namespace, selection, options
         )
-        meta = {"resourceVersion": str(self.service.storage.revision)}
-        return answer(views.raw_list(self.kind, self.version, deleted, meta), wanted=wanted)
+        body = views.raw_list(self.kind, self.version, page.items, page.meta)
+        return answer(body, wanted=wanted)
 
     # ---- objects
 
