@@ -80,9 +80,9 @@ class Definition:
 
 def crd(
     group: str,
-    version: str = "",
+    version: str,
     *,
-    plural: str = "",
+    plural: str,
     kind: str = "",
     namespaced: bool = True,
     short_names: Sequence[str] = (),
@@ -99,8 +99,8 @@ def crd(
 
     Args:
         group: the API group, for example `example.com`.
-        version: required; the stored version, for example `v1`.
-        plural: required; the name in URLs, for example `widgets`.
+        version: the stored version, for example `v1`.
+        plural: the name in URLs, for example `widgets`.
         kind: the name of the class when empty.
         namespaced: whether objects live in namespaces.
         short_names: further names for `kubectl`.
@@ -114,13 +114,9 @@ def crd(
         a decorator that gives the class its `resource` and its `definition`.
 
     Raises:
-        ConfigError: a name is missing or not valid, or a field cannot be expressed in a schema.
+        ConfigError: a name is not valid, or a field cannot be expressed in a schema.
         TypeError: the class is not an attrs class.
     """
-    given: Any = group
-    if isinstance(given, type):
-        fix = f'write @crd("example.com", "v1", plural="{given.__name__.lower()}s")'
-        raise ConfigError(f"@crd {given.__name__}", "has no group and version", fix)
 
     def decorate(cls: type[T]) -> type[T]:
         if "__attrs_attrs__" not in vars(cls):
@@ -266,9 +262,6 @@ def converted(definition: Definition, obj: Obj, version: str) -> Obj:
 
 
 def _check(resource: Resource, versions: Sequence[str]) -> None:
-    if not resource.plural:
-        fix = f'write for example plural="{resource.kind.lower()}s"'
-        raise ConfigError(f"@crd {resource.kind}", "has no plural, the name in URLs", fix)
     for name, value in (("plural", resource.plural), ("group", resource.group)):
         if not all(_NAME.fullmatch(part) for part in value.split(".")) or not value:
             raise ConfigError(
