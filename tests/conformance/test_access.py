@@ -217,6 +217,85 @@ async def test_nobody_grants_what_he_does_not_have(api, bob):
     assert admin.status == 403
 
 
+AGGREGATED = {"clusterRoleSelectors": [{"matchLabels": {"into": "all"}}]}
+
+
+async def test_only_who_may_do_everything_aggregates(api, bob):
+    verbs = ["create", "get", "patch"]
+    await grant(api, rule(["clusterroles"], verbs, groups=[GROUP]), cluster=True)
+    why = "must have cluster-admin privileges to use the aggregationRule"
+    mine = await bob.patch(f"{CLUSTER_ROLES}/r", {"aggregationRule": AGGREGATED})
+    assert mine.status == 403
+    assert mine.body["message"] == f'clusterroles.{GROUP} "r" is forbidden: {why}'
+    made = {"metadata": {"name": "x"}, "aggregationRule": AGGREGATED}
+    assert why in (await bob.post(CLUSTER_ROLES, made)).body["message"]
+    assert (await api.post(CLUSTER_ROLES, made)).status == 201
+    undone = await bob.patch(f"{CLUSTER_ROLES}/x", {"aggregationRule": None})
+    assert why in undone.body["message"]
+    assert (await bob.get("/api/v1/secrets")).status == 403
+
+
+async def test_a_label_lends_rules_to_others(api, bob):
+    kinds = ["clusterroles", "clusterrolebindings"]
+    await grant(api, rule(kinds, ["patch"], groups=[GROUP]), cluster=True)
+    label = {"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}}
+    why = "attempting to grant RBAC permissions not currently held"
+    for path in (CLUSTER_ROLES, CLUSTER_BINDINGS):
+        await api.post(path, {"metadata": {"name": "strong"}, **STRONG[path]})
+        refused = await bob.patch(f"{path}/strong", label)
+        assert (refused.status, why in refused.body["message"]) == (403, True)
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+        collected = {"metadata": {"ownerReferences": [owner], "finalizers": ["example.com/a"]}}
+        assert (await bob.patch(f"{path}/strong", collected)).status == 200
+    assert (await bob.patch(f"{CLUSTER_ROLES}/r", label)).status == 200
+
+
+STRONG = {
+    CLUSTER_ROLES: {"rules": [rule(["secrets"], ["get"])]},
+    CLUSTER_BINDINGS: {"roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "strong"}},
+}
+
+
+async def test_the_permission_to_escalate_by_name_is_not_one_to_create(api, bob):
+    named = rule(["clusterroles"], ["escalate"], groups=[GROUP], resourceNames=["x"])
+    writing = rule(["clusterroles"], ["create", "patch"], groups=[GROUP])
+    await grant(api, named, writing, cluster=True)
+    made = {"metadata": {"name": "x"}, "rules": [rule(["secrets"], ["get"])]}
+    assert (await bob.post(CLUSTER_ROLES, made)).status == 403
+    assert (await api.post(CLUSTER_ROLES, {"metadata": {"name": "x"}})).status == 201
+    assert (await bob.patch(f"{CLUSTER_ROLES}/x", made)).status == 200
+    assert (await bob.patch(f"{CLUSTER_ROLES}/x", {"aggregationRule": AGGREGATED})).status == 200
+
+
+async def test_a_role_that_does_not_exist_yet_is_not_bound(api, bob):
+    kinds = ["clusterrolebindings", "rolebindings"]
+    await grant(api, rule(kinds, ["create"], groups=[GROUP]), cluster=True)
+    for path, kind in ((CLUSTER_BINDINGS, "ClusterRole"), (BINDINGS, "Role")):
+        future = bound("future", user(), kind=kind, name="x")
+        refused = await bob.post(path, future)
+        assert refused.status == 404
+        plural = path.rpartition("/")[2]
+        assert refused.body["message"] == f'{plural}.{GROUP} "future" not found'
+        assert refused.body["details"]["kind"] == plural
+        assert (await api.post(path, future)).status == 201
+
+
+async def test_a_field_selector_names_what_is_listed_not_what_is_deleted(api, bob):
+    secrets = "/api/v1/namespaces/default/secrets"
+    for name in ("mine", "other"):
+        await api.post(secrets, {"metadata": {"name": name}})
+    await grant(api, rule(["secrets"], ["list", "deletecollection"], resourceNames=["mine"]))
+
+    def named(name):
+        return {"params": {"fieldSelector": f"metadata.name={name}"}}
+
+    assert (await bob.get(secrets, **named("mine"))).status == 200
+    assert (await bob.get(secrets, **named("mine "))).status == 403
+    assert (await api.get(secrets, **named("mine "))).body["items"] == []
+    assert (await bob.delete(secrets, **named("mine"))).status == 403
+    assert (await api.get(f"{secrets}/mine")).status == 200
+
+
 def claims(token):
     body = token.split(".")[1]
     return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

@@ -86,12 +86,7 @@ def parse_field_selector(text: str) -> FieldSelector:
     Raises:
         InvalidSelector: the text is not a field selector.
     """
-    requirements = []
-    for term in _terms(text):
-        if not term.strip():
-            continue
-        requirements.append(_requirement(term, text))
-    return FieldSelector(tuple(requirements))
+    return FieldSelector(tuple(_requirement(term, text) for term in _terms(text) if term))
 
 
 def _terms(text: str) -> list[str]:
@@ -112,10 +107,10 @@ def _requirement(term: str, text: str) -> FieldRequirement:
         raise InvalidSelector(f"invalid selector: {text!r}; can't understand {term!r}")
     rest = term[cut:]
     op = next(op for op in ("!=", "==", "=") if rest.startswith(op))
-    path = term[:cut].strip()
+    path = term[:cut]
     if not path:
         raise InvalidSelector(f"invalid selector: {text!r}; {term!r} names no field")
-    return FieldRequirement(path, _unescaped(rest[len(op) :].strip(), text), op == "!=")
+    return FieldRequirement(path, _unescaped(rest[len(op) :], text), op == "!=")
 
 
 def _unescaped(value: str, text: str) -> str:

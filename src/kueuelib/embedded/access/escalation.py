@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kueuelib.embedded.access.attributes import MASTERS, AccessRule, Attributes
-from kueuelib.embedded.access.rbac import RBAC, Rbac, grants, rules_in
+from kueuelib.embedded.access.rbac import EVERYTHING, RBAC, Rbac, grants, rules_in
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Operation, Reader
-from kueuelib.errors import Forbidden
+from kueuelib.errors import NotFound
+
+_COLLECTED = frozenset(("ownerReferences", "finalizers", "managedFields"))
 
 
 class Escalation(AdmissionPlugin):
@@ -34,40 +36,44 @@ class Escalation(AdmissionPlugin):
 
         Raises:
             Forbidden: the rules go beyond those of the caller.
+            NotFound: the role of a binding does not exist.
         """
         del reader
         assert self.rbac is not None, "the plug-in is not in use yet"
-        assert request.obj is not None
-        obj, old = request.obj, request.old or {}
-        namespace = request.key.namespace
-        if "roleRef" in obj:
-            if (obj.get("roleRef"), obj.get("subjects")) == (
-                old.get("roleRef"),
-                old.get("subjects"),
-            ):
-                return
-            ref = obj.get("roleRef") or {}
-            rules = self.rbac.rules_of(ref, namespace)
+        new, old, namespace = request.new, request.old, request.key.namespace
+        if old is not None and _essence(new) == _essence(old):
+            return
+        if "roleRef" in new:
+            ref = new["roleRef"]
             wish = _about("bind", ref, namespace)
         else:
-            if obj.get("rules") == old.get("rules"):
-                return
-            rules = rules_in(obj)
-            ref = {"kind": request.resource.kind, "name": request.key.name}
+            name = "" if old is None else request.key.name
+            ref = {"kind": request.resource.kind, "name": name}
             wish = _about("escalate", ref, namespace)
         if self.rbac.authorize(request.caller, wish).allowed:
             return
+        rules = self.rbac.rules_of(ref, namespace) if "roleRef" in new else rules_in(new)
+        if rules is None:
+            about = {"name": ref["name"], "group": RBAC, "kind": request.resource.plural}
+            text = f'{request.resource.plural}.{RBAC} "{ref["name"]}" not found'
+            raise NotFound(text, details=about)
         held = self.rbac.rules(request.caller, namespace)
         missing = [_shown(each) for rule in rules for each in _missing(rule, held)]
         if missing:
-            plural = f"{request.resource.plural}.{RBAC}"
             groups = " ".join(f'"{each}"' for each in request.caller.groups)
-            raise Forbidden(
-                f'{plural} "{request.key.name}" is forbidden: user "{request.caller.user}" '
-                f"(groups=[{groups}]) is attempting to grant RBAC permissions not currently "
-                "held:\n" + "\n".join(missing),
-                details={"name": request.key.name, "group": RBAC, "kind": request.resource.plural},
+            raise request.refuse(
+                f'user "{request.caller.user}" (groups=[{groups}]) is attempting to grant RBAC '
+                "permissions not currently held:\n" + "\n".join(missing)
             )
+        gathers = any((each or {}).get("aggregationRule") for each in (new, old))
+        if gathers and any(any(_missing(rule, held)) for rule in EVERYTHING):
+            raise request.refuse("must have cluster-admin privileges to use the aggregationRule")
+
+
+def _essence(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Everything but what a garbage collector changes, which makes no rule stronger."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in _COLLECTED}
+    return {**obj, "metadata": meta}
 
 
 def _about(verb: str, ref: Mapping[str, Any], namespace: str) -> Attributes:

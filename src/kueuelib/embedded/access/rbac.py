@@ -76,10 +76,11 @@ class Rbac:
         ]
         return tuple(dict.fromkeys(rules))
 
-    def rules_of(self, ref: Mapping[str, Any], namespace: str) -> tuple[AccessRule, ...]:
-        """The rules of the role that a binding refers to."""
-        space = namespace if ref.get("kind") == "Role" else ""
-        return self._role(ObjectKey(space, ref.get("name") or ""))
+    def rules_of(self, ref: Mapping[str, Any], namespace: str) -> tuple[AccessRule, ...] | None:
+        """The rules of the role that a binding refers to; None if it does not exist."""
+        resource = ROLES if ref.get("kind") == "Role" else CLUSTER_ROLES
+        key = ObjectKey(namespace if resource.namespaced else "", ref.get("name") or "")
+        return None if self._reader.get(resource, key) is None else self._role(key)
 
     def _of(self, caller: Caller, namespace: str) -> Iterator[_Binding]:
         names = {("User", caller.user), *(("Group", group) for group in caller.groups)}

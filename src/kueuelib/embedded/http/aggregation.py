@@ -17,6 +17,7 @@ from urllib.parse import quote
 import aiohttp
 import orjson
 from aiohttp import web
+from yarl import URL
 
 from kueuelib.api.kinds import API_SERVICES
 from kueuelib.api.meta import Obj, ObjectKey
@@ -40,6 +41,8 @@ SECONDS: Final = 60.0
 _USER, _GROUP, _UID, _EXTRA = "X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-"
 _IN_NAMES = "!#$&'*+-.^_`|~"
 """The characters that are allowed in names of headers besides letters and digits."""
+_IN_PATHS = "/$&+,:;=@"
+"""What Go leaves as it is in a path, besides letters, digits and `-_.~`."""
 _HANDED_ON = ("Accept", "Content-Type", "User-Agent")
 _HANDED_BACK = ("Content-Type", "Cache-Control", "Warning", "Retry-After")
 _OWN_HEADERS: Final = [
@@ -150,10 +153,13 @@ class Aggregation:
         Raises:
             Unavailable: the other server does not answer.
         """
-        headers = _headers(request, caller)
+        headers, query = _headers(request, caller), request.rel_url.raw_query_string
+        path = str(
+            URL.build(path=quote(request.path, safe=_IN_PATHS), query_string=query, encoded=True)
+        )
         try:
             async with asyncio.timeout(SECONDS):
-                answer = await self._call(request.method, request.raw_path, headers, spec, request)
+                answer = await self._call(request.method, path, headers, spec, request)
         except (TimeoutError, HookFailed, aiohttp.ClientError, ssl.SSLError, OSError) as error:
             raise _unavailable(error) from error
         async with answer:
@@ -224,7 +230,7 @@ class Aggregation:
         body = await body_of(request) if request is not None and request.can_read_body else None
         return await self._session.request(
             method,
-            f"https://{host}:{port}{path}",
+            URL(f"https://{host}:{port}{path}", encoded=True),
             data=body,
             headers=headers,
             ssl=self._contexts.trusting(bundle),

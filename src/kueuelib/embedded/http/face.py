@@ -114,8 +114,8 @@ class Face:
             decision = self._authorizer.authorize(caller, wish)
             if not decision.allowed:
                 raise refusal(caller, wish, decision.reason)
-        elsewhere = None if route is None else self._aggregation.find(route.group, route.version)
-        if elsewhere is not None:
+        elsewhere = route and self._aggregation.find(route.group, route.version)
+        if route and elsewhere and route.version not in self._discovery.versions(route.group):
             return await self._aggregation.forward(request, caller, elsewhere)
         if route is None or not route.plural:
             return self._document(request, path)

@@ -34,7 +34,7 @@ def wish_of(request: web.BaseRequest, route: Route | None) -> Attributes:
         verb = _COLLECTION_VERBS.get(method, verb)
         if verb == "list" and flag(request.query, "watch"):
             verb = "watch"
-        if verb != "create":
+        if verb in ("list", "watch"):
             name = _selected_name(request.query.get("fieldSelector", ""))
     own = not route.group and route.plural == "namespaces"
     return Attributes(
