@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.decoding import copy_json, settle
-from kueuelib.embedded.registry.kind import Kind, Twin
+from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.storage import Entry, encoded
 from kueuelib.errors import KueuelibError, ServerError
 
@@ -81,9 +81,9 @@ class Converter:
         Raises:
             ServerError: the conversion webhook failed.
         """
-        if kind.twin is not None:
-            return [_translated(kind.twin, kind.api_version(version), obj) for obj in objs]
         target = kind.api_version(version)
+        if kind.twin is not None:
+            return [obj if obj["apiVersion"] == target else kind.twin.out(obj) for obj in objs]
         pending = [i for i, obj in enumerate(objs) if obj["apiVersion"] != target]
         at_version = list(objs)
         if pending and self._by_webhook(kind):
@@ -218,10 +218,6 @@ class Converter:
         except HookFailed as error:
             raise ServerError(failed + str(error)) from error
         return _converted(answer, uid, objs, target, failed)
-
-
-def _translated(twin: Twin, served: str, obj: Obj) -> Obj:
-    return twin.out(obj) if obj["apiVersion"] != served else obj
 
 
 def _converted(answer: Obj, uid: str, objs: list[Obj], target: str, failed: str) -> list[Obj]:

@@ -14,7 +14,8 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins.fields import invalid, section, shown
+from kueuelib.embedded.builtins.fields import invalid, shown
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.schema.messages import exists, message_name
 from kueuelib.embedded.schema.mismatch import json_type
@@ -61,7 +62,7 @@ def decode(
             f"not {json_type(given)}"
         )
     same = {} if settled is None else _same_parts(given, settled)
-    text = _json(given if not same else _parts(given, same))
+    text = _json({key: each for key, each in given.items() if key not in same} if same else given)
     obj: Obj = orjson.loads(text)
     expected = kind.api_version(version.name)
     if kind.builtin:
@@ -86,10 +87,6 @@ def _same_parts(given: Mapping[str, Any], settled: Mapping[str, Any]) -> Obj:
         for name, value in given.items()
         if name not in _HEAD and settled.get(name) is value
     }
-
-
-def _parts(given: Mapping[str, Any], without: Mapping[str, Any]) -> Obj:
-    return {name: value for name, value in given.items() if name not in without}
 
 
 def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:

@@ -6,7 +6,7 @@ import secrets
 import uuid
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.embedded.builtins.fields import keep
+from kueuelib.embedded.builtins.raw import keep
 from kueuelib.embedded.registry.kind import Kind, Version
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"

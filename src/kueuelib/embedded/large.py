@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ WAITING: Final = 64
 """The maximum number of pieces of work that may wait for the thread."""
 SECONDS = 34.0
 """Seconds that a piece may wait, and that it may take, as in kube-apiserver."""
+SWITCH_SECONDS: Final = 0.0005
+"""So long the loop waits for the thread, each time that it reads or writes."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -113,10 +116,13 @@ class _Piece(Generic[R]):
             if self._ended:
                 raise TakesTooLongError
             self._thread = threading.get_ident()
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(interval, SWITCH_SECONDS))
         try:
             with uncollected():
                 return self._do()
         finally:
+            sys.setswitchinterval(interval)
             with self._lock:
                 self._thread = None
 

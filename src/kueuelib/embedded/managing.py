@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Generator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
-from kueuelib.embedded.builtins.fields import required, section
+from kueuelib.embedded.builtins.fields import required
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.decoding import check_embedded, check_metadata, copy_json, report_unknown
+from kueuelib.embedded.decoding import (
+    check_embedded,
+    check_metadata,
+    copy_json,
+    report_unknown,
+    shorten_numbers,
+)
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, track_steps
 from kueuelib.embedded.patching.fieldsets import Ambiguous, Unkeyed
@@ -59,6 +67,9 @@ class Managers:
             node = self._nodes[served] = custom_node(known)
         return node
 
+    def _at(self, kind: Kind, api_version: str) -> SchemaNode:
+        return self.node(kind, _short(api_version))
+
     async def track(
         self,
         kind: Kind,
@@ -79,8 +90,8 @@ class Managers:
         write = FieldWrite(
             manager_of(options), format_time(now), subresource, version.status, kind.kept
         )
-        before = {"metadata": {}, **(version.schema.zero() if version.schema else {})}
-        steps = track_steps(lambda name: self.node(kind, _short(name)), old, new, write, before)
+        nodes = partial(self._at, kind)
+        steps = track_steps(nodes, old, new, write, _zero(version))
         try:
             entries = await self._drive(kind, steps, options.size)
         except Ambiguous:
@@ -120,9 +131,8 @@ class Managers:
         write = FieldWrite(
             options.field_manager, format_time(now), subresource, version.status, kind.kept
         )
-        steps = apply_steps(
-            lambda name: self.node(kind, _short(name)), live, config, write, force=options.force
-        )
+        nodes, zero = partial(self._at, kind), _zero(version)
+        steps = apply_steps(nodes, live, config, write, zero=zero, force=options.force)
         try:
             applied = await self._drive(kind, steps, options.size)
         except Unkeyed as error:
@@ -141,6 +151,10 @@ class Managers:
             answer = None
             if kind.api_version(version) == asked.api_version and version in kind.versions:
                 answer = await self._converter.convert_one(kind, asked.obj, version)
+
+
+def _zero(version: Version) -> Obj:
+    return {"metadata": {}, **(version.schema.zero() if version.schema else {})}
 
 
 def _advanced(
@@ -174,6 +188,7 @@ def configuration(
             f"unmarshal {json_type(body)} into Go value of type map[string]interface {{}}"
         )
     config: Obj = copy_json(body or {})
+    shorten_numbers(config)
     expected = kind.api_version(version.name)
     named = [config.get(key) for key in ("apiVersion", "kind")]
     if named != [expected, kind.kind]:
@@ -219,11 +234,27 @@ def _checked(kind: Kind, version: Version, config: Obj) -> list[str]:
     return unknown
 
 
+_BASE64 = "illegal base64"
+_CONVERTED = (
+    "failed to convert new object ({}) to proper version: unable to convert unstructured object "
+    "to {}"
+)
 _GIVEN = "failed to create typed patch object ({}): {}"
 _LIVE = (
     "failed to create manager for existing fields: failed to convert new object ({}) to smd "
     "typed: {}"
 )
+
+
+def unconvertible(kind: Kind, given: Obj, error: BadRequest) -> ApiError:
+    """The error for an applied object with a text that cannot be read; others stay as they are."""
+    why = error.message.partition(f" cannot be handled as a {kind.kind}: ")[2]
+    if not why.startswith((_BASE64, "quantities must")):
+        return error
+    version = given["apiVersion"]
+    text = f"{version if '/' in version else f'/{version}'}, Kind={kind.kind}: "
+    text += f"error decoding from json: {why}" if why.startswith(_BASE64) else why
+    return _untyped(version, kind, given, text, _CONVERTED)
 
 
 def _untyped(api_version: str, kind: Kind, config: Obj, text: str, why: str = _GIVEN) -> ApiError:

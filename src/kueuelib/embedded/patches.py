@@ -29,10 +29,11 @@ _NOT_APPLICABLE: Final = (
     KeyError,
     AttributeError,
 )
+_GO_PATCH: Final = "Go value of type jsonpatch.Patch"
 REJECTED = "the server rejected our request due to an error in our request"
 
 
-def json_patch(target: Obj, operations: Any) -> Any:
+def json_patch(target: Obj, operations: Any, *, checked: bool = True) -> Any:
     """RFC 6902.
 
     Raises:
@@ -41,6 +42,8 @@ def json_patch(target: Obj, operations: Any) -> Any:
         Invalid: an operation cannot be done, or its test failed.
     """
     problem = _type_problem(operations)
+    if problem and not (checked or isinstance(operations, list)):
+        raise BadRequest(f"json: cannot unmarshal {_named(operations)} into {_GO_PATCH}")
     if problem:
         raise BadRequest(f"error decoding patch: json: cannot unmarshal {problem}")
     if len(operations) > OPERATIONS_LIMIT:
@@ -125,7 +128,7 @@ def patched(
         Invalid: it cannot be applied.
     """
     if type_ is PatchType.JSON:
-        return json_patch(target, [] if body is None else body)
+        return json_patch(target, [] if body is None else body, checked=checked)
     if type_ is PatchType.MERGE:
         if body is None or not (checked or isinstance(body, dict)):
             raise BadRequest("Invalid JSON Patch")

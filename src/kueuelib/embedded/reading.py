@@ -112,9 +112,10 @@ class Reads:
         asked = options.resource_version
         current = self._storage.revision
         if options.continue_token:
+            point = _decode_token(options.continue_token)
             if asked and asked != "0":
                 raise BadRequest("specifying resource version is not allowed when using continue")
-            return _decode_token(options.continue_token)
+            return point
         revision = parse_revision(asked)
         if revision > current:
             raise failures.future_version(revision, current)

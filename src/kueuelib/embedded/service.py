@@ -316,7 +316,10 @@ class ApiService:
                 given = patched(scale, body, type_, ANYTHING)
             if not isinstance(given, dict):
                 raise BadRequest("a Scale is expected")
-            return subresources.scaled(target.kind, version, old, given)
+            try:
+                return subresources.scaled(target.kind, version, old, given)
+            except BadRequest as error:
+                raise error if type_ is None else bad_patch(error, given, as_text=True) from error
 
         return await self.writes.change(plain, transform, options)
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins.fields import invalid, required, section, shown
+from kueuelib.embedded.builtins.fields import invalid, required, shown
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.registry.cells import selector_text
 from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.schema.mismatch import json_type
 from kueuelib.errors import BadRequest, FieldError, ServerError
 
 SCALE = "scale"
@@ -163,6 +165,13 @@ def applied(kind: Kind, version: Version, scale: Any) -> Obj:
     return config if replicas is None else _placed(version, config, replicas)
 
 
+def _unreadable(shown: str) -> BadRequest:
+    return BadRequest(
+        'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal '
+        f"{shown} into Go struct field ScaleSpec.spec.replicas of type int32"
+    )
+
+
 def scaled(kind: Kind, version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
     """An object with the number of replicas of a `Scale`.
 
@@ -172,9 +181,9 @@ def scaled(kind: Kind, version: Version, obj: Obj, scale: Mapping[str, Any]) -> 
     """
     wanted = section(scale, "spec").get("replicas") or 0
     if not isinstance(wanted, int) or isinstance(wanted, bool):
-        raise BadRequest("spec.replicas: a whole number is expected")
+        raise _unreadable(json_type(wanted))
     if not -(2**31) <= wanted < 2**31:
-        raise BadRequest(f"spec.replicas: {wanted} does not fit into 32 bits")
+        raise _unreadable(f"number {wanted}")
     if wanted < 0:
         if not kind.builtin:
             path = (version.scale or {})["specReplicasPath"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
 from typing import Any
 
 import attrs
@@ -12,7 +13,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.decoding import copy_json, decode
 from kueuelib.embedded.large import Large
-from kueuelib.embedded.managing import Managers, configuration
+from kueuelib.embedded.managing import Managers, configuration, unconvertible
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.embedded.write_checks import Target, check_revision, place
 from kueuelib.embedded.writing import Writes
@@ -48,7 +49,11 @@ class Upserts:
     ) -> tuple[Obj, bool]:
         """Replace an object or its status."""
         kind, version = target.kind, target.version
-        wanted = await self._large.work(options.size, decode, kind, version, given, options)
+
+        async def read() -> Obj:
+            return await self._large.work(options.size, decode, kind, version, given, options)
+
+        wanted = await read()
         meta = wanted["metadata"]
         if not meta.get("name"):
             raise failures.unnamed(target.key)
@@ -64,6 +69,7 @@ class Upserts:
         revision = meta.get("resourceVersion", "")
         if revision == "0":
             revision = meta["resourceVersion"] = ""
+        attempts = count()
 
         async def transform(old: Obj, *, settled: bool) -> Obj:
             del settled
@@ -72,7 +78,8 @@ class Upserts:
             if conditional and same and not revision:
                 errors = [_MUST_BE_SPECIFIED]
                 raise failures.invalid_named(kind.plural, kind.group, target.key.name, errors)
-            return copy_json(wanted)  # type: ignore[no-any-return]
+            again = next(attempts)
+            return {**await read(), "metadata": copy_json(meta)} if again else wanted
 
         async def create() -> Obj:
             if meta.get("uid"):
@@ -132,7 +139,10 @@ class Upserts:
         async def change() -> Obj:
             return await self._writes.change(target, applied, options, given_version=insisted)
 
-        return await self._upsert(target, create, change)
+        try:
+            return await self._upsert(target, create, change)
+        except BadRequest as error:
+            raise unconvertible(kind, body, error) from error
 
     async def _upsert(
         self,

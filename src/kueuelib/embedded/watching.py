@@ -86,7 +86,8 @@ class Stream:
         deadline = loop.time() + timeout
         try:
             position = self._table.end
-            if self._wants_state():
+            wanted = self._options.send_initial_events
+            if self._revision == 0 if wanted is None else wanted:
                 position = self._table.end
                 revision = self._storage.revision
                 entries = self._reads.entries(self._kind, self._selection)
@@ -106,10 +107,6 @@ class Stream:
             yield [("ERROR", orjson.dumps(error.status()))]
         except ApiError as error:
             yield [("ERROR", orjson.dumps(error.status()))]
-
-    def _wants_state(self) -> bool:
-        wanted = self._options.send_initial_events
-        return self._revision == 0 if wanted is None else wanted
 
     async def _follow(self, position: int, deadline: float) -> AsyncIterator[list[Frame]]:
         loop = asyncio.get_running_loop()

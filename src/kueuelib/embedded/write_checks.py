@@ -132,7 +132,7 @@ def broken_rules(
     """The broken rules of a new state: those of its kind, its schema and its metadata."""
     errors = _metadata_errors(kind, new, old, subresource, fixed)
     if version.schema is not None:
-        errors += version.schema.validate(new, old)
+        errors += version.schema.validate(new, old, errors)
     if old is None:
         errors += kind.rules.validate_create(new)
     else:

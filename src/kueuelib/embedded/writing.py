@@ -11,7 +11,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, identity
 from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
-from kueuelib.embedded.builtins.fields import section
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, decode, redefine
@@ -160,12 +160,13 @@ class Writes:
             if entry is None:
                 raise failures.not_found(kind, target.key.name)
             options.size = max(options.size, len(entry.raw))
-            old = await self._converter.convert_one(kind, entry.obj(), version.name)
+            present = await self._large.work(options.size, entry.obj)
+            old = await self._converter.convert_one(kind, present, version.name)
             wanted = await transform(old, settled=_is_settled(kind, version, entry))
             insisted = given_version or insisted_on(wanted, old)
             fixed = check_preconditions(target, wanted, old, insisted)
-            new = await self._prepare(target, wanted, old, fixed, options)
-            if identity.same_content(new, old):
+            new, same = await self._prepare(target, wanted, old, fixed, options)
+            if same:
                 return old
             if options.dry_run:
                 return new
@@ -189,28 +190,35 @@ class Writes:
         old: Obj,
         fixed: Sequence[FieldError],
         options: WriteOptions,
-    ) -> Obj:
+    ) -> tuple[Obj, bool]:
+        """The new state, and whether it is the old one."""
         kind, version, subresource = target.kind, target.version, target.subresource
-        check_metadata(kind, version, wanted)
         request = self._request(Operation.UPDATE, target, wanted, old, options)
-        keep_other_half(target, wanted, old)
+
+        def begin() -> None:
+            check_metadata(kind, version, wanted)
+            keep_other_half(target, wanted, old)
+
+        await self._large.work(options.size, begin)
         if not target.applied:
             await self._managers.track(
                 kind, version, old, wanted, subresource, options, request.now
             )
         mutated = await self._mutate(kind, version, request)
-        new = request.new
-        if mutated or kind.builtin:
-            keep_other_half(target, new, old)
-        identity.carry_over(new, old)
-        kind.rules.prepare_update(new, old, request)
-        identity.count_generation(kind, version, new, old)
-        name = target.key.name
-        await self._large.work(
-            options.size, _judge, kind, version, name, new, old, subresource, fixed, options
-        )
+        new, name = request.new, target.key.name
+
+        def finish() -> bool:
+            if mutated or kind.builtin:
+                keep_other_half(target, new, old)
+            identity.carry_over(new, old)
+            kind.rules.prepare_update(new, old, request)
+            identity.count_generation(kind, version, new, old)
+            _judge(kind, version, name, new, old, subresource, fixed, options)
+            return identity.same_content(new, old)
+
+        same = await self._large.work(options.size, finish)
         await self._chain.validate(kind, request)
-        return new
+        return new, same
 
     # ---- shared steps
 

@@ -28,11 +28,11 @@ from tests.conformance.fuzz.playing import (
 from kueuelib.embedded.server import ApiServer
 
 Shares = dict[str, float]
-MENDED: Shares = {"status": 99.5, "bare": 98.0, "whole": 97.0}
+MENDED: Shares = {"status": 99.7, "bare": 98.6, "whole": 98.3}
 """At least so many of a hundred answers agree: in status, but for managers of fields, in all."""
-HELD_OUT: Shares = {"status": 99.5, "bare": 98.0, "whole": 97.0}
+HELD_OUT: Shares = {"status": 99.7, "bare": 98.6, "whole": 98.2}
 """The same for requests that were not looked at when the server was corrected."""
-FRESH: Shares = {"status": 98.5, "bare": 95.0, "whole": 94.0}
+FRESH: Shares = {"status": 98.8, "bare": 96.5, "whole": 96.0}
 """The same for a few new requests, of which one kind or another may have more than its part."""
 FRESH_SEED = 1_000
 FRESH_EPISODES = 12

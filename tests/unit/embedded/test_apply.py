@@ -249,7 +249,7 @@ def test_an_object_without_owners_belongs_to_nobody_in_particular_before_the_fir
         apply(live, deployment(replicas=3))
     found = apply(live, deployment(replicas=2))
     assert owners(found)["before-first-apply", "Update", ""] == {
-        "f:spec": {"f:paused": {}, "f:replicas": {}}
+        "f:spec": {".": {}, "f:paused": {}, "f:replicas": {}}
     }
 
 

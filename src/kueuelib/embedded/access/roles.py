@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj
@@ -12,46 +13,6 @@ from kueuelib.embedded.access.rbac import RBAC
 BOOTSTRAP = "kubernetes.io/bootstrapping"
 AGGREGATE = f"{RBAC}/aggregate-to-"
 _READER: Final = "extension-apiserver-authentication"
-_ROLES: Final = """
-cluster-admin
-    * : * : *
-    url : * : *
-system:discovery
-    url : /api /api/* /apis /apis/* /openapi /openapi/* HEALTH : get
-system:public-info-viewer
-    url : HEALTH : get
-system:basic-user
-    authorization.k8s.io : selfsubjectaccessreviews selfsubjectrulesreviews : create
-    authentication.k8s.io : selfsubjectreviews : create
-system:service-account-issuer-discovery
-    url : ISSUER /openid/v1/jwks /openid/v1/jwks/ : get
-system:auth-delegator
-    authentication.k8s.io : tokenreviews : create
-    authorization.k8s.io : subjectaccessreviews : create
-system:aggregate-to-admin into:admin
-    RBAC : rolebindings roles : READ WRITE
-    authorization.k8s.io : localsubjectaccessreviews : create
-system:aggregate-to-edit into:edit into:admin
-    core : CORE pods/attach pods/exec pods/portforward pods/proxy : WRITE
-    core : secrets : READ
-    core : pods/eviction serviceaccounts/token : create
-    core : serviceaccounts : impersonate
-    core : events : WRITE
-    apps : deployments deployments/scale : WRITE
-    batch : jobs : WRITE
-    coordination.k8s.io : leases : READ WRITE
-system:aggregate-to-view into:view into:admin into:edit
-    core : READABLE : READ
-    apps : deployments deployments/scale deployments/status : READ
-    batch : jobs jobs/status : READ
-    events.k8s.io : events : READ
-admin of:admin
-edit of:edit into:admin
-view of:view into:edit
-"""
-"""Roles with the roles that they are part `of`, and those aggregated `into` them; rules: groups
-or `url`, resources or paths, verbs.
-"""
 _WORDS: Final = {
     "core": [""],
     "RBAC": [RBAC],
@@ -93,7 +54,8 @@ def _rule(groups: str, names: str, verbs: str) -> Obj:
 
 def _roles() -> Iterator[Obj]:
     role: Obj = {}
-    for line in _ROLES.strip().splitlines():
+    text = files("kueuelib.embedded.access").joinpath("roles.txt").read_text("ascii")
+    for line in filter(lambda line: not line.startswith("#"), text.splitlines()):
         if line.startswith(" "):
             role["rules"].append(_rule(*line.split(" : ")))
             continue

@@ -7,7 +7,8 @@ from typing import Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.client_config import validate_client, validate_reviews
-from kueuelib.embedded.builtins.fields import invalid, listed, required
+from kueuelib.embedded.builtins.fields import invalid, required
+from kueuelib.embedded.builtins.raw import listed
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
 

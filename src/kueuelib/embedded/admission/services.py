@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api.kinds import SERVICES
 from kueuelib.api.meta import ObjectKey
 from kueuelib.embedded.admission.plugin import Reader
-from kueuelib.embedded.builtins.fields import listed, section
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.conversion import HookFailed
 from kueuelib.errors import ConfigError
 

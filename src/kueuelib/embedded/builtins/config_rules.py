@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.fields import (
-    forbidden,
-    immutable,
-    invalid,
-    required,
-    section,
-    too_long,
-)
+from kueuelib.embedded.builtins.fields import forbidden, immutable, invalid, required, too_long
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.errors import FieldError
 
 SIZE_LIMIT = 2**20
@@ -84,6 +78,9 @@ def check_secret(obj: Obj) -> list[FieldError]:
     for key in _NEEDED.get(obj["type"], ()):
         if key not in data:
             errors.append(required(f"data[{key}]"))
+        elif "docker" in key and not data[key]:
+            text = "unexpected end of JSON input"
+            errors.append(invalid(f"data[{key}]", "<secret contents redacted>", text))
     if obj["type"] == "kubernetes.io/basic-auth" and data.keys().isdisjoint(_BASIC):
         errors += [required(f"data[{key}]") for key in _BASIC]
     if obj["type"] == "kubernetes.io/service-account-token":

@@ -10,16 +10,9 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import SYSTEM, AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.defaults import NAMESPACE_NAME
-from kueuelib.embedded.builtins.fields import (
-    duplicate,
-    forbidden,
-    invalid,
-    keep,
-    listed,
-    section,
-    subobject,
-)
+from kueuelib.embedded.builtins.fields import duplicate, forbidden, invalid
 from kueuelib.embedded.builtins.pod_placement import NOT_READY
+from kueuelib.embedded.builtins.raw import keep, listed, section, subobject
 from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.fields import invalid, listed, not_supported, required, section
+from kueuelib.embedded.builtins.fields import invalid, not_supported, required
 from kueuelib.embedded.builtins.naming import label_1035, subdomain
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.rule_table import NO_IP, BrokenRules, Check, ValuePlace, check
+from kueuelib.embedded.schema.internal import as_given
 from kueuelib.errors import FieldError
 
 _RANGES: Final = (
@@ -58,7 +60,7 @@ def check_ingress(obj: Obj) -> list[FieldError]:
     errors = check("IngressSpec", spec, "spec", **_OWN)
     if not listed(spec, "rules") and not spec.get("defaultBackend"):
         text = "either `defaultBackend` or `rules` must be specified"
-        errors.insert(0, invalid("spec", spec.get("rules"), text))
+        errors.insert(0, invalid("spec", as_given(spec, "rules"), text))
     return errors
 
 
@@ -90,12 +92,10 @@ def _host(at: ValuePlace, _: str) -> BrokenRules:
 
 def _backend(at: ValuePlace, _: str) -> BrokenRules:
     backend: Mapping[str, Any] = at.value
-    service = backend.get("service")
+    service = section(backend, "service")
     if backend.get("resource") is not None:
         text = "cannot set both resource and service backends"
         return [invalid(at.path, "", text)] if service else []
-    if service is None:
-        return [invalid(at.path, "", "resource or service backend is required")]
     where, name = f"{at.path}.service.name", service.get("name")
     errors = [invalid(where, name, why) for why in label_1035(name)] if name else [required(where)]
     port = section(service, "port")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
-from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.builtins.job_spec import generate_selector, validate_job, validate_job_update
 from kueuelib.embedded.builtins.job_status import validate_job_status
 from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.errors import FieldError
 
 MANY_COMPLETIONS = 100_000

@@ -12,14 +12,10 @@ from kueuelib.embedded.builtins.fields import (
     duplicate,
     immutable,
     invalid,
-    keep,
-    listed,
-    meaning,
     not_supported,
     required,
-    section,
-    subobject,
 )
+from kueuelib.embedded.builtins.raw import keep, listed, meaning, section, subobject
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS
 from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.builtins.workloads import UNSELECTED, label_selector, validate_template
@@ -225,7 +221,9 @@ def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
     for key in _FIXED:
         now, then = meaning(spec.get(key)), meaning(before.get(key))
         if now != then:
-            told = internal("PodFailurePolicy", now) if key == "podFailurePolicy" and now else now
+            told = now
+            if key == "podFailurePolicy" and now is not None:
+                told = internal("PodFailurePolicy", spec[key])
             errors.append(invalid(f"spec.{key}", told, IMMUTABLE))
     return errors
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, parse_time
-from kueuelib.embedded.builtins.fields import holds, invalid, required, section
+from kueuelib.embedded.builtins.fields import invalid, required
+from kueuelib.embedded.builtins.raw import holds, section
 from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.errors import FieldError
 

@@ -10,14 +10,9 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Reader
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import (
-    invalid,
-    listed,
-    required,
-    section,
-    subobject,
-)
+from kueuelib.embedded.builtins.fields import invalid, required
 from kueuelib.embedded.builtins.quota_rules import resource_name
+from kueuelib.embedded.builtins.raw import listed, section, subobject
 from kueuelib.embedded.builtins.resources import (
     HUGE_PAGES,
     STANDARD,

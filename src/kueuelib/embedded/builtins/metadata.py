@@ -8,15 +8,8 @@ from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import (
-    forbidden,
-    immutable,
-    invalid,
-    listed,
-    required,
-    section,
-    too_long,
-)
+from kueuelib.embedded.builtins.fields import forbidden, immutable, invalid, required, too_long
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.errors import FieldError
 
 ANNOTATIONS_LIMIT = 256 * 1024

@@ -83,6 +83,18 @@ def qualified_name(key: str) -> list[str]:
     return problems
 
 
+def port_name(name: str) -> list[str]:
+    """The rule of the names of ports."""
+    odd, letters = re.search("[^-a-z0-9]", name) or not name, re.search("[a-z]", name)
+    broken = {
+        "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)": odd,
+        "must contain at least one letter (a-z)": not letters,
+        "must not contain consecutive hyphens": "--" in name,
+        "must not begin or end with a hyphen": name.strip("-") != name,
+    }
+    return _longer(name, 15) + [text for text, holds in broken.items() if holds]
+
+
 def label_value(value: str) -> list[str]:
     """The rule of label values."""
     bad = [] if _IS_VALUE(value) else [LABEL_VALUE_RULE]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.fields import duplicate, forbidden, invalid, listed, section
+from kueuelib.embedded.builtins.fields import duplicate, forbidden, invalid
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.resources import qos_class
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.schema.written import set_defaults

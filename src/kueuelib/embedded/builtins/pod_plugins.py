@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Operation, Reader
-from kueuelib.embedded.builtins.fields import listed, setdefault
 from kueuelib.embedded.builtins.pod_placement import NOT_READY, UNREACHABLE
+from kueuelib.embedded.builtins.raw import listed, setdefault
 
 
 class ServiceAccountPlugin(AdmissionPlugin):

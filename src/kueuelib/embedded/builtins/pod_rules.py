@@ -7,19 +7,11 @@ from typing import Any, ClassVar
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
-from kueuelib.embedded.builtins.fields import (
-    forbidden,
-    invalid,
-    keep,
-    listed,
-    meaning,
-    required,
-    section,
-    unchanged,
-)
+from kueuelib.embedded.builtins.fields import forbidden, invalid, required, unchanged
 from kueuelib.embedded.builtins.pod_parts import PARTS, keep_to_part, validate_part
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
+from kueuelib.embedded.builtins.raw import keep, listed, meaning, section
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS, qos_class
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.schema.internal import difference
@@ -189,8 +181,8 @@ def _allow_narrower_placement(rest: Obj, before: Mapping[str, Any]) -> list[Fiel
     errors = []
     new, old = section(rest, "nodeSelector"), section(before, "nodeSelector")
     if any(key not in new or new[key] != value for key, value in old.items()):
-        text = "only additions are allowed (no mutations or deletions)"
-        errors.append(invalid("spec.nodeSelector", dict(new), text))
+        text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        errors.append(invalid("spec.nodeSelector", rest.get("nodeSelector"), text))
     keep(rest, before, "nodeSelector")
     errors += _narrower_affinity(section(rest, "affinity"), section(before, "affinity"))
     affinity = dict(section(rest, "affinity"))

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import (
-    duplicate,
-    forbidden,
-    invalid,
-    listed,
-    not_supported,
-    required,
-)
+from kueuelib.embedded.builtins.fields import duplicate, forbidden, invalid, not_supported, required
 from kueuelib.embedded.builtins.pod_placement import operand
+from kueuelib.embedded.builtins.raw import listed
 from kueuelib.embedded.builtins.resources import validate_resources
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
 from kueuelib.errors import FieldError
@@ -42,11 +36,6 @@ def _one_source(at: ValuePlace, _: str) -> BrokenRules:
     sources = [key for key, value in at.value.items() if key != "name" and value is not None]
     text = "may not specify more than 1 volume type"
     return [forbidden(f"{at.path}.{key}", text) for key in sources[1:]]
-
-
-def _trimmed(at: ValuePlace, _: str) -> BrokenRules:
-    text = "must not have leading or trailing whitespace"
-    return [] if at.value == at.value.strip() else [invalid(at.path, at.value, text)]
 
 
 def _source(at: ValuePlace, _: str) -> BrokenRules:
@@ -100,7 +89,6 @@ def _gates(at: ValuePlace, _: str) -> BrokenRules:
 
 _OWN: Final[Mapping[str, Check]] = {
     "one_source": _one_source,
-    "trimmed": _trimmed,
     "source": _source,
     "handler": _handler,
     "gates": _gates,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kueuelib.embedded.builtins.fields import listed, section
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS
 
 LABEL_LENGTH = 63

@@ -14,7 +14,8 @@ from kueuelib.embedded.admission.plugin import (
     Operation,
     Reader,
 )
-from kueuelib.embedded.builtins.fields import forbidden, not_supported, section
+from kueuelib.embedded.builtins.fields import forbidden, not_supported
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.errors import FieldError
 
 HIGHEST_OF_USERS = 1_000_000_000

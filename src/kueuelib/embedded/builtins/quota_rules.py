@@ -8,8 +8,9 @@ from typing import Any
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import NON_NEGATIVE, immutable, invalid, listed, section
+from kueuelib.embedded.builtins.fields import NON_NEGATIVE, immutable, invalid
 from kueuelib.embedded.builtins.pod_placement import operand
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.resources import is_native, validate_resources
 from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.errors import FieldError
@@ -123,8 +124,12 @@ def _plain(at: ValuePlace, _: str) -> BrokenRules:
 
 def check_runtime_class(obj: Obj) -> list[FieldError]:
     """Check that the handler of a RuntimeClass is a DNS label."""
-    return check("RuntimeClass", obj, "", fixed=_fixed, operand=operand)
-
-
-def _fixed(at: ValuePlace, _: str) -> BrokenRules:
-    return validate_resources({"limits": at.value}, at.path.removesuffix(".podFixed"))
+    return check(
+        "RuntimeClass",
+        obj,
+        "",
+        fixed=lambda at, _: validate_resources(
+            {"limits": at.value}, at.path.removesuffix(".podFixed")
+        ),
+        operand=operand,
+    )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.fields import invalid, listed, required, section
+from kueuelib.embedded.builtins.fields import invalid, required
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector

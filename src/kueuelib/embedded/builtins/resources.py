@@ -9,7 +9,8 @@ from typing import Any
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import NON_NEGATIVE, invalid, listed, required, section
+from kueuelib.embedded.builtins.fields import NON_NEGATIVE, invalid, required
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.errors import FieldError, InvalidQuantity
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")

@@ -25,7 +25,7 @@ from kueuelib.embedded.builtins.fields import (
     required,
 )
 from kueuelib.embedded.builtins.metadata import validate_labels
-from kueuelib.embedded.schema.internal import internal
+from kueuelib.embedded.schema.internal import as_given, internal
 from kueuelib.errors import FieldError
 
 NO_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -116,7 +116,7 @@ def _check(type_: str, place: ValuePlace) -> list[FieldError]:
     for field, checks in _rules()[type_] if place.value is not None else ():
         name, at = field.removesuffix("!"), place
         if name != ".":
-            value = place.value.get(name)
+            value = as_given(place.value, name)
             if not value and name == field:
                 continue
             path = f"{place.path}.{name}" if place.path else name
@@ -148,10 +148,6 @@ def _is(rule: Callable[[str], Iterable[str]]) -> Check:
     return ask
 
 
-def _required(at: ValuePlace, text: str) -> BrokenRules:
-    return [required(at.path, text)] if at.value in _EMPTY else []
-
-
 def _one_of(at: ValuePlace, known: str, *, ordered: bool) -> BrokenRules:
     names = known.split(",")
     values = [(at.path, at.value)]
@@ -178,7 +174,9 @@ def _between(at: ValuePlace, limits: str) -> BrokenRules:
 
 
 def _port(at: ValuePlace, _: str) -> BrokenRules:
-    if isinstance(at.value, str) or 0 < (at.value or 0) <= _LAST_PORT:
+    if isinstance(at.value, str):
+        return [invalid(at.path, at.value, why) for why in naming.port_name(at.value)]
+    if 0 < (at.value or 0) <= _LAST_PORT:
         return []
     return [invalid(at.path, at.value or 0, f"must be between 1 and {_LAST_PORT}, inclusive")]
 
@@ -237,9 +235,14 @@ def _outside(text: str) -> list[str]:
 
 
 CHECKS: Final[Mapping[str, Check]] = {
-    "required": _required,
+    "required": lambda at, text: [required(at.path, text)] if at.value in _EMPTY else [],
     "in": partial(_one_of, ordered=False),
     "order": partial(_one_of, ordered=True),
+    "each": lambda at, known: [
+        not_supported(at.path, each, known.split(","))
+        for each in at.value
+        if each not in known.split(",")
+    ],
     "among": _among,
     "between": _between,
     "port": _port,
@@ -264,7 +267,11 @@ CHECKS: Final[Mapping[str, Check]] = {
     "wildcard": _is(lambda text: naming.subdomain(text.removeprefix("*."))),
     "qualified": _is(naming.qualified_name),
     "label_value": _is(naming.label_value),
+    "port_name": _is(naming.port_name),
     "ip": _is(ip_rule),
     "outside": _is(_outside),
+    "trimmed": _is(
+        lambda it: ["must not have leading or trailing whitespace"] if it != it.strip() else []
+    ),
     "absolute": _is(lambda text: [] if text.startswith("/") else ["must be an absolute path"]),
 }

@@ -5,21 +5,15 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import (
-    duplicate,
-    forbidden,
-    invalid,
-    listed,
-    not_supported,
-    required,
-    section,
-    setdefault,
-)
+from kueuelib.embedded.builtins.fields import duplicate, forbidden, invalid, not_supported, required
+from kueuelib.embedded.builtins.raw import listed, section, setdefault
 from kueuelib.embedded.builtins.rule_table import check
+from kueuelib.embedded.schema.internal import internal
 from kueuelib.errors import FieldError
 
 HEADLESS = "None"
@@ -47,7 +41,7 @@ def _address(obj: Obj) -> str:
     return f"10.96.{first}.{max(second, 1)}"
 
 
-def _port(obj: Obj, what: str) -> int:
+def _port(obj: Obj, what: Any) -> int:
     """A node port, which depends only on the service and the use, so it may not be unique."""
     data = f"{obj['metadata'].get('uid')}/{what}".encode()
     digest = int.from_bytes(blake2b(data, digest_size=4).digest(), "big")
@@ -58,15 +52,21 @@ def _is_checked(spec: Obj) -> bool:
     return spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
-def _give_ports(obj: Obj) -> None:
-    """Add node ports, if the type of the service has them."""
-    spec = obj["spec"]
-    if _is_checked(spec):
-        setdefault(spec, _CHECK, _port(obj, _CHECK))
+def _give_ports(obj: Obj, *, dry_run: bool) -> None:
+    """Add node ports, if the type of the service has them; a dry run shows none that exist."""
+    spec, dry = obj["spec"], dict[Any, int]()
+
+    def free(what: Any) -> int:
+        return (
+            dry.setdefault(what, _NODE_PORTS.stop + 1 + len(dry)) if dry_run else _port(obj, what)
+        )
+
     if spec["type"] in _OUTSIDE and spec.get(_ALLOCATED) is not False:
         for port in listed(spec, "ports"):
             if not port.get("nodePort"):
-                port["nodePort"] = _port(obj, f"{port.get('port')}/{port.get('protocol')}")
+                port["nodePort"] = free(port.get("port"))
+    if _is_checked(spec):
+        setdefault(spec, _CHECK, free(_CHECK))
 
 
 def _families(spec: Obj) -> list[FieldError]:
@@ -125,11 +125,10 @@ class ServiceRules(KindRules):
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """Remove the status of a new service, and assign its address."""
-        del request
         obj["status"] = {"loadBalancer": {}}
         if obj["spec"]["type"] != "ExternalName":
             self.prepare_addresses(obj)
-            _give_ports(obj)
+            _give_ports(obj, dry_run=request.dry_run)
 
     @staticmethod
     def prepare_addresses(obj: Obj) -> None:
@@ -150,7 +149,7 @@ class ServiceRules(KindRules):
             for key in _ADDRESSES:
                 if before.get(key) is not None:
                     setdefault(spec, key, before[key])
-            if spec.get("clusterIP") and spec["clusterIPs"] == before.get("clusterIPs"):
+            if spec.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
                 spec["clusterIPs"] = [spec["clusterIP"]]
         gone = [key for type_, keys in _OWN.items() if spec["type"] not in type_ for key in keys]
         for key in gone:
@@ -166,7 +165,7 @@ class ServiceRules(KindRules):
         if spec["type"] != "ExternalName":
             if not spec.get("clusterIP"):
                 self.prepare_addresses(obj)
-            _give_ports(obj)
+            _give_ports(obj, dry_run=request.dry_run)
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """Check type and ports."""
@@ -189,7 +188,15 @@ class ServiceRules(KindRules):
             unnamed = [i for i, port in enumerate(ports) if not port.get("name")]
             errors += [required(f"spec.ports[{i}].name") for i in unnamed]
         errors += check("ServicePort", ports, "spec.ports")
-        return [*errors, *check("ServiceSpec", spec, "spec"), *_balanced(spec)]
+        errors += check("ServiceSpec", spec, "spec")
+        used = set[tuple[str, int]]()
+        for i, port in enumerate(ports):
+            pair = port["protocol"], port.get("port") or 0
+            if pair in used:
+                told = internal("ServicePort", {"protocol": pair[0], "port": pair[1]})
+                errors.append(duplicate(f"spec.ports[{i}]", told))
+            used.add(pair)
+        return errors + _balanced(spec)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """Check that the address does not change."""

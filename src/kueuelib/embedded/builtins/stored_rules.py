@@ -21,15 +21,7 @@ from kueuelib.embedded.builtins.core_rules import check_event
 from kueuelib.embedded.builtins.cron_rules import schedule, time_zone
 from kueuelib.embedded.builtins.defaults import RBAC, TEMPLATE_GENERATION
 from kueuelib.embedded.builtins.endpoint_rules import check_endpoints, check_ingress, check_slice
-from kueuelib.embedded.builtins.fields import (
-    forbidden,
-    immutable,
-    not_supported,
-    required,
-    section,
-    setdefault,
-    subobject,
-)
+from kueuelib.embedded.builtins.fields import forbidden, immutable, invalid, not_supported, required
 from kueuelib.embedded.builtins.job_spec import validate_job_template
 from kueuelib.embedded.builtins.limit_range import check_limit_range
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
@@ -38,6 +30,7 @@ from kueuelib.embedded.builtins.quota_rules import (
     check_quota,
     check_runtime_class,
 )
+from kueuelib.embedded.builtins.raw import section, setdefault, subobject
 from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
 from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check, kinds_with_rules
 from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
@@ -122,6 +115,8 @@ class StoredRules(KindRules):
         rules = self._check(obj)
         if obj["kind"] == "PersistentVolume":
             rules *= 2  # Kubernetes asks twice
+        if self._free:
+            rules = [each for each in rules if each.path != "spec.serviceName"]
         errors = [*errors, *rules] if self._first else [*rules, *errors]
         if self._free and _without(obj["spec"], self._free) != _without(old["spec"], self._free):
             names = [f"'{name}'" for name in self._free]
@@ -161,7 +156,9 @@ def _check_volume(obj: Obj) -> list[FieldError]:
 
 def _storage(at: ValuePlace, _: str) -> BrokenRules:
     fits = at.value and set(at.value) == {"storage"}
-    return [] if fits else [not_supported(at.path, at.value, ("storage",))]
+    errors = [] if fits else [not_supported(at.path, at.value, ("storage",))]
+    sizes = (at.value or {}).items()
+    return [*errors, *(each for key, size in sizes for each in _sized(f"{at.path}[{key}]", size))]
 
 
 def _source(at: ValuePlace, _: str) -> BrokenRules:
@@ -171,8 +168,13 @@ def _source(at: ValuePlace, _: str) -> BrokenRules:
 
 
 def _claimed(at: ValuePlace, _: str) -> BrokenRules:
-    asked = section(at.value, "resources", "requests")
-    return [] if "storage" in asked else [required(f"{at.path}.resources[storage]")]
+    asked, path = section(at.value, "resources", "requests"), f"{at.path}.resources[storage]"
+    return _sized(path, asked["storage"]) if "storage" in asked else [required(path)]
+
+
+def _sized(path: str, size: Any) -> list[FieldError]:
+    fits = Quantity.parse(size) > Quantity.parse(0)
+    return [] if fits else [invalid(path, size, "must be greater than zero")]
 
 
 def _changed_volume(obj: Obj, old: Obj) -> list[FieldError]:

@@ -12,15 +12,15 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import (
     forbidden,
     invalid,
-    listed,
     non_negative,
     not_supported,
     required,
-    section,
 )
 from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
+from kueuelib.embedded.schema.internal import as_given, internal
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
@@ -71,7 +71,7 @@ def _selector(at: ValuePlace, kind: str) -> list[FieldError]:
     spec, rules = at.value, WORKLOADS[kind]
     selector, path = spec.get("selector"), "spec.selector"
     template = section(spec, "template")
-    labels = section(template, "metadata").get("labels")
+    labels = as_given(section(template, "metadata"), "labels")
     errors: list[FieldError] = []
     if kind == "ReplicationController":
         if spec.get("template") is None:
@@ -180,11 +180,7 @@ def _deployment_strategy(at: ValuePlace, _: str) -> BrokenRules:
 
 
 def _unknown(path: str, strategy: Mapping[str, Any], other: str) -> FieldError:
-    rolling = strategy.get("rollingUpdate")
-    names = {"MaxUnavailable": "maxUnavailable", "MaxSurge": "maxSurge"}
-    shown = rolling and {name: rolling.get(key, 0) for name, key in names.items()}
-    given = {"Type": strategy.get("type"), "RollingUpdate": shown}
-    return not_supported(path, given, (other, "RollingUpdate"))
+    return not_supported(path, internal("Strategy", strategy), (other, "RollingUpdate"))
 
 
 def _daemon_strategy(at: ValuePlace, _: str) -> BrokenRules:
@@ -213,19 +209,15 @@ def _daemon_strategy(at: ValuePlace, _: str) -> BrokenRules:
 def _set_strategy(at: ValuePlace, _: str) -> BrokenRules:
     strategy, path, errors = at.value or {}, at.path, list[FieldError]()
     rolling = strategy.get("rollingUpdate")
-    shown = None
-    if rolling is not None:
-        names = {"Partition": "partition", "MaxUnavailable": "maxUnavailable"}
-        shown = {name: rolling.get(key) for name, key in names.items()}
+    shown = internal("SetStrategy", strategy)
     if strategy.get("type") == "RollingUpdate":
         partition = section(strategy, "rollingUpdate").get("partition")
         errors += non_negative(f"{path}.rollingUpdate.partition", partition)
     elif strategy.get("type") != "OnDelete":
-        given = {"Type": strategy.get("type"), "RollingUpdate": shown}
-        errors.append(invalid(path, given, "must be 'RollingUpdate' or 'OnDelete'"))
+        errors.append(invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
     elif rolling is not None:
         text = "only allowed for updateStrategy 'RollingUpdate'"
-        errors.append(invalid(f"{path}.rollingUpdate", shown, text))
+        errors.append(invalid(f"{path}.rollingUpdate", shown["RollingUpdate"], text))
     return errors
 
 

@@ -71,20 +71,8 @@ def _quantified(loop: Comprehension, *, decides: bool) -> Run:
     return lambda env: decided((body for _ in loop.turns(env)), env, decides=decides)
 
 
-def _exists_one(loop: Comprehension) -> Run:
-    return lambda env: sum(_true(loop.body(env)) for _ in loop.turns(env)) == 1
-
-
 def _map(loop: Comprehension) -> Run:
     return lambda env: [loop.body(env) for _ in loop.turns(env) if loop.counts(env)]
-
-
-def _filter(loop: Comprehension) -> Run:
-    return lambda env: [item for item in loop.turns(env) if _true(loop.body(env))]
-
-
-def _transform_map(loop: Comprehension) -> Run:
-    return lambda env: {key: loop.body(env) for key in loop.turns(env) if loop.counts(env)}
 
 
 def _transform_entry(loop: Comprehension) -> Run:
@@ -105,11 +93,13 @@ def _transform_entry(loop: Comprehension) -> Run:
 MACROS: Final[Mapping[str, Callable[[Comprehension], Run]]] = {
     "all": lambda loop: _quantified(loop, decides=False),
     "exists": lambda loop: _quantified(loop, decides=True),
-    "exists_one": _exists_one,
-    "filter": _filter,
+    "exists_one": lambda loop: lambda env: sum(_true(loop.body(env)) for _ in loop.turns(env)) == 1,
+    "filter": lambda loop: lambda env: [item for item in loop.turns(env) if _true(loop.body(env))],
     "map": _map,
     "transformList": _map,
-    "transformMap": _transform_map,
+    "transformMap": lambda loop: (
+        lambda e: {key: loop.body(e) for key in loop.turns(e) if loop.counts(e)}
+    ),
     "transformMapEntry": _transform_entry,
 }
 """The functions that run macros."""

@@ -158,30 +158,19 @@ def parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
     return test
 
 
-def _as_ip(value: Ip | str) -> Ip:
-    return parse_ip(value) if isinstance(value, str) else value
-
-
-def _as_cidr(value: Cidr | str) -> Cidr:
-    return parse_cidr(value) if isinstance(value, str) else value
-
-
 def _contains_ip(network: Cidr, given: Ip | str) -> bool:
-    return _as_ip(given).address in network.value.network
+    ip = parse_ip(given) if isinstance(given, str) else given
+    return ip.address in network.value.network
 
 
 def _contains_cidr(network: Cidr, given: Cidr | str) -> bool:
-    other = _as_cidr(given).value
+    other = (parse_cidr(given) if isinstance(given, str) else given).value
     outer = network.value.network
     return (
         outer.version == other.version
         and other.ip in outer
         and outer.prefixlen <= other.network.prefixlen
     )
-
-
-def _masked(network: Cidr) -> Cidr:
-    return Cidr(ipaddress.ip_interface(str(network.value.network)))
 
 
 def _unicast(ip: Ip) -> bool:
@@ -234,5 +223,5 @@ def install(library: Library) -> None:
     for kind in ("string", cidr):
         method("containsCIDR", f"{cidr};{kind}", "bool", _contains_cidr)
     method("ip", cidr, ip, lambda c: Ip(c.value.ip))
-    method("masked", cidr, cidr, _masked)
+    method("masked", cidr, cidr, lambda it: Cidr(ipaddress.ip_interface(str(it.value.network))))
     method("prefixLength", cidr, "int", lambda c: c.value.network.prefixlen)

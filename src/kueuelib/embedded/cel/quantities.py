@@ -51,16 +51,12 @@ def _as_float(value: Quantity) -> float:
         raise EvalError("cannot convert value to a floating point number") from None
 
 
-def _sign(value: Quantity) -> int:
-    return (value.nanos > 0) - (value.nanos < 0)
-
-
 def install(library: Library) -> None:
     """Adds them."""
     function, method = library.function, library.method
     function("quantity", "string", QUANTITY, _parse, traversal)
     function("isQuantity", "string", "bool", parses(_parse), traversal)
-    method("sign", QUANTITY, "int", _sign)
+    method("sign", QUANTITY, "int", lambda value: (value.nanos > 0) - (value.nanos < 0))
     method("isInteger", QUANTITY, "bool", _is_integer)
     method("asInteger", QUANTITY, "int", _as_integer)
     method("asApproximateFloat", QUANTITY, "double", _as_float)

@@ -53,16 +53,12 @@ def problems(annotations: Mapping[str, Any]) -> tuple[str, ...]:
             "until it is deleted"
         )
     code = annotations.get(EXIT_CODE)
-    if code and exit_code(annotations) == 1 and not _is_one(code):
+    if code and exit_code(annotations) == 1 and _number(code) != 1:
         texts.append(
             f"{EXIT_CODE}: {code!r} is not a whole number from 0 to {LAST_EXIT_CODE}; the "
             "containers end with 1"
         )
     return tuple(texts)
-
-
-def _is_one(text: str) -> bool:
-    return _number(text) == 1
 
 
 def _number(text: Any) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
-from kueuelib.embedded.builtins.fields import holds
+from kueuelib.embedded.builtins.raw import holds
 from kueuelib.embedded.cluster.job_facts import (
     COMPLETE,
     FAILED,
@@ -107,7 +107,7 @@ class _Sync:
         self.patient = self.spec.get("podReplacementPolicy") == "Failed"
         self.active = [pod for pod in self.pods if is_active(pod)]
         self.terminating = [pod for pod in self.pods if is_terminating(pod)]
-        self.done = self._completed_before()
+        self.done = parse_indexes(self.status.get("completedIndexes"), self.completions)
         self.succeeded: int = len(self.done) if self.indexed else self.status.get("succeeded", 0)
         self.failed: int = self.status.get("failed", 0)
         self.create: tuple[int | None, ...] = ()
@@ -136,9 +136,6 @@ class _Sync:
         )
 
     # ---- state
-
-    def _completed_before(self) -> set[int]:
-        return parse_indexes(self.status.get("completedIndexes"), self.completions)
 
     def _condition(self, type_: str, value: str, reason: str, message: str) -> None:
         self.status["conditions"] = with_condition(

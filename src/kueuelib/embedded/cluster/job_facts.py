@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.embedded.builtins.fields import holds
+from kueuelib.embedded.builtins.raw import holds
 from kueuelib.embedded.cluster.contract import JOB_CONTROLLER
 
 Pods = Sequence[Mapping[str, Any]]

@@ -11,11 +11,7 @@ from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import gone
 from kueuelib.embedded.cluster.nodes import is_simulated
 from kueuelib.embedded.cluster.pod_life import Action, Memory, PodStep, next_step, remember
-from kueuelib.embedded.cluster.pod_status import (
-    finished_status,
-    is_terminal,
-    running_status,
-)
+from kueuelib.embedded.cluster.pod_status import finished_status, is_terminal, running_status
 from kueuelib.machinery.store import Delta
 
 

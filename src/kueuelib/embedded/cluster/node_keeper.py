@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
-from kueuelib.embedded.builtins.fields import listed, section
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.cluster.contract import KUBELET
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.nodes import RENEW_SECONDS, is_simulated, node_lease, node_status

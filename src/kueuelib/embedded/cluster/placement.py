@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api.meta import labels_of
 from kueuelib.api.nodes import allocatable
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.builtins.fields import listed, section
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.resources import pod_requests
 from kueuelib.embedded.cluster.nodes import is_simulated
 from kueuelib.embedded.cluster.taints import UNSCHEDULABLE, taints_of, tolerates

@@ -8,7 +8,7 @@ from typing import Any
 from kueuelib.api.conditions import with_raw_condition
 from kueuelib.api.meta import Obj, ObjectKey, find_condition
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.builtins.fields import listed
+from kueuelib.embedded.builtins.raw import listed
 from kueuelib.embedded.builtins.resources import pod_requests
 from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER, SCHEDULER
 from kueuelib.embedded.cluster.controller import Controller, Parts

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
-from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.pod_placement import NOT_READY, UNREACHABLE
+from kueuelib.embedded.builtins.raw import listed, section
 
 _PREFIX: Final = "node.kubernetes.io"
 UNSCHEDULABLE: Final = f"{_PREFIX}/unschedulable"

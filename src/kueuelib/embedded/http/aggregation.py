@@ -25,7 +25,7 @@ from kueuelib.embedded import tls
 from kueuelib.embedded.admission.dialling import Contexts, service_session
 from kueuelib.embedded.admission.plugin import Caller, Reader
 from kueuelib.embedded.admission.services import Services
-from kueuelib.embedded.builtins.fields import section
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.embedded.conversion import HookFailed
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.registry.registry import version_rank

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
 
 import orjson
-import yaml
 from aiohttp import web
 
 from kueuelib.embedded.http.negotiation import JSON, PLAIN, YAML, Form
+from kueuelib.embedded.http.yaml_answers import to_yaml
 from kueuelib.errors import ApiError
 
+PIECE: Final = 64 * 1024
 WARNING_LIMIT = 256
 WARNINGS_LIMIT = 4096
 """The maximum number of characters in one warning, and of all together, as in kube-apiserver."""
@@ -50,11 +52,18 @@ def answer(
     """
     raw = body if isinstance(body, bytes) else orjson.dumps(body)
     if wanted.format == YAML:
-        data = orjson.loads(raw)
-        raw = yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=True).encode()
-    headers = [("Content-Type", media_type or wanted.format)]
+        raw = to_yaml(orjson.loads(raw))
+    headers = [("Content-Type", media_type or wanted.format), ("Content-Length", str(len(raw)))]
     headers += warning_headers(warnings)
-    return web.Response(body=raw, status=status, headers=headers)
+    body = pieces(raw) if len(raw) > PIECE else raw
+    return web.Response(body=body, status=status, headers=headers)
+
+
+async def pieces(raw: bytes) -> AsyncIterator[bytes]:
+    """A body in pieces, between which others are answered."""
+    for start in range(0, len(raw), PIECE):
+        yield raw[start : start + PIECE]
+        await asyncio.sleep(0)
 
 
 def failure(error: ApiError, wanted: Form = PLAIN) -> web.Response:

@@ -14,7 +14,7 @@ from kueuelib.embedded.http.unreadable import Unreadable, mended, not_json, unre
 from kueuelib.embedded.http.yaml_bodies import parse_yaml
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.schema.mismatch import HEAD, json_type
-from kueuelib.errors import BadRequest, TooLarge, UnsupportedMediaType
+from kueuelib.errors import BadRequest, TooLarge
 
 LIMIT = 3 * 2**20
 VALUES = 100_000
@@ -41,15 +41,12 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
     Raises:
         BadRequest: the body is malformed.
         TooLarge: it has too many values.
-        UnsupportedMediaType: it is neither JSON nor YAML.
     """
     media = media_type(content_type)
     if media == protobuf.MEDIA_TYPE:
         return protobuf.parse_protobuf(body), []
     if media in YAML_TYPES and not body.lstrip().startswith(b"{"):
         return parse_yaml(body), []
-    if media and media not in (*JSON_TYPES, *YAML_TYPES) and not media.endswith("+json"):
-        raise _unsupported()
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -76,18 +73,15 @@ def _size(data: Any) -> int:
     return count
 
 
-def _unsupported() -> UnsupportedMediaType:
-    return failures.unsupported_media_type((JSON_TYPES[0], YAML_TYPES[0], protobuf.MEDIA_TYPE))
-
-
 def check_object_type(content_type: str) -> None:
-    """Check that a body is not a patch.
+    """Check the type of a body that is not a patch.
 
     Raises:
-        UnsupportedMediaType: the body has the type of a patch.
+        UnsupportedMediaType: it is neither JSON nor YAML nor protobuf, or that of a patch.
     """
-    if media_type(content_type).endswith(("patch+json", "patch+yaml")):
-        raise _unsupported()
+    if media_type(content_type) not in ("", *JSON_TYPES, *YAML_TYPES[:2], protobuf.MEDIA_TYPE):
+        shown = (JSON_TYPES[0], YAML_TYPES[0], protobuf.MEDIA_TYPE)
+        raise failures.unsupported_media_type(shown)
 
 
 def check_head(body: bytes, data: Any, kind: Kind, *, validated: bool) -> None:
@@ -103,9 +97,8 @@ def check_head(body: bytes, data: Any, kind: Kind, *, validated: bool) -> None:
         BadRequest: it is not an object, or has a version or kind that is not text.
     """
     if isinstance(data, dict):
-        wrong = next(
-            (key for key, value in data.items() if key.lower() in _HEAD and _is_odd(value)), None
-        )
+        heads = (key for key in data if key.lower() in _HEAD)
+        wrong = next((key for key in heads if not isinstance(data[key], str | None)), None)
         if wrong is None:
             if not kind.builtin:
                 _check_custom(body, data, kind.kind, validated=validated)
@@ -129,10 +122,6 @@ def _check_custom(body: bytes, data: Any, kind: str, *, validated: bool) -> None
     if data.get("apiVersion", "") is None:
         why = ".apiVersion accessor error: <nil> is of the type <nil>, expected string"
         raise BadRequest(f'{kind} in version "" cannot be handled as a {kind}: {why}')
-
-
-def _is_odd(value: Any) -> bool:
-    return value is not None and not isinstance(value, str)
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -137,11 +137,11 @@ class Face:
         if request.method not in ("GET", "HEAD"):
             raise failures.wrong_method()
         accept = request.headers.get("Accept", "")
-        path = path.rstrip("/") or "/"
         if path in HEALTH or path.startswith(tuple(f"{each}/" for each in HEALTH)):
             return _health(path, verbose="verbose" in request.query)
         if path.startswith("/openapi/"):
             return self._openapi.answer(path, accept)
+        path = path.rstrip("/") or "/"
         parts = path.strip("/").split("/")
         if path in ("/api", "/apis"):
             wanted = negotiate(accept, DISCOVERY_VIEWS)
@@ -189,6 +189,7 @@ class Face:
         if request.method != "POST":
             raise failures.wrong_method()
         content_type = request.headers.get("Content-Type", "")
+        bodies.check_object_type(content_type)
         raw = await body_of(request)
         work = self._service.large.work
         given, _ = await work(len(raw), bodies.parse, raw, content_type, notice_duplicates=False)
@@ -203,8 +204,8 @@ def _health(path: str, *, verbose: bool) -> web.Response:
     Raises:
         NotFound: there is no such part.
     """
-    name, _, part = path.removeprefix("/").partition("/")
-    if part and part not in CHECKS:
+    name, slash, part = path.removeprefix("/").partition("/")
+    if slash and part not in CHECKS:
         raise failures.no_page()
     if part or not verbose:
         return web.Response(text="ok")

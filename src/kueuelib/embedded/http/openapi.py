@@ -123,7 +123,9 @@ def _schemas(kinds: Sequence[tuple[Kind, Version]], prefix: str) -> Obj:
             definition["properties"] = {**typed, **definition.get("properties", {})}
             definition[GVK] = [gvk]
         else:
-            schemas[_schema_name(kind, version.name)] = {**_custom(version, prefix), GVK: [gvk]}
+            group = ".".join(reversed(kind.group.split(".")))
+            name = f"{group}.{version.name}.{kind.kind}"
+            schemas[name] = {**_custom(version, prefix), GVK: [gvk]}
     return schemas
 
 
@@ -134,11 +136,6 @@ def _of_path(path: str) -> tuple[str, str]:
     if len(parts) == 3 and parts[0] == "apis":
         return parts[1], parts[2]
     raise failures.no_page()
-
-
-def _schema_name(kind: Kind, version: str) -> str:
-    reversed_group = ".".join(reversed(kind.group.split(".")))
-    return f"{reversed_group}.{version}.{kind.kind}"
 
 
 def _custom(version: Version, prefix: str) -> Obj:

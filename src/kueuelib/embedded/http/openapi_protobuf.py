@@ -34,10 +34,6 @@ def _text(value: str) -> bytes:
     return value.encode()
 
 
-def _any(value: Any) -> bytes:
-    return _part(2, orjson.dumps(value))
-
-
 def _named(number: int, values: Mapping[str, Any], encode: Encode) -> bytes:
     pairs = (_part(1, _text(name)) + _part(2, encode(each)) for name, each in values.items())
     return _parts(number, pairs)
@@ -51,18 +47,14 @@ def schema(given: Mapping[str, Any]) -> bytes:
             encoded += _part(number, encode(given[name]))
     encoded += _parts(19, map(_text, given.get("required") or ()))
     extensions = {name: value for name, value in given.items() if name.startswith("x-")}
-    return encoded + _named(31, extensions, _any)
-
-
-def _additional(given: Any) -> bytes:
-    return b"\x10\x01" if given is True else _part(1, schema(given))
+    return encoded + _named(31, extensions, lambda value: _part(2, orjson.dumps(value)))
 
 
 _FIELDS: Final[tuple[tuple[int, str, Encode], ...]] = (
     (1, "$ref", _text),
     (2, "format", _text),
     (4, "description", _text),
-    (21, "additionalProperties", _additional),
+    (21, "additionalProperties", lambda it: b"\x10\x01" if it is True else _part(1, schema(it))),
     (22, "type", lambda given: _part(1, _text(given))),
     (23, "items", lambda given: _part(1, schema(given))),
     (25, "properties", lambda given: _named(1, given, schema)),

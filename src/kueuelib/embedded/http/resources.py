@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -15,9 +16,9 @@ from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
-from kueuelib.embedded.http.answers import answer, success
+from kueuelib.embedded.http.answers import PIECE, answer, success
 from kueuelib.embedded.http.connect import LOG, METHODS, check_log, connect
-from kueuelib.embedded.http.negotiation import VIEWS, Form, negotiate
+from kueuelib.embedded.http.negotiation import VIEWS, YAML, Form, negotiate
 from kueuelib.embedded.http.parameters import (
     check_list,
     delete_options,
@@ -142,7 +143,7 @@ class _Call:
             }
         else:
             body = views.raw_list(kind, version, page.items, meta)
-        return answer(body, wanted=wanted, warnings=self._warnings())
+        return await self._reply(body, wanted)
 
     async def _each(
         self, items: Iterable[bytes], view: Callable[[Obj], Obj]
@@ -152,17 +153,26 @@ class _Call:
         def viewed(raw: bytes) -> orjson.Fragment:
             return orjson.Fragment(orjson.dumps(view(orjson.loads(raw))))
 
-        return [await self.service.large.work(len(raw), viewed, raw) for raw in items]
+        made, size = [], 0
+        for raw in items:
+            made.append(await self.service.large.work(len(raw), viewed, raw))
+            size += len(raw)
+            if size > PIECE:
+                await asyncio.sleep(0)
+                size = 0
+        return made
 
     async def _create(self) -> web.Response:
-        wanted, options = self._wanted(VIEWS), self._options("CreateOptions")
+        wanted = self._wanted(VIEWS)
+        bodies.check_object_type(self._content_type)
+        options = self._options("CreateOptions")
         given = await self._body(options, self.kind)
         if given is None and self.kind.builtin:
             given = {}
         obj = await self.service.writes.create(
             self.kind, self.version, given, self.route.namespace, options
         )
-        return self._object(obj, wanted, options.warnings, 201)
+        return await self._object(obj, wanted, options.warnings, 201)
 
     async def _delete_collection(self) -> web.Response:
         wanted, query = self._wanted(), self.request.query
@@ -174,7 +184,7 @@ class _Call:
             resource, self.route.namespace, selection, options
         )
         body = views.raw_list(self.kind, self.version, page.items, page.meta)
-        return answer(body, wanted=wanted)
+        return await self._reply(body, wanted)
 
     # ---- objects
 
@@ -183,8 +193,10 @@ class _Call:
         raw = await self._raw()
         views.check_fits(wanted, self.kind, a_list=False)
         if not wanted.view:
-            return answer(raw, wanted=wanted, warnings=self._warnings())
-        return self._object(orjson.loads(raw), wanted)
+            return await self._reply(raw, wanted)
+        return await self._object(
+            await self.service.large.work(len(raw), orjson.loads, raw), wanted
+        )
 
     async def _raw(self) -> bytes:
         return await self.service.reads.get(self.kind, self.version.name, self._target.key)
@@ -195,7 +207,7 @@ class _Call:
         if self.kind.upserts:
             self._check_creation()
         obj, created = await self.service.replace(self._target, given, options)
-        return self._object(obj, wanted, options.warnings, 201 if created else 200)
+        return await self._object(obj, wanted, options.warnings, 201 if created else 200)
 
     async def _patch(self) -> web.Response:
         wanted, type_, target = self._wanted(VIEWS), self._patch_type(), self._target
@@ -211,10 +223,10 @@ class _Call:
         if type_ is PatchType.APPLY:
             self._check_creation()
         obj, created = await self.service.patch_target(target, body, type_, options)
-        return self._object(obj, wanted, options.warnings, 201 if created else 200)
+        return await self._object(obj, wanted, options.warnings, 201 if created else 200)
 
     def _patch_type(self) -> PatchType:
-        media = bodies.media_type(self.request.headers.get("Content-Type", ""))
+        media = bodies.media_type(self._content_type)
         known = self.service.patch_types(self.kind)
         if media == PatchType.STRATEGIC and not self.kind.builtin:
             raise failures.unsupported_media_type(known)
@@ -240,7 +252,8 @@ class _Call:
         if gone and not kind.returned:
             about = failures.details(kind, key.name, uid=obj["metadata"]["uid"])
             return answer(success(about), wanted=Form(wanted.format), warnings=warnings)
-        return self._object(obj, wanted, warnings, 202 if options.accepted and not gone else 200)
+        status = 202 if options.accepted and not gone else 200
+        return await self._object(obj, wanted, warnings, status)
 
     # ---- subresources
 
@@ -318,21 +331,20 @@ class _Call:
     def _include(self) -> str:
         return self.request.query.get("includeObject", "Metadata")
 
+    @property
+    def _content_type(self) -> str:
+        return self.request.headers.get("Content-Type", "")
+
     def _wanted(self, offered: frozenset[tuple[str, str, str]] = frozenset()) -> Form:
         return negotiate(self.request.headers.get("Accept", ""), offered)
 
     def _options(self, kind: str, type_: PatchType | None = None) -> WriteOptions:
         return write_options(self.request.query, self.caller, kind, type_)
 
-    def _warnings(self, others: Sequence[str] = ()) -> Sequence[str]:
-        deprecation = self.version.deprecation
-        return [deprecation, *others] if deprecation else others
-
     async def _body(self, options: WriteOptions, whole: Kind | None = None) -> Any:
         """The decoded body; `whole` is the kind that it must have."""
-        content_type = self.request.headers.get("Content-Type", "")
-        if whole is not None:
-            bodies.check_object_type(content_type)
+        if self.request.method != "PATCH":
+            bodies.check_object_type(self._content_type)
         raw = await body_of(self.request)
         notice = options.field_validation is not FieldValidation.IGNORE
         try:
@@ -348,16 +360,28 @@ class _Call:
 
     async def _optional_body(self) -> Any:
         raw = await body_of(self.request)
-        return (await self._parsed(raw, notice=False))[0] if raw else None
+        if not raw:
+            return None
+        bodies.check_object_type(self._content_type)
+        return (await self._parsed(raw, notice=False))[0]
 
     async def _parsed(self, raw: bytes, *, notice: bool) -> tuple[Any, list[str]]:
-        content_type = self.request.headers.get("Content-Type", "")
         work = self.service.large.work
-        return await work(len(raw), bodies.parse, raw, content_type, notice_duplicates=notice)
+        return await work(len(raw), bodies.parse, raw, self._content_type, notice_duplicates=notice)
 
-    def _object(
+    async def _object(
         self, obj: Obj, wanted: Form, warnings: Sequence[str] = (), status: int = 200
     ) -> web.Response:
         if wanted.view:
             obj = views.viewed(obj, self.kind, self.version, wanted, self._now, self._include)
-        return answer(obj, status=status, wanted=wanted, warnings=self._warnings(warnings))
+        return await self._reply(obj, wanted, warnings, status)
+
+    async def _reply(
+        self, body: Any, wanted: Form, warnings: Sequence[str] = (), status: int = 200
+    ) -> web.Response:
+        raw = body if isinstance(body, bytes) else orjson.dumps(body)
+        if self.version.deprecation:
+            warnings = [self.version.deprecation, *warnings]
+        size = len(raw) if wanted.format == YAML else 0
+        work = self.service.large.work
+        return await work(size, answer, raw, status=status, wanted=wanted, warnings=warnings)

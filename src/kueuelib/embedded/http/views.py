@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
 from kueuelib.embedded.http.negotiation import Form
 from kueuelib.embedded.registry.columns import AGE, CREATED
@@ -24,6 +25,8 @@ def check_fits(wanted: Form, kind: Kind, *, a_list: bool) -> None:
     misfit = "PartialObjectMetadata" if a_list else "PartialObjectMetadataList"
     if wanted.view != misfit:
         return
+    if not (kind.builtin or a_list):
+        raise failures.unexplained("content is not a list")
     name = f"{kind.group.partition('.')[0] or 'core'}.{kind.kind}"
     if not kind.builtin:
         name = "unstructured.Unstructured"
@@ -129,6 +132,7 @@ def list_head(kind: str, api_version: str, meta: Obj) -> bytes:
 def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) -> bytes:
     """A list of encoded objects; items of built-in kinds lose apiVersion and kind."""
     api_version = kind.api_version(version.name)
+    prefixes: tuple[bytes, ...] = ()
     if kind.builtin:
         names = orjson.dumps(kind.kind), orjson.dumps(api_version)
         prefixes = (  # files of older servers have the second order
@@ -136,10 +140,13 @@ def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) ->
             b'{"apiVersion":%b,"kind":%b,' % names[::-1],
         )
         length = len(prefixes[0])
-        items = (b"{" + raw[length:] if raw.startswith(prefixes) else raw for raw in items)
     else:
-        meta = {"continue": "", **meta}
-    return list_head(kind.list_kind, api_version, meta) + b",".join(items) + b"]}"
+        length, meta = 0, {"continue": "", **meta}
+    parts: list[Any] = [list_head(kind.list_kind, api_version, meta)]
+    for raw in items:
+        cut = raw.startswith(prefixes)
+        parts += (b"{", memoryview(raw)[length:], b",") if cut else (raw, b",")
+    return b"".join([*(parts[:-1] or parts), b"]}"])
 
 
 def viewed(obj: Any, kind: Kind, version: Version, wanted: Form, now: float, include: str) -> Any:

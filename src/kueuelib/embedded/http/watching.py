@@ -14,7 +14,7 @@ from typing import Self
 
 from aiohttp import web
 
-from kueuelib.embedded.http.answers import warning_headers
+from kueuelib.embedded.http.answers import PIECE, warning_headers
 from kueuelib.embedded.http.frames import Framer, Line
 from kueuelib.embedded.http.negotiation import JSON, VIEWS, Form, negotiate
 from kueuelib.embedded.http.parameters import watch_options
@@ -46,8 +46,8 @@ async def watch(
         await response.prepare(request)
         with Sender(request, response) as sender:
             async for batch in stream.batches():
-                await sender.send([frame(event) for event in batch])
-                await asyncio.sleep(0)
+                size = sum(len(raw) for _, raw in batch) if wanted.view else 0
+                await sender.send(await service.large.work(size, list, map(frame, batch)))
         await response.write_eof()
     except ConnectionError:
         pass  # the client has left
@@ -55,7 +55,6 @@ async def watch(
 
 
 PATIENCE_SECONDS = 30.0
-PIECE = 64 * 1024
 
 
 def pieces(lines: Sequence[Line]) -> Iterator[bytes]:
@@ -133,3 +132,4 @@ class Sender:
             if self._request.protocol.writing_paused:
                 await self._request.writer.drain()
             self._since = None
+            await asyncio.sleep(0)

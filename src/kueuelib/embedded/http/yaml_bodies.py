@@ -45,6 +45,8 @@ _Loader.yaml_implicit_resolvers = {
 
 
 _Loader.add_implicit_resolver(f"{_PREFIX}bool", re.compile(r"^[ynYN]$"), list("ynYN"))
+_FLOAT: Final = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+_Loader.add_implicit_resolver(f"{_PREFIX}float", _FLOAT, list("-+.0123456789"))
 _Loader.bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
 _TOO_DEEP: Final = "error parsing YAML: exceeded max depth"
 _BECAUSE: Final = (yaml.YAMLError, ValueError, KeyError)
@@ -168,6 +170,8 @@ class _Builder:
                 if shown is not None:
                     sign = "-" if text[0] == "-" else "+" if shown == "Inf" else ""
                     raise Unreadable(f"json: unsupported value: {sign}{shown}", is_yaml=True)
+            elif isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+                value = int(value)
             elif isinstance(value, int) and not -(2**63) <= value < 2**64:
                 value = float(value) if abs(value) < 2**1023 else text
         if is_plain:

@@ -139,7 +139,13 @@ def _known_entries(old: Obj | None, new: Obj, write: FieldWrite) -> Entries:
 
 
 def apply_steps(
-    nodes: Nodes, live: Obj | None, config: Obj, write: FieldWrite, *, force: bool = False
+    nodes: Nodes,
+    live: Obj | None,
+    config: Obj,
+    write: FieldWrite,
+    *,
+    zero: Obj | None = None,
+    force: bool = False,
 ) -> Steps[Obj]:
     """The object after an apply, with its `managedFields`.
 
@@ -151,6 +157,7 @@ def apply_steps(
         live: the state before at the version of `config`; None creates the object.
         config: the applied fields, with apiVersion, kind, name and namespace.
         write: the apply.
+        zero: an empty object.
         force: take fields from other managers.
 
     Returns:
@@ -170,8 +177,9 @@ def apply_steps(
     before = _bare(live or {})
     entries = entries_of((live or {}).get("metadata", {}).get("managedFields"))
     if live is not None and not entries:
-        first = ManagerEntry(BEFORE_FIRST_APPLY, UPDATE, version, owned(fields_of(node, before)))
-        entries[first.identity] = first
+        earlier = compare(node, zero or {"metadata": {}}, before).without(write.ignored).written
+        first = ManagerEntry(BEFORE_FIRST_APPLY, UPDATE, version, owned(earlier), "", write.time)
+        entries |= {first.identity: first} if first.fields else {}
     merged = merge(node, before, config) if live is not None else whole
     applied = fields_of(node, config)
     mine = ManagerEntry(write.manager, APPLY, version, applied, write.subresource, write.time)

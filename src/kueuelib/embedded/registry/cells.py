@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, find_condition, is_true, parse_time
-from kueuelib.embedded.builtins.fields import section
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.machinery.fields import field_of
 
 NONE = "<none>"

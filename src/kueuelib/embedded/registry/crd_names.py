@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.fields import listed
+from kueuelib.embedded.builtins.raw import listed
 from kueuelib.embedded.registry.kind import Kind
 
 _ORDER = (

@@ -7,14 +7,8 @@ from collections.abc import Sequence
 from kueuelib.api.conditions import with_raw_condition
 from kueuelib.api.meta import Obj, find_condition
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
-from kueuelib.embedded.builtins.fields import (
-    invalid,
-    listed,
-    section,
-    setdefault,
-    subobject,
-    unchanged,
-)
+from kueuelib.embedded.builtins.fields import invalid, unchanged
+from kueuelib.embedded.builtins.raw import listed, section, setdefault, subobject
 from kueuelib.embedded.registry.crd_names import accepted
 from kueuelib.embedded.registry.crd_validation import unknown_formats, validate_definition
 from kueuelib.embedded.registry.registry import Registry

@@ -12,15 +12,8 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.client_config import validate_client, validate_reviews
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import (
-    duplicate,
-    forbidden,
-    invalid,
-    listed,
-    not_supported,
-    required,
-    section,
-)
+from kueuelib.embedded.builtins.fields import duplicate, forbidden, invalid, not_supported, required
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
 from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.schema_validation import is_structural, schema_problems

@@ -127,10 +127,6 @@ def _is_ipv4(text: str) -> bool:
     return _parses(ipaddress.IPv4Address)(address)
 
 
-def _is_ipv6(text: str) -> bool:
-    return "%" not in text and _parses(ipaddress.IPv6Address)(text)
-
-
 def _is_cidr(text: str) -> bool:
     address, slash, bits = text.partition("/")
     return bool(slash) and bits.isdecimal() and _parses(_network)(f"{_plain_zeros(address)}/{bits}")
@@ -189,7 +185,7 @@ _CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "hexcolor": _matches("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "hostname": _is_host,
     "ipv4": _is_ipv4,
-    "ipv6": _is_ipv6,
+    "ipv6": lambda text: "%" not in text and _parses(ipaddress.IPv6Address)(text),
     "isbn": lambda text: _isbn10(text) or _isbn13(text),
     "isbn10": _isbn10,
     "isbn13": _isbn13,

@@ -13,6 +13,7 @@ belong to the one around it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from difflib import unified_diff
 from functools import cache
@@ -21,7 +22,27 @@ from typing import Any, Final
 
 _ZEROS: Final = {"s": "", "i": 0, "b": False, "q": "0", "o": 0}
 _HOST: Final = ("hostNetwork", "hostPID", "hostIPC", "hostUsers", "shareProcessNamespace")
+_EMPTY: Final = re.compile(r": (\[\]|\{\})(?=,?$)")
 _ESCAPED: Final = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"})
+
+
+class Emptied(dict[str, Any]):
+    """An object without its empty lists and maps, which only messages show.
+
+    Args:
+        obj: the object.
+        empty: the empty values by name.
+    """
+
+    def __init__(self, obj: Mapping[str, Any], empty: Mapping[str, Any]) -> None:
+        super().__init__(obj)
+        self.empty = empty
+
+
+def as_given(obj: Mapping[str, Any], name: str) -> Any:
+    """The value of a field, including an empty list or map."""
+    value = obj.get(name)
+    return obj.empty.get(name) if value is None and isinstance(obj, Emptied) else value
 
 
 @cache
@@ -42,7 +63,7 @@ def internal(struct: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
         struct: its name in `internal.txt`.
         value: defaulted JSON data; None is a struct of zeros.
     """
-    given = dict(value or {})
+    given = {**(value or {}), **(value.empty if isinstance(value, Emptied) else {})}
     if struct == "PodSpec":
         host = {name: given.pop(name) for name in _HOST if name in given}
         if given.get("securityContext") is not None or host:
@@ -83,6 +104,10 @@ def _value(type_: str, value: Any) -> Any:
 def difference(struct: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The difference between two objects as lines of a unified diff, for messages."""
     before, after = _lines(internal(struct, old)), _lines(internal(struct, new))
+    if [_EMPTY.sub(": null", each) for each in before] == [
+        _EMPTY.sub(": null", each) for each in after
+    ]:
+        return ""
     return "".join(list(unified_diff(before, after))[2:])
 
 

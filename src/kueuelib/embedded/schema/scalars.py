@@ -17,6 +17,7 @@ from kueuelib.embedded.schema import times
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.errors import BadRequest, InvalidQuantity
 
+_NO_LINES: Final = str.maketrans("", "", "\r\n")
 _BASE64: Final = frozenset(f"{string.ascii_letters}{string.digits}+/=\r\n")
 
 Visit = Callable[[Any, str, str, "Walk"], Any]
@@ -59,21 +60,15 @@ def _json_type(value: Any, wanted: str) -> str:
 
 
 @cache
-def text(go_type: str) -> Visit:
-    """A text of that type."""
+def exactly(go_type: str, *types: type) -> Visit:
+    """A value of one of these types, with the name that they have together in Go."""
 
     def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
-        if type(value) is not str:
+        if type(value) not in types:
             raise walk.mismatch(value, path, where, go_type)
         return value
 
     return visit
-
-
-def _boolean(value: Any, path: str, where: str, walk: Walk) -> Any:
-    if type(value) is not bool:
-        raise walk.mismatch(value, path, where, "bool")
-    return value
 
 
 def integer(bits: int) -> Visit:
@@ -91,12 +86,6 @@ def integer(bits: int) -> Visit:
         return value
 
     return visit
-
-
-def _number(value: Any, path: str, where: str, walk: Walk) -> Any:
-    if type(value) not in (int, float):
-        raise walk.mismatch(value, path, where, "float64")
-    return value
 
 
 def _quantity(value: Any, _: str, __: str, walk: Walk) -> Any:
@@ -134,34 +123,25 @@ def _bytes(value: Any, path: str, where: str, walk: Walk) -> Any:
     if type(value) is not str:
         raise walk.mismatch(value, path, where, "[]uint8")
     try:
-        base64.b64decode(value.replace("\n", ""), validate=True)
+        plain = value.translate(_NO_LINES)
+        base64.b64decode(plain, validate=True)
     except (binascii.Error, ValueError) as error:
         raise walk.wrong(f"illegal base64 data at input byte {_bad_byte(value)}") from error
-    return value
+    return plain
 
 
 def _int_or_text(value: Any, path: str, where: str, walk: Walk) -> Any:
     return value if type(value) is str else integer(32)(value, path, where, walk)
 
 
-def _any(value: Any, _: str, __: str, ___: Walk) -> Any:
-    return value
-
-
-def _map_only(value: Any, path: str, where: str, walk: Walk) -> Any:
-    if type(value) is not dict:
-        raise walk.mismatch(value, path, where, "v1.FieldsV1")
-    return value
-
-
 SCALARS: Final[Mapping[str, Visit]] = {
-    "b": _boolean,
-    "n": _number,
+    "b": exactly("bool", bool),
+    "n": exactly("float64", int, float),
     "q": _quantity,
     "t": _time(""),
     "u": _time(times.MICROSECONDS),
     "B": _bytes,
     "o": _int_or_text,
-    "r": _any,
-    "F": _map_only,
+    "r": lambda value, *_: value,
+    "F": exactly("v1.FieldsV1", dict),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -63,7 +63,9 @@ class StructuralSchema:
         """An empty object: only written fields exist."""
         return {}
 
-    def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+    def validate(
+        self, obj: Obj, old: Obj | None = None, known: Sequence[FieldError] = ()
+    ) -> list[FieldError]:
         """The broken rules, except in parts that have not changed since `old`.
 
         CEL rules (`x-kubernetes-validations`) come last; they are compiled at their first use.
@@ -74,7 +76,7 @@ class StructuralSchema:
                 from kueuelib.embedded.cel.checking import RuleBook
 
                 self._books.append(RuleBook(self.node))
-            errors += self._books[0].broken(obj, old, errors)
+            errors += self._books[0].broken(obj, old, [*known, *errors])
         return errors
 
     def rule_problems(self, path: str) -> list[FieldError]:

@@ -6,7 +6,7 @@ lists and maps become the zero of their type.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name, own_fields
-from kueuelib.embedded.schema.scalars import SCALARS, Visit, Walk, integer, text
+from kueuelib.embedded.schema.scalars import SCALARS, Visit, Walk, exactly, integer
 from kueuelib.embedded.schema.written import fill, set_defaults, zero
 from kueuelib.errors import FieldError
 
@@ -47,7 +47,7 @@ def _value(field: Field) -> Visit:
     if field.type in ("i", "l"):
         return integer(field.bits)
     if field.type == "s":
-        return text(field.named or "string")
+        return exactly(field.named or "string", str)
     if field.type == "S":
         return _schema
     if field.type in SCALARS:
@@ -94,7 +94,7 @@ def _map(inner: Visit, field: Field) -> Visit:
     wanted = "v1.ResourceList" if field.type == "q" else f"map[string]{_go_type(field)}"
 
     def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
-        if type(value) is not dict:
+        if not isinstance(value, dict):
             raise walk.mismatch(value, path, where, wanted)
         if len(value) > 1:
             value = dict(sorted(value.items()))
@@ -132,7 +132,7 @@ def _message(message: str) -> Visit:
     short = message.rpartition(".")[2]
 
     def visit(value: Any, path: str, where: str, walk: Walk) -> Any:
-        if type(value) is not dict:
+        if not isinstance(value, dict):
             raise walk.mismatch(value, path, where, f"v1.{short}")
         bare = where.partition(".")[2]
         return _walk_fields(message, short, value, path, bare, walk)
@@ -183,8 +183,6 @@ def read_metadata(given: Any, path: str, where: str, walk: Walk) -> Obj:
     for name in ("labels", "annotations", "finalizers", "ownerReferences"):
         if not meta.get(name, True):
             del meta[name]
-    if "finalizers" in meta:
-        meta["finalizers"] = list(dict.fromkeys(meta["finalizers"]))
     return meta
 
 
@@ -230,13 +228,17 @@ class TypedSchema:
     def fill(self, obj: Obj) -> None:
         """Turns a defaulted object into the form that Go writes."""
         if not self.message.startswith(_OTHERWISE):
+            meta = dict(obj["metadata"])
             fill(self.message, obj)
+            obj["metadata"] = meta
 
     def zero(self) -> Obj:
         """An empty object."""
         return zero(self.message)
 
-    def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+    def validate(
+        self, obj: Obj, old: Obj | None = None, known: Sequence[FieldError] = ()
+    ) -> list[FieldError]:
         """Does nothing: types were checked already."""
-        del obj, old
+        del obj, old, known
         return []

@@ -59,7 +59,7 @@ def _check(
     if wrong is not None:
         errors.append(wrong)
     if node.enum is not None and not any(same_json(value, each) for each in node.enum):
-        known = [_shown_plain(each) for each in node.enum]
+        known = [each if isinstance(each, str) else canonical(each) for each in node.enum]
         errors.append(not_supported(path, value, known, ordered=True))
     if isinstance(value, int | float) and not isinstance(value, bool):
         _check_range(node, value, path, errors)
@@ -266,10 +266,6 @@ def _check_junctors(node: SchemaNode, value: Any, path: str, errors: _Errors) ->
 
 def _named(path: str) -> str:
     return f"{path} in body"
-
-
-def _shown_plain(value: Any) -> str:
-    return value if isinstance(value, str) else canonical(value)
 
 
 def _number(value: float) -> str:

@@ -15,6 +15,7 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.defaults import BY_TYPE
+from kueuelib.embedded.schema.internal import Emptied
 from kueuelib.embedded.schema.messages import Field, json_fields
 
 _ZEROS: Final = {"s": "", "i": 0, "l": 0, "b": False, "B": "", "q": "0", "o": 0, "n": 0}
@@ -52,7 +53,7 @@ def _plan(message: str) -> _Plan:
             for each in fields
             if not (each.form or each.always or each.message or each.type in _LEFT_ALONE)
         ),
-        {each.name: each for each in fields if each.message and each.message != _META},
+        {each.name: each for each in fields if each.message},
         tuple(
             (each.name, bool(each.form or each.message), default)
             for each in fields
@@ -98,14 +99,18 @@ def set_defaults(message: str, obj: Obj) -> None:
                 set_defaults(field.message, each)
 
 
-def fill(message: str, obj: Obj) -> None:
+def fill(message: str, obj: Obj) -> Obj:
     """Adds fields that are always written, and drops omitted ones, in place.
+
+    Returns:
+        The same; if lists or maps were dropped, a copy that knows them.
 
     Args:
         message: the type of the object.
         obj: pruned and defaulted.
     """
     plan = _plan(message)
+    empty = {name: obj[name] for name in plan.lists if obj.get(name) in ([], {})}
     for name, value in list(obj.items()):
         if value:
             continue
@@ -118,12 +123,19 @@ def fill(message: str, obj: Obj) -> None:
             del obj[name]
     for field in plan.always:
         if field.name not in obj:
-            obj[field.name] = {} if field.message and not field.form else _zero(field)
+            plain = None if field.form else _ZEROS.get(field.type)
+            obj[field.name] = {} if field.message and not field.form else plain
     for name, value in obj.items():
         inner = plan.inner.get(name)
-        if inner is not None and value is not None:
-            for each in _values(inner, value):
-                fill(inner.message, each)
+        if inner is None or value is None:
+            continue
+        if inner.form == "+":
+            obj[name] = [fill(inner.message, each) for each in value]
+        elif inner.form == "%":
+            obj[name] = {key: fill(inner.message, each) for key, each in value.items()}
+        else:
+            obj[name] = fill(inner.message, value)
+    return Emptied(obj, empty) if empty else obj
 
 
 def zero(message: str) -> Obj:
@@ -137,10 +149,6 @@ def _empty(field: Field) -> Any:
     if field.message:
         return {} if field.message == _META else zero(field.message)
     return _ZEROS.get(field.type)
-
-
-def _zero(field: Field) -> Any:
-    return None if field.form else _ZEROS.get(field.type)
 
 
 def _values(field: Field, value: Any) -> Iterable[Obj]:

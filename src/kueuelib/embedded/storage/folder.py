@@ -108,6 +108,8 @@ class DataFolder:
             with self._explained():
                 self.mark, self.durable = self._read_mark()
                 self._check_head()
+                if self.file.exists() and self.file.stat().st_size:
+                    self._check()
                 self.file.touch(mode=0o600)
                 (path / MARK).touch(mode=0o600)
                 self._mark = (path / MARK).open("r+b", buffering=0)
@@ -137,7 +139,11 @@ class DataFolder:
         saved, synced, boot = [*text.split(), "0", "0", ""][:3] if text else ("0", "0", "")
         if not (_is_revision(saved) and _is_revision(synced)):
             problem = f"holds no resource version: {text[:60]!r}"
-            raise ConfigError(str(file), problem, f"restore a copy of {self.path}, or remove it")
+            fix = (
+                f"restore a copy of {self.path}; to continue with what {FILE} holds, copy it, then "
+            )
+            fix += f"remove {file}"
+            raise ConfigError(str(file), problem, fix)
         return int(saved), int(saved if boot == _boot() != "" else synced)
 
     def _locked(self) -> IO[str]:
@@ -174,8 +180,13 @@ class DataFolder:
         if head and head != HEAD:
             raise self._damaged("file is not a database")
 
-    def _prepare(self) -> None:
-        run = self.database.execute
+    def _check(self) -> None:
+        """Check the file without a change, so that what is refused can still be repaired."""
+        where = f"{self.file.resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(where, uri=True, isolation_level=None)) as self.database:
+            self._check_content(self.database.execute)
+
+    def _check_content(self, run: Callable[..., sqlite3.Cursor]) -> None:
         run("PRAGMA busy_timeout = 0")
         (application,) = run("PRAGMA application_id").fetchone()
         (format_,) = run("PRAGMA user_version").fetchone()
@@ -193,25 +204,28 @@ class DataFolder:
         if not tables and self.mark:
             log = f"{FILE}-wal is gone or damaged"
             raise self._damaged(f"of {self.mark} records it has none, as the log {log}")
-        run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = NORMAL")
-        run("PRAGMA wal_autocheckpoint = 0")
-        run("PRAGMA cache_size = -512")
-        if not tables:
-            self.database.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
         (verdict,) = run("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise self._damaged(verdict)
-        run("PRAGMA busy_timeout = 5000")
-        end = max(self.latest(), *self.begun())
+        end = max(self.latest(), *self.begun()) if tables else 0
         if end < self.durable:
             raise ConfigError(
                 str(self.file),
                 f"ends at resource version {end}, and {self.mark} had been saved: its log "
                 f"{FILE}-wal is damaged, gone or an older one",
                 f"restore a copy of {self.path}; to continue without what was written in between, "
-                f"remove {self.path / MARK}",
+                f"copy it, then remove {self.path / MARK}",
             )
+
+    def _prepare(self) -> None:
+        run = self.database.execute
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = NORMAL")
+        run("PRAGMA wal_autocheckpoint = 0")
+        run("PRAGMA cache_size = -512")
+        run("PRAGMA busy_timeout = 5000")
+        if not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            self.database.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
         self._write_mark(self.mark)
         self._write_durable(self.durable, f"{_boot()}\n")
 

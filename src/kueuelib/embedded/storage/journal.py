@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import threading
 
@@ -18,6 +19,10 @@ TIDY_EVERY = 1_024
 
 SYNC_SECONDS = 1.0
 """So long after a change it is on the disk at the latest, if the disk keeps up."""
+_LOG = logging.getLogger("kueuelib.embedded")
+_REFUSED = (
+    "%s: the disk refuses the latest changes: %s; a power failure may lose them; trying again"
+)
 
 
 class Journal:
@@ -76,10 +81,10 @@ class Journal:
         self.folder.close()
 
     def _tidy(self) -> None:
-        tidied = 0
+        tidied = failures = 0
         while True:
             self._due.wait()
-            if self._closing.wait(SYNC_SECONDS):
+            if self._closing.wait(SYNC_SECONDS * 2 ** min(failures, 6)):
                 return
             self._due.clear()
             try:
@@ -87,5 +92,10 @@ class Journal:
                 if self._count - tidied >= TIDY_EVERY:
                     tidied = self._count
                     self.folder.tidy(max(0, self._latest - HISTORY), self._closing.is_set)
-            except (sqlite3.Error, OSError):
-                continue  # everything is in the log; the next time it is tried again
+            except (sqlite3.Error, OSError) as error:
+                if not failures:
+                    _LOG.warning(_REFUSED, self.folder.path, error)
+                failures += 1
+                self._due.set()
+            else:
+                failures = 0

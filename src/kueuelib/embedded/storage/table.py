@@ -219,7 +219,7 @@ class Table:
         """
         if revision < self._compacted:
             raise Compacted(revision, self._compacted)
-        return self._first + bisect_right(self._log, revision, key=_revision)
+        return self._first + bisect_right(self._log, revision, key=lambda change: change.revision)
 
     def since(self, position: int, limit: int = 512) -> list[Change]:
         """The changes since a position.
@@ -264,10 +264,6 @@ class Table:
             waiters, self._waiters = self._waiters, set()
             for waiter in waiters:
                 _resolve(waiter)
-
-
-def _revision(change: Change) -> int:
-    return change.revision
 
 
 def _resolve(waiter: asyncio.Future[None]) -> None:

@@ -259,7 +259,7 @@ async def test_the_selector_of_a_gated_pod_may_only_grow(writer) -> None:
         writer.change(PODS, pod, lambda pod: pod["spec"].update(nodeSelector={"a": "c"}))
     )
     assert "spec.nodeSelector: Invalid value" in message
-    assert "only additions are allowed (no mutations or deletions)" in message
+    assert "only additions to spec.nodeSelector are allowed (no mutations or deletions)" in message
 
 
 async def test_a_pod_that_was_never_bound_is_deleted_at_once(writer) -> None:

@@ -317,6 +317,15 @@ async def test_lost_records_are_told_after_the_end_of_the_machine(
 LOST = "ends at resource version .* had been saved.*restore a copy.*remove .*/latest"
 
 
+def kept(folder: Path) -> dict[str, bytes]:
+    """The content of the files that hold records."""
+    return {
+        name: (folder / name).read_bytes()
+        for name in ("state.db", "state.db-wal", "latest")
+        if (folder / name).exists() and (folder / name).stat().st_size
+    }
+
+
 @pytest.mark.parametrize("how", ["gone", "empty", "zeros", "noise at the start", "noise later"])
 async def test_a_damaged_log_is_refused_until_the_loss_is_accepted(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
@@ -331,9 +340,11 @@ async def test_a_damaged_log_is_refused_until_the_loss_is_accepted(
         log.write_bytes(data[:at] + b"\x5a" * 400 + data[at + 400 :])
     elif how != "gone":
         log.write_bytes(b"" if how == "empty" else b"\0" * len(data))
+    before = kept(copy)
     for _ in range(2):
         with pytest.raises(ConfigError, match=LOST):
             DataFolder(copy)
+        assert kept(copy) == before, "a refused start leaves what can be repaired"
     (copy / "latest").unlink()
     async with serving(copy) as service:
         assert service.storage.table("namespaces.").get(ObjectKey("", "default"))
@@ -356,6 +367,31 @@ async def test_what_was_on_the_disk_is_not_lost_with_the_machine(
     (tmp_path / "copy" / "state.db-wal").unlink()
     with pytest.raises(ConfigError, match=LOST):
         DataFolder(tmp_path / "copy")
+
+
+async def test_a_disk_that_refuses_is_asked_again_and_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journals, "SYNC_SECONDS", 0.01)
+    calls, sync = [], DataFolder.sync
+
+    def refuse(folder: DataFolder, revision: int) -> None:
+        calls.append(revision)
+        if len(calls) <= 3:
+            raise OSError("no answer from the disk")
+        sync(folder, revision)
+
+    monkeypatch.setattr(DataFolder, "sync", refuse)
+    async with serving(tmp_path) as service:
+        await service.create(CONFIG_MAPS, config_map("a"))
+        wanted = service.storage.revision
+        async with asyncio.timeout(60):  # a thread does it
+            while latest(tmp_path)[1] < wanted:
+                await asyncio.sleep(0.01)
+    assert len(calls) >= 4
+    told = "the disk refuses the latest changes: no answer from the disk"
+    told += "; a power failure may lose them; trying again"
+    assert caplog.messages == [f"{tmp_path}: {told}"]
 
 
 @pytest.mark.parametrize("text", ["9" * 400, "9" * 19, "xx", "1 xx", "-1"])
