@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -48,7 +49,7 @@ def documents(text: str, source: str, fix: str = "correct the file") -> list[Any
     """
     _bounded(text, source)
     try:
-        return list(yaml.load_all(text, Loader=_LOADER))
+        return list(_constructed(_LOADER(text), source))
     except RecursionError as error:
         raise ConfigError(source, "malformed YAML: nested too deeply", fix) from error
     except yaml.YAMLError as error:
@@ -56,6 +57,42 @@ def documents(text: str, source: str, fix: str = "correct the file") -> list[Any
         where = f" in line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         raise ConfigError(source, f"malformed YAML{where}: {problem}", fix) from error
+
+
+def _constructed(loader: Any, source: str) -> Iterator[Any]:
+    """The documents of a loader.
+
+    Raises:
+        ConfigError: a mapping has a key twice, and one of the two would be lost.
+    """
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            _check_keys(node, source)
+            yield loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_keys(root: yaml.Node, source: str) -> None:
+    nodes, seen = [root], set[int]()
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+        if isinstance(node, yaml.MappingNode):
+            lines: dict[tuple[str, str], int] = {}
+            for key, value in node.value:
+                nodes.append(value)
+                if isinstance(key, yaml.ScalarNode):
+                    name, line = (key.tag, key.value), key.start_mark.line + 1
+                    if name in lines:
+                        problem = f"key {key.value} in line {line} is also in line {lines[name]}"
+                        raise ConfigError(source, problem, "leave one of them out")
+                    lines[name] = line
 
 
 def _bounded(content: T, source: str) -> T:
