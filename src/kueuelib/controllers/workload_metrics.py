@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, parse_time
-from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, REQUEUED
+from kueuelib.api.names import (
+    ADMITTED,
+    EVICTED,
+    FINISHED,
+    PODS_READY,
+    QUOTA_RESERVED,
+    REASON_UNSATISFIED_CHECKS,
+    REQUEUED,
+)
 from kueuelib.controllers.local_queue_metrics import EVICTION, LocalQueueMetrics, counted
 from kueuelib.machinery.store import Delta
 from kueuelib.scheduler.condition_reasons import PENDING_EVALUATION
@@ -205,6 +213,10 @@ def _group(wl: Obj | None, conditions: _Conditions) -> _Group | None:
         return _Group(queue, finished=True)
     if _is(ADMITTED, conditions) or metadata.get("deletionTimestamp"):
         return None
-    reserved = conditions.get(QUOTA_RESERVED, {})
-    cause = "" if _is(QUOTA_RESERVED, conditions) else reserved.get("reason", PENDING_EVALUATION)
-    return _Group(queue, why=(conditions.get(ADMITTED, {}).get("reason", NO_RESERVATION), cause))
+    reason = conditions.get(ADMITTED, {}).get("reason", NO_RESERVATION)
+    if not _is(QUOTA_RESERVED, conditions):
+        reserved = conditions.get(QUOTA_RESERVED, {})
+        return _Group(queue, why=(reason, reserved.get("reason", PENDING_EVALUATION)))
+    # The condition is absent, or of the time before the reservation, until checks have decided.
+    waits = reason.startswith(NO_RESERVATION)
+    return _Group(queue, why=(REASON_UNSATISFIED_CHECKS if waits else reason, ""))

@@ -102,6 +102,9 @@ def test_workloads_that_are_not_admitted_are_counted_by_what_they_lack() -> None
     checked = ("Admitted", "False", "UnsatisfiedChecks", 1.0)
     for one in (workload(), workload(waiting), workload(waiting), workload(RESERVED, checked)):
         watched.see(None, one)
+    before = ("Admitted", "False", "NoReservation", 1.0)
+    for one in (workload(RESERVED), workload(RESERVED, before)):
+        watched.see(None, one)
     watched.see(None, workload(RESERVED, ADMITTED))
     watched.see(None, workload(metadata={"deletionTimestamp": format_time(NOW)}))
     of = 'cluster_queue="cq",'
@@ -111,6 +114,7 @@ def test_workloads_that_are_not_admitted_are_counted_by_what_they_lack() -> None
             ("NoReservation", "PendingEvaluation", "1.0"),
             ("NoReservation", "WaitingForQuota", "2.0"),
             ("UnsatisfiedChecks", "", "1.0"),
+            ("UnsatisfiedAdmissionChecks", "", "2.0"),
         )
     ]
     (line, *_) = watched.lines("kueue_local_queue_unadmitted_workloads")
