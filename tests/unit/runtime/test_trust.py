@@ -185,7 +185,7 @@ async def test_what_is_optional_may_be_forbidden_and_nothing_else(api):
     path = "/apis/apiregistration.k8s.io/v1/apiservices/v.g"
     api.forbidden = {path}
     optional = Trusting(API_SERVICES, "v.g", optional=True)
-    assert await inject(api.client, [optional], b"CA") == ["apiservices/v.g"]
+    assert await inject(api.client, [optional], b"CA") == (["apiservices/v.g"], Names())
     with pytest.raises(Forbidden):
         await inject(api.client, [Trusting(API_SERVICES, "v.g")], b"CA")
 
@@ -199,7 +199,7 @@ async def test_injection_repairs_tells_what_is_missing_and_survives_conflicts(ap
         Trusting(VALIDATING_WEBHOOKS, "v"),
         Trusting(CRDS, "things.g"),
     ]
-    missing = await inject(api.client, trusting, b"CA")
+    missing, _ = await inject(api.client, trusting, b"CA")
     assert missing == ["validatingwebhookconfigurations/v"]
     assert api.bundle(MUTATING) == api.bundle(CRD) == b"CA"
     api.writes.clear()
@@ -268,10 +268,37 @@ async def test_the_keeper_supplies_repairs_and_renews_without_a_restart(api, clo
     assert first
 
 
+async def test_the_keeper_names_the_hosts_of_urls_also_in_a_new_secret(api, monkeypatch):
+    """Who installed it wrote them into the first certificate only."""
+    monkeypatch.setattr(trust, "MISSING_PERIOD", 0.02)
+    called = webhooks()
+    called["webhooks"][0]["clientConfig"] = {"url": "https://outside.example:9443/x"}
+    api.put(MUTATING, called)
+    trusting = [Trusting(MUTATING_WEBHOOKS, "m"), Trusting(VALIDATING_WEBHOOKS, "v")]
+    keeper = CertificateKeeper(api.client, [server_context()], SECRET, NAMES, trusting)
+
+    def hosts() -> frozenset[str]:
+        return judge(from_secret(api.objects[SECRET_PATH])).names.hosts
+
+    async with Running(keeper):
+        assert hosts() == NAMES.hosts | {"outside.example"}
+        del api.objects[SECRET_PATH]
+        keeper.poke()
+        await eventually(lambda: SECRET_PATH in api.objects)
+        assert hosts() == NAMES.hosts | {"outside.example"}
+        later = {**called, "metadata": {"name": "v"}}
+        later["webhooks"] = [{"name": "w", "clientConfig": {"url": "https://10.1.2.3/x"}}]
+        api.put(f"{MUTATING.rpartition('/')[0].replace('mutating', 'validating')}/v", later)
+        await eventually(
+            lambda: "10.1.2.3" in judge(from_secret(api.objects[SECRET_PATH])).names.addresses
+        )
+
+
 async def test_the_keeper_soon_finds_what_appears(api, monkeypatch):
     monkeypatch.setattr(trust, "MISSING_PERIOD", 0.02)
+    names = host_names(["h"])  # that of the URL, so that the certificate need not change
     trusting = [Trusting(MUTATING_WEBHOOKS, "m"), Trusting(MUTATING_WEBHOOKS, "other")]
-    keeper = CertificateKeeper(api.client, [server_context()], SECRET, NAMES, trusting)
+    keeper = CertificateKeeper(api.client, [server_context()], SECRET, names, trusting)
     async with Running(keeper):
         reads = api.reads[SECRET_PATH]
         assert keeper._missing == [f"{MUTATING_WEBHOOKS.plural}/{one.name}" for one in trusting]

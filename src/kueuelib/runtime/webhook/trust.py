@@ -15,6 +15,7 @@ import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -142,7 +143,7 @@ def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
         ca_cert: the authority, PEM.
     """
     bundle = base64.b64encode(ca_cert).decode()
-    if all(each == bundle for each in _bundles(obj)):
+    if all(each.get("caBundle") == bundle for each in _callers(obj)):
         return obj  # found out without a copy: CRDs are large, and looked at every minute
     made = copy.deepcopy(obj)
     for client_config in _client_configs(made):
@@ -150,17 +151,23 @@ def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
     return made
 
 
-def _bundles(obj: Obj) -> list[str | None]:
+def _callers(obj: Obj) -> list[Mapping[str, Any]]:
+    """The parts that carry a bundle, as they are."""
     if "webhooks" in obj:
-        return [(each.get("clientConfig") or {}).get("caBundle") for each in obj["webhooks"] or ()]
+        return [each.get("clientConfig") or {} for each in obj["webhooks"] or ()]
     if obj.get("kind") == API_SERVICES.kind:
         spec = obj["spec"]
-        return [] if spec.get("insecureSkipTLSVerify") else [spec.get("caBundle")]
+        return [] if spec.get("insecureSkipTLSVerify") else [spec]
     conversion = (obj.get("spec") or {}).get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
         return []
-    webhook = conversion.get("webhook") or {}
-    return [(webhook.get("clientConfig") or {}).get("caBundle")]
+    return [(conversion.get("webhook") or {}).get("clientConfig") or {}]
+
+
+def _hosts(obj: Obj) -> set[str]:
+    """The hosts that an API server calls by a URL."""
+    urls = (urlsplit(each.get("url") or "") for each in _callers(obj))
+    return {url.hostname for url in urls if url.hostname}
 
 
 def _client_configs(obj: Obj) -> list[dict[str, Any]]:
@@ -175,44 +182,50 @@ def _client_configs(obj: Obj) -> list[dict[str, Any]]:
     return [conversion.setdefault("webhook", {}).setdefault("clientConfig", {})]
 
 
-async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -> list[str]:
+async def inject(
+    client: Client, trusting: Iterable[Trusting], ca_cert: bytes
+) -> tuple[list[str], Names]:
     """Write the authority into every object; objects that have it are only read.
 
     Returns:
-        the names of the objects that do not exist, and of optional ones that we have no right to.
+        the names of the objects that do not exist, and of optional ones that we have no right to;
+        and the hosts of the URLs in the others, which the server's certificate has to name.
 
     Raises:
         ApiError: one cannot be read or written.
     """
-    missing = []
+    missing, hosts = [], set[str]()
     for target in trusting:
         try:
-            await _inject_one(client, target, ca_cert)
+            hosts |= await _inject_one(client, target, ca_cert)
         except (NotFound, Forbidden) as error:
             if isinstance(error, Forbidden) and not target.optional:
                 raise
             missing.append(_path(target))
-    return missing
+    return missing, host_names(hosts)
 
 
 def _path(target: Trusting) -> str:
     return f"{target.resource.plural}/{target.name}"
 
 
-async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> None:
-    key = ObjectKey("", target.name)
+async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> set[str]:
+    """Writes the authority into one object; returns the hosts of its URLs."""
+    key, hosts = ObjectKey("", target.name), set[str]()
     for attempt in range(ATTEMPTS):
         obj = await client.get(target.resource, key)
+        hosts = _hosts(obj)
         wanted = with_bundle(obj, ca_cert)
         if wanted is obj:
-            return
+            break
         try:
             await client.replace(target.resource, wanted)
         except Conflict:
             if attempt == ATTEMPTS - 1:
                 raise
             continue
-        return
+        break
+    return hosts
 
 
 class CertificateKeeper:
@@ -226,7 +239,7 @@ class CertificateKeeper:
         client: reads and writes the Secret and the objects that trust it.
         contexts: of the servers.
         secret: where certificates are kept.
-        names: host names and addresses under which the API server calls.
+        names: host names and addresses under which the API server calls, besides those in URLs.
         trusting: objects that carry the `caBundle`.
         clock: time.
         organisation: of the certificates' subjects.
@@ -291,32 +304,44 @@ class CertificateKeeper:
                     await self._poked.wait()
 
     async def _look(self) -> None:
-        certificates = await ensure_certificates(
-            self._client,
-            self._secret,
-            self._names,
-            clock=self._clock,
-            organisation=self._organisation,
-        )
-        # First those who trust, then the server: a new authority is known before it is used.
-        await self._give(self._trusting, certificates)
+        certificates, complete = await self._ensured(), False
+        while not complete:
+            # First those who trust, then the server: a new authority is known before it is used.
+            complete = await self._give(self._trusting, certificates)
+            if not complete:
+                certificates = await self._ensured()
         if certificates != self._loaded:
             for context in self._contexts:
                 load(context, certificates)
             self._log.info("certificate loaded", secret=str(self._secret))
             self._loaded = certificates
 
+    async def _ensured(self) -> Certificates:
+        return await ensure_certificates(
+            self._client,
+            self._secret,
+            self._names,
+            clock=self._clock,
+            organisation=self._organisation,
+        )
+
     async def _look_for_the_missing(self) -> None:
         if self._loaded is not None:
             missing = [one for one in self._trusting if _path(one) in self._missing]
-            await self._give(missing, self._loaded)
+            if not await self._give(missing, self._loaded):
+                self.poke()
 
-    async def _give(self, trusting: Iterable[Trusting], certificates: Certificates) -> None:
-        """Makes objects trust our authority, and says which ones cannot."""
-        missing = await inject(self._client, trusting, certificates.ca_cert)
+    async def _give(self, trusting: Iterable[Trusting], certificates: Certificates) -> bool:
+        """Makes objects trust our authority, and says which ones cannot; returns whether we knew
+        all the names under which they call us.
+        """
+        missing, called = await inject(self._client, trusting, certificates.ca_cert)
         if missing != self._missing:
             self._missing = missing
             if missing:
                 self._log.warning(
                     "the objects that should trust our certificate are missing", missing=missing
                 )
+        known = self._names.covers(called)
+        self._names |= called
+        return known
