@@ -6,6 +6,7 @@ Nothing heavy is imported before it is needed.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 
@@ -17,10 +18,19 @@ def main() -> None:
 
     Exit codes: 0 done, 1 it failed while running, 2 the arguments or files are not valid.
     """
+    _write_anything(sys.stdout)
+    _write_anything(sys.stderr)
     try:
         _main()
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _write_anything(stream: object) -> None:
+    """Makes a stream accept every character: in UTF-8, or as an escape on another terminal."""
+    if isinstance(stream, io.TextIOWrapper):
+        encoding = stream.encoding if stream.isatty() else "utf-8"
+        stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def _main() -> None:
