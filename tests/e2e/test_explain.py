@@ -165,7 +165,7 @@ def test_bad_questions_are_answered_with_the_object_the_field_and_the_fix(
     unnamed = {**job("x", seconds=1), "metadata": {}}
     cases = (
         (("job/absent",), "", 1, "Job absent does not exist in namespace default; there are first"),
-        (("job/first", "-n", "void"), "", 1, "namespace void, which has no Jobs"),
+        (("job/first", "-n", "void"), "", 1, "Namespace void does not exist"),
         (("workload/absent",), "", 1, "Workload absent does not exist"),
         (("first",), "", 2, "is not KIND/NAME"),
         (("deployment/x",), "", 1, "no Workload in namespace default belongs to deployment x"),

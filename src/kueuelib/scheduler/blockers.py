@@ -131,9 +131,19 @@ class UntoleratedTaint:
 
 @record
 class AffinityMismatch:
-    """Node selector or required node affinity exclude the flavor's node labels."""
+    """Node selector or required node affinity exclude the flavor's node labels.
+
+    Attributes:
+        flavor: the flavor under test.
+        label: the key of the first label that does not match.
+        wanted: what the pods ask for.
+        offered: its value on the nodes of the flavor.
+    """
 
     flavor: str
+    label: str = ""
+    wanted: str = ""
+    offered: str = ""
 
     severity = Severity.NO_MATCH
 
@@ -141,6 +151,14 @@ class AffinityMismatch:
     def text(self) -> str:
         """The words of the condition message."""
         return f"flavor {self.flavor} doesn't match node affinity"
+
+    @property
+    def detail(self) -> str:
+        """Which label differs; the condition message does not say."""
+        return (
+            f"the pods want {self.label} {self.wanted}, the nodes of flavor {self.flavor} have "
+            f"{self.offered}"
+        )
 
 
 @record

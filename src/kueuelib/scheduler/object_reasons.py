@@ -192,6 +192,9 @@ SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
 ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated, BackingOff)
 """Reasons that no change of quota ends."""
 
+START = "set spec.stopPolicy to None"
+"""What starts a stopped queue."""
+
 ObjectReason = (
     ChecksFailed
     | NamespaceUnknown
@@ -258,7 +261,7 @@ class LocalQueueFacts:
         if self.stop_policy == NONE:
             return ()
         problem = f"spec.stopPolicy is {self.stop_policy}"
-        return (Hindrance(LocalQueueStopped(self.name), problem, "set it to None"),)
+        return (Hindrance(LocalQueueStopped(self.name), problem, START),)
 
 
 def queue_obstacle(name: str, facts: LocalQueueFacts | None, *, known: bool) -> ObjectReason | None:

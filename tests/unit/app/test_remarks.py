@@ -63,6 +63,21 @@ async def test_a_flavor_without_a_usable_node_is_named(nodes: tuple[Obj, ...], s
     assert client.listed.count("nodes") == 1
 
 
+async def test_a_flavor_that_only_a_change_leads_to_is_looked_at_too() -> None:
+    quota = {"name": "cpu", "nominalQuota": "9"}
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "g", "resources": [quota]}]}
+    others = [
+        thing("ResourceFlavor", "g", spec={"nodeLabels": {"pool": "slow"}}),
+        thing("ClusterQueue", "other", spec={"namespaceSelector": {}, "resourceGroups": [group]}),
+        thing("LocalQueue", "other", metadata={"namespace": "ns"}, spec={"clusterQueue": "other"}),
+    ]
+    answer = await asked(Counting(*world(), *others, workload(job())))
+    assert answer.explanation is not None
+    assert "submit it to LocalQueue other" in answer.explanation.changes[-1].change.text
+    text = "flavor g has no usable node now (pool=slow): its pods stay Pending until there is one"
+    assert text in answer.notes
+
+
 async def test_nodes_are_not_listed_for_flavors_without_labels() -> None:
     client = Counting(*world(), workload(job()))
     answer = await asked(client)

@@ -143,6 +143,45 @@ def test_what_waits_for_missing_pods_is_listed_without_a_place() -> None:
     assert (row.cluster_queue, row.place, row.searched) == ("cq", None, False)
 
 
+def test_a_fix_names_the_field_and_comes_before_a_change_elsewhere() -> None:
+    """Whether or not changes are searched for, and although another queue would have room."""
+    facts = world(waits("a"), waits("b", "held"), waits("c", "lost"))
+    facts = facts.with_local_queue(make_local_queue("held", "cq", stopPolicy="Hold"))
+    facts = facts.with_local_queue(make_local_queue("lost", "absent"))
+    broken = make_cluster_queue("broken", {"gone": {"cpu": 4}})
+    facts = facts.with_cluster_queue(broken).with_workload(waits("d", "broken"))
+    facts = facts.with_local_queue(make_local_queue("broken", "broken"))
+    for searched in (0, 10):
+        listing = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW, searched)
+        rows = {row.key.name: row for row in listing.rows}
+        assert rows["b"].first_fix == "LocalQueue ns/held: set spec.stopPolicy to None"
+        create = "LocalQueue ns/lost: create ClusterQueue absent, or make another LocalQueue"
+        assert rows["c"].first_fix.startswith(create)
+        fix = "ResourceFlavor gone: create it, or take it out of spec.resourceGroups"
+        assert rows["d"].first_fix == fix
+        why = "ResourceFlavor gone is named by ClusterQueue broken and does not exist"
+        assert rows["d"].why == f"ClusterQueue broken is inactive: {why}"
+        assert rows["a"].first_fix == rows["a"].cause == ""
+        text = to_text(listing, wide=False)
+        assert all(one.first_fix in text for one in rows.values())
+
+
+def test_a_stopped_cluster_queue_says_so_once() -> None:
+    facts = world(waits("a")).with_cluster_queue(
+        make_cluster_queue("cq", {"f": {"cpu": 4}}, stopPolicy="Hold")
+    )
+    (row,) = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW, 0).rows
+    assert row.why == "ClusterQueue cq is stopped: spec.stopPolicy is Hold"
+    assert row.first_fix == "ClusterQueue cq: set spec.stopPolicy to None"
+
+
+def test_what_is_deactivated_is_said_without_the_engine_too() -> None:
+    condition = make_condition("QuotaReserved", False, "Pending")
+    off = waits("off", active=False, conditions=[condition])
+    (row,) = told(cluster(off), Selection("ns"), NOW, "some were not seen").rows
+    assert row.verdict == "deactivated"
+
+
 def test_without_rights_the_verdicts_are_those_of_the_manager() -> None:
     condition = make_condition("QuotaReserved", False, "WaitingForQuota") | {"message": "no cpu"}
     late = waits("late", created=20, conditions=[condition])

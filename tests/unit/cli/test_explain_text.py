@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.asking import Answer
+from kueuelib.cli.explain.data import answer_data
 from kueuelib.cli.explain.text import show
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.world import World
@@ -108,3 +110,47 @@ def test_a_check_that_did_not_decide_has_a_controller_a_time_and_a_next_step(
     lines = told(world.with_check(make_check("budget")).with_workload(job), capsys)
     assert f"Admission check budget (example.com/check) is Pending since {TIME}" in lines
     assert "Next step: look into the log of the controller that serves example.com/check" in lines
+
+
+def test_the_end_of_a_workload_is_told_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    said = {"message": "nodeSelector[arch] is amd64 by the pod template"}
+    ended = make_condition("Finished", reason="FailedToStart") | said
+    world = queue(World().with_namespace("ns", {}).with_flavor(make_flavor("f")), "mine", 1)
+    world = world.with_workload(make_workload("job", "mine", {"cpu": 1}, conditions=[ended]))
+    assert f"It is finished: FailedToStart: {said['message']}" in told(world, capsys)
+    data = answer_data(Answer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0)))
+    assert data["finished"] == {"reason": "FailedToStart", **said}
+
+
+def test_a_narrow_terminal_gets_a_block_of_lines_for_each_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    narrow = io.StringIO()
+    monkeypatch.setattr(narrow, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout", narrow)
+    for name, value in (("COLUMNS", "60"), ("TERM", "xterm"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    world = queue(World().with_namespace("ns", {}).with_flavor(make_flavor("f")), "mine", 1)
+    world = world.with_workload(make_workload("job", "mine", {"cpu": 3, "memory": "1Gi"}))
+    show([Answer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0))])
+    text = narrow.getvalue()
+    assert "\x1b" not in text, "no colour, and nothing bold either"
+    block = """Pod set: main x 1
+Resource: cpu
+Flavor: f
+Requested: 3
+Used: 0
+Nominal: 1
+Borrowable: 0
+Available: 1
+Verdict: """
+    assert block in text
+    assert text.count("Pod set: main x 1") == 2, "each block says what it is about"
+
+
+def test_the_label_that_no_flavor_has_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    world = World().with_namespace("ns", {}).with_flavor(make_flavor("f", {"arch": "arm64"}))
+    pods = make_pod_set({"cpu": 1}, nodeSelector={"arch": "amd64"})
+    world = queue(world, "mine", 1).with_workload(make_workload("job", "mine", pod_sets=[pods]))
+    text = "Pod set main: the pods want arch amd64, the nodes of flavor f have arm64"
+    assert text in told(world, capsys)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 from smaller_changes import one_unit_less
 
 from kueuelib.api.kueue import Workload
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, OwnerReference
 from kueuelib.scheduler.blockers import QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.trial import Verdict, outcome
@@ -139,9 +140,33 @@ def test_a_node_selector_that_no_flavor_has_is_taken_out() -> None:
     pods = make_pod_set({"cpu": 1}, nodeSelector={"pool": "elsewhere"})
     world = world.with_workload(make_workload("job", "lq", pod_sets=[pods]))
     found = explain(world, KEY, NOW)
-    text = "let its pods run on any nodes: without nodeSelector and required node affinity"
+    text = "let its pods run on any nodes: without nodeSelector pool=elsewhere"
     assert texts(found) == [text]
     check(world, found, text)
+
+
+def test_what_a_job_is_made_from_is_changed_in_the_job() -> None:
+    """Its Workload follows the Job, and a changed selector does not even reach the Workload."""
+    owner = OwnerReference("batch/v1", "Job", "train", "u", controller=True)
+
+    def of_job(pods: Any) -> Workload:
+        made = make_workload("job", "lq", pod_sets=[pods])
+        meta = attrs.evolve(made.metadata, owner_references=(owner,))
+        return attrs.evolve(made, metadata=meta)
+
+    world = queue(start(), "lq", {"f": {"cpu": 2}})
+    world = queue(world, "other", {"f": {"cpu": 4}})
+    pods = make_pod_set({"cpu": 1}, count=3, nodeSelector={"size": "big"})
+    world = world.with_workload(of_job(pods))
+    subjects = {one.change.kind: one.change.subject for one in explain(world, KEY, NOW).changes}
+    assert subjects.pop("quota") == "ClusterQueue lq"
+    assert subjects == dict.fromkeys(("pods", "queue"), "Job ns/train")
+    pods = make_pod_set({"cpu": 1}, nodeSelector={"pool": "elsewhere"})
+    world = world.with_workload(of_job(pods))
+    found = explain(world, KEY, NOW)
+    (one,) = found.changes
+    assert one.change.subject == "Job ns/train"
+    assert one.change.text == "submit it again for any nodes: without nodeSelector pool=elsewhere"
 
 
 def test_a_required_affinity_that_no_flavor_has_is_taken_out_and_a_selector_that_fits_stays() -> (

@@ -108,7 +108,28 @@ def test_taint_is_told_in_the_words_that_clients_know() -> None:
 )
 def test_selectors_count_in_the_labels_of_the_flavor(spec: dict[str, Any], fits: bool) -> None:
     found = mismatch_of(flavor(labels={"zone": "a", "size": "5"}), pod(**spec))
-    assert found == (None if fits else AffinityMismatch("f"))
+    assert isinstance(found, AffinityMismatch) is not fits
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({"nodeSelector": {"size": "5", "zone": "b"}}, "zone b"),
+        (affinity(term("size", "Exists"), term("zone", "In", "b", "c")), None),
+        (affinity(term("zone", "In", "b", "c")), "zone In b, c"),
+        (affinity(term("zone", "DoesNotExist")), "zone DoesNotExist"),
+    ],
+)
+def test_a_label_that_differs_is_named_with_both_values(
+    spec: dict[str, Any], wanted: str | None
+) -> None:
+    found = mismatch_of(flavor(labels={"zone": "a", "size": "5"}), pod(**spec))
+    if wanted is None:
+        assert found is None
+        return
+    assert isinstance(found, AffinityMismatch)
+    assert found.text == "flavor f doesn't match node affinity"
+    assert found.detail == f"the pods want {wanted}, the nodes of flavor f have a"
 
 
 def test_selector_on_a_label_of_another_flavor_is_left_to_the_kube_scheduler() -> None:

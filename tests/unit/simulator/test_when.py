@@ -20,6 +20,7 @@ from kueuelib.testing.builders import (
     make_condition,
     make_flavor,
     make_local_queue,
+    make_pod_set,
     make_workload,
 )
 
@@ -107,6 +108,7 @@ def test_nobody_knows_when_a_job_ends_that_has_neither() -> None:
     assert found.unknown == (ObjectKey("ns", "r"), TARGET)
     text = "\n".join(lines(answer))
     assert "The start of Job target cannot be predicted." in text
+    assert "A limit on how long these run would help" in text
     assert "no end is known for ns/r, ns/target: without a limit" in text
     data = when_data(answer)
     assert data["known"] is False
@@ -184,3 +186,25 @@ def test_jobs_are_alike_when_their_queue_and_all_requests_are() -> None:
     assert times.middle(make_workload("o", "elsewhere", {"cpu": 1})) is None
     assert likeness(waiting()) != likeness(other)
     assert math.isfinite(times.in_queue(waiting())[-1])
+
+
+@pytest.mark.parametrize(
+    ("queue", "reason"), [({"stopPolicy": "Hold"}, "Suspended"), ({}, "NoMatchingFlavor")]
+)
+def test_a_limit_is_not_the_advice_where_no_end_of_a_job_helps(
+    queue: dict[str, str], reason: str
+) -> None:
+    world = World(
+        cluster_queues={"cq": make_cluster_queue("cq", {"f": {"cpu": 1}})},
+        local_queues={ObjectKey("ns", "q"): make_local_queue("q", "cq", **queue)},
+        flavors={"f": make_flavor("f", {"arch": "arm64"})},
+        namespaces={"ns": {}},
+    )
+    pods = make_pod_set({"cpu": 1}, nodeSelector={"arch": "amd64"})
+    for one in (make_workload("target", "q", pod_sets=[pods]), running("r", 40)):
+        world = world.with_workload(one)
+    answer = when(world, TARGET, "Job target", NOW, limits={}, runs=3)
+    assert forecast_of(answer).because == {reason: 3}
+    text = "\n".join(lines(answer))
+    assert "No end of another job would help; ask without --when what does." in text
+    assert "A limit on" not in text

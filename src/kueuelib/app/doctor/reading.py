@@ -17,8 +17,14 @@ from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.deployment import CONFIG_MAP, DASHBOARDS, MONITOR
 from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Call, Review, Snapshot
-from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of, decisive, list_kinds
-from kueuelib.app.explaining.waiting import with_namespaces
+from kueuelib.app.explaining.gather import (
+    QUEUEING,
+    Lists,
+    cluster_of,
+    decisive,
+    list_kinds,
+    with_namespaces,
+)
 from kueuelib.app.installation import Installation
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
@@ -26,6 +32,7 @@ from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.errors import ApiError, Forbidden, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.server_time import server_time
 
 AROUND = (
     kinds.CRDS,
@@ -95,7 +102,7 @@ async def read(
     if isinstance(reviews, str):
         unseen[PERMISSIONS], reviews = reviews, ()
     return Snapshot(
-        now=clock.now(),
+        now=await server_time(client, clock),
         lists=lists,
         cluster=with_namespaces(cluster_of(lists, engine_settings(configuration)), lists),
         reviews=reviews,

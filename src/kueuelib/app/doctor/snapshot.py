@@ -13,10 +13,10 @@ from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of, parse_time
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.asking import without_held_back
-from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists
+from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists, labels_decide
 from kueuelib.app.explaining.subject import workload_of
-from kueuelib.app.explaining.waiting import labels_decide
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.explain.trial import TrialOutcome, outcomes
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
@@ -167,6 +167,11 @@ class Snapshot:
     def engine(self) -> Engine:
         """An engine that has the facts but has run no cycle."""
         return self.world.engine(self.now)
+
+    @cached_property
+    def outcomes(self) -> Mapping[ObjectKey, TrialOutcome]:
+        """The fate of every Workload in the cycles that are due now."""
+        return outcomes(self.world, self.now)
 
     def age(self, text: str | None) -> float:
         """Seconds since a time; 0 for none.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
+from kueuelib.api.kinds import JOBS, NAMESPACES, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_condition, labels_of
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.gather import Cluster, read_cluster
@@ -154,6 +154,29 @@ async def _look(
     now: float,
     jobs: JobSettings,
 ) -> Answer:
+    """The answer of one look.
+
+    Raises:
+        ObjectNotFound: the object does not exist; if its namespace does not either, that is said.
+    """
+    try:
+        return await _answer(client, cluster, reference, namespace, now, jobs)
+    except ObjectNotFound:
+        known = sorted(cluster.world.namespaces)
+        if known and namespace not in known:
+            space = ObjectKey("", namespace)
+            raise ObjectNotFound(missing(NAMESPACES.kind, space, known)) from None
+        raise
+
+
+async def _answer(
+    client: Client,
+    cluster: Cluster,
+    reference: Reference,
+    namespace: str,
+    now: float,
+    jobs: JobSettings,
+) -> Answer:
     key = ObjectKey(namespace, reference.name)
     if reference.resource is WORKLOADS:
         raw = _named(cluster, key)
@@ -173,7 +196,7 @@ async def _look(
         owner = owning_job(obj)
         if owner:
             job = Reference(JOBS, owner)
-            reply = await _look(client, cluster, job, namespace, now, jobs)
+            reply = await _answer(client, cluster, job, namespace, now, jobs)
             return attrs.evolve(reply, title=f"{title} of {reply.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         wrong = group_problem(obj, pods)
@@ -193,7 +216,11 @@ async def _look(
         "there is no Workload for it yet; this is the answer for the one that it would get "
         "(is a manager running, and does it manage this object?)"
     )
-    (answer,) = _hypothetical(cluster, [Document(obj, title, title)], now, jobs)
+    try:
+        (answer,) = _hypothetical(cluster, [Document(obj, title, title)], now, jobs)
+    except ConfigError as error:
+        problem = Problem(title, error.problem, error.fix)
+        return Answer(title, False, None, None, (problem,), cluster.notes)
     return attrs.evolve(answer, notes=(note, *answer.notes))
 
 

@@ -12,6 +12,7 @@ import attrs
 from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
+from kueuelib.api.names import ACTIVE, NAMESPACE_NAME_LABEL
 from kueuelib.errors import (
     ApiError,
     ConfigError,
@@ -103,11 +104,14 @@ class Lists:
             if one.kind in self.refused and not self.lacks(one):
                 error = self.refused[one.kind]
                 why = "you may not list them" if isinstance(error, Forbidden) else str(error)
-                plurals.setdefault(why, []).append(one.plural)
-        return [
-            f"{', '.join(names)} were not read and count as absent: {why}"
-            for why, names in plurals.items()
-        ]
+                taken = "are taken to be Active" if self.hides(one) else "count as absent"
+                plurals.setdefault(f"{taken}: {why}", []).append(one.plural)
+        return [f"{', '.join(names)} were not read and {why}" for why, names in plurals.items()]
+
+    def hides(self, resource: Resource) -> bool:
+        """Whether AdmissionChecks may exist that the caller may not see."""
+        refused = self.refused.get(resource.kind)
+        return resource.kind == kinds.ADMISSION_CHECKS.kind and isinstance(refused, Forbidden)
 
     def completed(self, more: Lists) -> Lists:
         """The same lists with those that were read later, which replace earlier ones."""
@@ -248,13 +252,17 @@ def cluster_of(
     if "Namespace" in lists.refused and namespace:
         # A world without the namespace would blame it for everything.
         namespaces = [{"metadata": {"name": namespace, "labels": {}}}]
+    queues = {one.name: one for one in reader.all(kueue.ClusterQueue, queue_spec)}
+    checks = {one.name: one for one in reader.all(kueue.AdmissionCheck)}
+    if lists.hides(kinds.ADMISSION_CHECKS):
+        checks = {name: _unseen_check(name) for name in _named_checks(queues.values())}
     world = World(
         settings=settings,
-        cluster_queues={one.name: one for one in reader.all(kueue.ClusterQueue, queue_spec)},
+        cluster_queues=queues,
         cohorts={one.name: one for one in reader.all(kueue.Cohort)},
         local_queues={one.key: one for one in reader.all(kueue.LocalQueue)},
         flavors={one.name: one for one in reader.all(kueue.ResourceFlavor)},
-        checks={one.name: one for one in reader.all(kueue.AdmissionCheck)},
+        checks=checks,
         namespaces={obj["metadata"]["name"]: labels_of(obj) for obj in namespaces},
         workloads={one.key: one for one in reader.all(kueue.Workload)},
         limit_ranges={one.key: one for one in reader.all(core.LimitRange)},
@@ -270,6 +278,46 @@ def cluster_of(
     ]
     workloads, unreadable = tuple(lists.of("Workload")), tuple(reader.unreadable)
     return Cluster(world, workloads, classes, tuple(sorted(notes)), unreadable)
+
+
+def with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
+    """The cluster with the namespaces of its Workloads, if namespaces may not be listed.
+
+    Args:
+        cluster: what was read.
+        lists: what it was made of.
+    """
+    if kinds.NAMESPACES.kind in lists.objects:
+        return cluster
+    names = {key.namespace for key in cluster.world.workloads}
+    labels = {name: {NAMESPACE_NAME_LABEL: name} for name in names}
+    return attrs.evolve(cluster, world=attrs.evolve(cluster.world, namespaces=labels))
+
+
+def labels_decide(world: World) -> bool:
+    """Whether labels of namespaces matter, besides their names."""
+    return any(
+        one.key != NAMESPACE_NAME_LABEL
+        for queue in world.cluster_queues.values()
+        for one in queue_spec(queue).selector.requirements
+    )
+
+
+def _named_checks(queues: Iterable[kueue.ClusterQueue]) -> set[str]:
+    return {check.name for queue in queues for check in queue_spec(queue).checks}
+
+
+def _unseen_check(name: str) -> kueue.AdmissionCheck:
+    """What stands for a check that may not be read: without it, its ClusterQueue would be blamed
+    for naming it.
+    """
+    active = {"type": ACTIVE, "status": "True", "reason": ACTIVE, "message": ""}
+    raw = {
+        "metadata": {"name": name},
+        "spec": {"controllerName": ""},
+        "status": {"conditions": [active]},
+    }
+    return decode(kueue.AdmissionCheck, raw)
 
 
 class _Reader:

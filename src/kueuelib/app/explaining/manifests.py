@@ -6,9 +6,13 @@ from typing import Any
 
 import attrs
 
+from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
 from kueuelib.api.meta import Obj
+from kueuelib.app.explaining.subject import unexplained
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.yaml_files import documents
+
+_KINDS = {one.kind for one in (JOBS, PODS, WORKLOADS)}
 
 
 @attrs.frozen
@@ -71,6 +75,8 @@ def _document(obj: Any, subject: str, namespace: str, default: str) -> Document:
     meta = dict(meta) if isinstance(meta, dict) else {}
     name = meta.get("name") or (f"{meta['generateName']}new" if meta.get("generateName") else "")
     if not isinstance(name, str) or not name:
+        if obj["kind"] not in _KINDS:
+            raise unexplained(obj, subject)
         raise ConfigError(f"{subject}, {obj['kind']}", "metadata.name is missing", "give it a name")
     title = f"{obj['kind']} {name}"
     own_namespace = meta.get("namespace")

@@ -35,10 +35,12 @@ class Remark:
 
 
 def _labelled(world: World, explanation: Explanation) -> list[ResourceFlavor]:
-    """The flavors of an answer that name nodes by their labels."""
+    """The flavors of an answer, and of the changes in it, that name nodes by their labels."""
     names = {row.flavor for row in explanation.rows}
-    if explanation.admission is not None:
-        for assignment in explanation.admission.pod_set_assignments:
+    decisions = [one.outcome.admit for one in explanation.changes]
+    admissions = [explanation.admission, *(one.admission for one in decisions if one is not None)]
+    for admission in admissions:
+        for assignment in () if admission is None else admission.pod_set_assignments:
             names.update(assignment.flavors.values())
     flavors = [world.flavors[name] for name in sorted(names & world.flavors.keys())]
     return [flavor for flavor in flavors if flavor.spec.node_labels]

@@ -210,11 +210,14 @@ def would_be(obj: Obj, classes: PriorityClasses, subject: str, now: float) -> ku
     except InvalidObject as error:
         broken = error.errors[0] if error.errors else error
         raise ConfigError(subject, str(broken), "correct the field") from error
-    raise ConfigError(
-        subject,
-        f"objects of kind {obj.get('kind')} ({obj.get('apiVersion')}) cannot be explained",
-        "give Jobs, Pods or Workloads",
-    )
+    raise unexplained(obj, subject)
+
+
+def unexplained(obj: Obj, subject: str) -> ConfigError:
+    """The error for an object of a kind that cannot be explained."""
+    kind = f"{obj.get('kind')} ({obj.get('apiVersion')})"
+    problem = f"objects of kind {kind} cannot be explained"
+    return ConfigError(subject, problem, "give Jobs, Pods or Workloads")
 
 
 def _refuse(kind: str, name: str, errors: Sequence[FieldError]) -> None:

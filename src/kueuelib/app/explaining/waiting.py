@@ -10,7 +10,7 @@ from kueuelib.api import conditions, kinds
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.api.names import NAMESPACE_NAME_LABEL, QUOTA_RESERVED, REQUEUED
+from kueuelib.api.names import QUOTA_RESERVED, REQUEUED
 from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.existing import insist_on_namespace, insist_on_queues
 from kueuelib.app.explaining.gather import (
@@ -19,7 +19,9 @@ from kueuelib.app.explaining.gather import (
     Lists,
     cluster_of,
     decisive,
+    labels_decide,
     list_kinds,
+    with_namespaces,
 )
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.short_verdicts import (
@@ -30,6 +32,7 @@ from kueuelib.app.explaining.short_verdicts import (
 )
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
+from kueuelib.scheduler.condition_reasons import DEACTIVATED
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.awaited import awaited_checks
@@ -37,8 +40,8 @@ from kueuelib.scheduler.explain.obstacles import Problem, problems_of
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcomes
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.object_reasons import ClusterQueueInactive, ObjectReason
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
-from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.served import queueing_version
@@ -72,8 +75,9 @@ class Waiting:
         victims: the Workloads that it preempts.
         searched: whether there was a search for changes.
         change: the smallest one that was found.
-        problems: the mistakes in the set-up that keep it out of its queue, in the order in which
-            to correct them.
+        problems: the mistakes in the set-up because of which it is not tried, in the order in
+            which to correct them.
+        cause: why its ClusterQueue is inactive; empty if it is not.
     """
 
     workload: Workload
@@ -87,6 +91,7 @@ class Waiting:
     searched: bool = False
     change: TriedChange | None = None
     problems: tuple[Problem, ...] = ()
+    cause: str = ""
 
     @property
     def key(self) -> ObjectKey:
@@ -96,7 +101,15 @@ class Waiting:
     @property
     def why(self) -> str:
         """The message in the few words that fit into a table; empty when it fits."""
-        return shorten(self.message)
+        return ": ".join(filter(None, (shorten(self.message), self.cause)))
+
+    @property
+    def first_fix(self) -> str:
+        """How to correct the first mistake in the set-up; empty if there is none.
+
+        It comes before any change that was found: what is wrong stays wrong elsewhere.
+        """
+        return next((f"{one.subject}: {one.fix}" for one in self.problems), "")
 
     @property
     def owner(self) -> str:
@@ -220,29 +233,6 @@ async def _in_namespace(
     return lists.completed(await list_kinds(client, again, namespace))
 
 
-def with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
-    """The cluster with the namespaces of its Workloads, if namespaces may not be listed.
-
-    Args:
-        cluster: what was read.
-        lists: what it was made of.
-    """
-    if kinds.NAMESPACES.kind in lists.objects:
-        return cluster
-    names = {key.namespace for key in cluster.world.workloads}
-    labels = {name: {NAMESPACE_NAME_LABEL: name} for name in names}
-    return attrs.evolve(cluster, world=attrs.evolve(cluster.world, namespaces=labels))
-
-
-def labels_decide(world: World) -> bool:
-    """Whether labels of namespaces matter, besides their names."""
-    return any(
-        one.key != NAMESPACE_NAME_LABEL
-        for queue in world.cluster_queues.values()
-        for one in queue_spec(queue).selector.requirements
-    )
-
-
 # --- the engine's answer
 
 
@@ -288,7 +278,13 @@ def _decided(
     world: World, workload: Workload, outcome: TrialOutcome, place: int | None, local: int | None
 ) -> Waiting:
     reason = outcome.reason
-    home = world.home_of(workload)
+    home, cause = world.home_of(workload), ""
+    misplaced = place is None or isinstance(reason, ObjectReason)
+    problems = problems_of(world, workload.key, reason) if misplaced else ()
+    if isinstance(reason, ClusterQueueInactive) and problems:
+        first = problems[0]
+        own = first.subject == f"ClusterQueue {reason.name}"
+        cause = first.problem if own else f"{first.subject} {first.problem}"
     return Waiting(
         workload,
         home if home in world.cluster_queues else "",
@@ -298,7 +294,8 @@ def _decided(
         place,
         local,
         outcome.victims,
-        problems=problems_of(world, workload.key, reason) if place is None else (),
+        problems=problems,
+        cause=cause,
     )
 
 
@@ -361,7 +358,8 @@ def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listin
             continue
         said = conditions.find(workload.status.conditions, QUOTA_RESERVED)
         reason, message = ("", "") if said is None else (said.reason, said.message)
-        row = Waiting(workload, world.home_of(workload), word_of_condition(reason), reason, message)
+        word = word_of_condition(reason if workload.spec.active else DEACTIVATED)
+        row = Waiting(workload, world.home_of(workload), word, reason, message)
         if selection.includes(row):
             rows.append(row)
     rows.sort(key=lambda row: row.cluster_queue)

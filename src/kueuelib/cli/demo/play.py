@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from kueuelib.api.kinds import CLUSTER_QUEUES, JOBS, WORKLOADS
 from kueuelib.api.meta import Obj
 from kueuelib.cli.demo import story
 from kueuelib.cli.demo.screen import Screen, summary
+from kueuelib.cli.terminal import terminal
 from kueuelib.errors import KueuelibError
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.cache import Cache
@@ -46,7 +46,7 @@ def run(jobs: int, *, plain: bool, keep: bool, picture: Path | None = None) -> i
     Returns:
         The exit code: 0 if everything expected happened.
     """
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = terminal()
     folder = Path(tempfile.mkdtemp(prefix="kueuelib-demo-"))
     try:
         return anyio.run(_play, jobs, console, folder, plain, picture)

@@ -96,6 +96,8 @@ def _explanation(explanation: Explanation) -> Obj:
         }
     if explanation.admission is not None:
         data["admission"] = encode(explanation.admission)
+    if explanation.ending is not None:
+        data["finished"] = dict(zip(("reason", "message"), explanation.ending, strict=True))
     checks = explanation.workload.status.admission_checks
     if checks:
         data["checks"] = [

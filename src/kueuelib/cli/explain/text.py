@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kueuelib.api.phrases import some
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer, LastMessage
 from kueuelib.cli.explain.tree import tree_table
-from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse
+from kueuelib.cli.terminal import print_table, terminal
+from kueuelib.scheduler.blockers import AffinityMismatch, Blocker, ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.own_changes import MoveTo
 from kueuelib.scheduler.explain.rows import Fit, Row
@@ -22,16 +24,10 @@ from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
-WIDTH = 120
-"""Columns if the output is not a terminal."""
-MOST_NAMES = 5
-
 
 def show(answers: Sequence[Answer]) -> None:
     """Prints the answers to standard output."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
+    console = terminal()
     for number, answer in enumerate(answers):
         if number:
             console.print()
@@ -43,9 +39,9 @@ def _show(console: Console, answer: Answer) -> None:
     for line in _head(answer):
         _line(console, line)
     if explanation is not None and explanation.rows:
-        console.print(_table(explanation.rows))
+        print_table(console, _table(explanation.rows))
     if explanation is not None and explanation.tree:
-        console.print(tree_table(explanation.tree))
+        print_table(console, tree_table(explanation.tree))
     problems = (*answer.problems, *(explanation.problems if explanation is not None else ()))
     if problems:
         _line(console, "What is wrong:", bold=True)
@@ -87,9 +83,7 @@ def _head(answer: Answer) -> Iterator[str]:
             place += f", place {explanation.position} of {total}"
         yield place
     if explanation.ahead:
-        names = ", ".join(str(key) for key in explanation.ahead[:MOST_NAMES])
-        more = len(explanation.ahead) - MOST_NAMES
-        yield f"Ahead of it: {names}" + (f" and {more} more" if more > 0 else "")
+        yield f"Ahead of it: {some(explanation.ahead)}"
     yield from _past_usage(explanation)
     yield from _verdict(explanation)
     if answer.told is not None and not _same(explanation, answer.told):
@@ -100,12 +94,10 @@ def _past_usage(explanation: Explanation) -> Iterator[str]:
     """Which LocalQueues come first because they used less."""
     if explanation.usage is None or not explanation.used_less:
         return
-    names = [f"{key} ({_amount(usage)})" for key, usage in explanation.used_less[:MOST_NAMES]]
-    more = len(explanation.used_less) - MOST_NAMES
+    less = [f"{key} ({_amount(usage)})" for key, usage in explanation.used_less]
     yield (
-        f"Behind LocalQueues that used less: {', '.join(names)}"
-        + (f" and {more} more" if more > 0 else "")
-        + f"; {explanation.local_queue} has {_amount(explanation.usage)}"
+        f"Behind LocalQueues that used less: {some(less)}; "
+        f"{explanation.local_queue} has {_amount(explanation.usage)}"
     )
 
 
@@ -154,7 +146,7 @@ def _verdict(explanation: Explanation) -> Iterator[str]:
                 if one is not None:
                     yield f"  Next step: {one.next_step}"
         case Verdict.FINISHED:
-            yield "It is finished."
+            yield ": ".join(("It is finished", *filter(None, explanation.ending or ())))
         case Verdict.PREEMPTS:
             victims = ", ".join(str(key) for key in explanation.outcome.victims)
             text = f"It gets quota as soon as these preempted Workloads have left: {victims}"
@@ -163,7 +155,9 @@ def _verdict(explanation: Explanation) -> Iterator[str]:
             yield _why(explanation)
             if explanation.when_first is not None:
                 yield "If it were first in its ClusterQueue: " + _then(explanation.when_first)
-            yield from _victims(explanation.when_first or explanation.outcome)
+            outcome = explanation.when_first or explanation.outcome
+            yield from _mismatches(outcome)
+            yield from _victims(outcome)
         case Verdict.UNKNOWN:
             yield "It is being deleted."
 
@@ -190,23 +184,31 @@ def _why(explanation: Explanation) -> str:
     return f"It waits: {condition_reason(outcome.reason)}: {render(outcome.reason)}"
 
 
+def _blockers(outcome: TrialOutcome) -> Iterator[tuple[str, Blocker]]:
+    """What stands between pod sets and flavors, with the name of the pod set."""
+    reason = outcome.reason
+    for blocked in reason.pod_sets if isinstance(reason, NoFlavors) else ():
+        for group in blocked.groups:
+            for attempt in group.attempts:
+                yield from ((blocked.pod_set, one) for one in attempt.blockers)
+
+
+def _mismatches(outcome: TrialOutcome) -> Iterator[str]:
+    """Which labels of nodes differ from what pods ask for."""
+    for pod_set, one in _blockers(outcome):
+        if isinstance(one, AffinityMismatch):
+            yield f"Pod set {pod_set}: {one.detail}"
+
+
 def _victims(outcome: TrialOutcome) -> Iterator[str]:
     """Why preemption does not help, if that was examined."""
     reason = outcome.reason
-    if not isinstance(reason, NoFlavors):
-        return
-    if reason.together is not None:
+    if isinstance(reason, NoFlavors) and reason.together is not None:
         yield f"No victims suffice: {reason.together.text}"
         return
-    for blocked in reason.pod_sets:
-        for one in (
-            blocker
-            for group in blocked.groups
-            for attempt in group.attempts
-            for blocker in attempt.blockers
-        ):
-            if isinstance(one, QuotaInUse) and one.in_vain is not None:
-                yield f"No victims suffice for pod set {blocked.pod_set}: {one.in_vain.text}"
+    for pod_set, one in _blockers(outcome):
+        if isinstance(one, QuotaInUse) and one.in_vain is not None:
+            yield f"No victims suffice for pod set {pod_set}: {one.in_vain.text}"
 
 
 def _then(outcome: TrialOutcome) -> str:

@@ -11,6 +11,7 @@ import orjson
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import DEFAULT_NAMESPACE
+from kueuelib.api.phrases import some
 from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.explaining.when import When, ask_when
@@ -18,9 +19,21 @@ from kueuelib.app.part_settings import engine_settings, life_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import reached
+from kueuelib.scheduler.condition_reasons import (
+    PENDING_EVALUATION,
+    WAITING_FOR_PODS_READY,
+    WAITING_FOR_PREEMPTED,
+    WAITING_FOR_QUOTA,
+)
 from kueuelib.simulator.forecast import FEW, HORIZON, Forecast
 
-MOST_NAMES = 5
+_FOR_OTHERS = {
+    WAITING_FOR_QUOTA,
+    WAITING_FOR_PODS_READY,
+    WAITING_FOR_PREEMPTED,
+    PENDING_EVALUATION,
+}
+"""What the end of another job can change."""
 DAY, HOUR, MINUTE = 86400.0, 3600.0, 60.0
 
 
@@ -119,7 +132,9 @@ def _answer(answer: When, simulated: Forecast) -> Iterator[str]:
     )
     if p50 is not None:
         yield f"In half of all simulations it started within {_span(p50)}."
-    if simulated.unknown:
+    if not _FOR_OTHERS & simulated.because.keys():
+        yield "No end of another job would help; ask without --when what does."
+    elif simulated.unknown:
         yield "A limit on how long these run would help: maximumExecutionTimeSeconds."
 
 
@@ -136,11 +151,8 @@ def _assumed(answer: When, simulated: Forecast) -> Iterator[str]:
     if longer:
         yield f"{_run(longer)} about as long again, having run longer than all similar ones"
     if simulated.unknown:
-        names = ", ".join(map(str, simulated.unknown[:MOST_NAMES]))
-        more = len(simulated.unknown) - MOST_NAMES
-        rest = f" and {more} more" if more > 0 else ""
         why = "without a limit, and no similar one has finished"
-        yield f"no end is known for {names}{rest}: {why}"
+        yield f"no end is known for {some(simulated.unknown)}: {why}"
     if answer.lately:
         yield (
             f"jobs keep coming like the {answer.lately} of the last {answer.hours:.1f} h that "

@@ -120,9 +120,7 @@ def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
         row.verdict,
         row.why,
     )
-    change = "; ".join(f"{one.subject}: {one.fix}" for one in row.problems[:1])
-    if row.change is not None:
-        change = smallest_text(row.change)
+    change = row.first_fix or ("" if row.change is None else smallest_text(row.change))
     if not wide:
         return (*cells, change)
     return (*cells, row.workload.spec.queue_name, row.owner, change, row.message)

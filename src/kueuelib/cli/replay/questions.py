@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import attrs
-from rich.console import Console
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.cli.explain.text import show
+from kueuelib.cli.terminal import terminal
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.world import World
@@ -49,7 +49,7 @@ def question(text: str) -> Question:
 
 def answer(asked: Question, world: World) -> None:
     """Prints why a job waits in a world."""
-    console = Console()
+    console = terminal()
     console.print(f"At {asked.at:.10g}:", style="bold", highlight=False)
     keys = matching(asked.job, world)
     if not keys:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import IO, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kueuelib.api.meta import Obj, format_micro_time
+from kueuelib.cli.terminal import terminal
 from kueuelib.recording.rerun import Difference, Rerun
 
 WIDTH = 160
@@ -21,7 +21,7 @@ MOST_LINES = 40
 
 def show_summary(rerun: Rerun, notes: Sequence[str], file: IO[str]) -> None:
     """Prints that every plan was the recorded one."""
-    console = _console(file)
+    console = terminal(file, WIDTH)
     facts, cycles = _count(rerun.facts, "fact"), _count(rerun.cycles, "cycle")
     lives = "" if rerun.lives == 1 else f" of {rerun.lives} engines"
     until = format_micro_time(rerun.at)
@@ -35,7 +35,7 @@ def show_summary(rerun: Rerun, notes: Sequence[str], file: IO[str]) -> None:
 
 def show_difference(difference: Difference, rerun: Rerun, file: IO[str]) -> None:
     """Prints the first plan that differs from the recorded one, next to the recorded one."""
-    console = _console(file)
+    console = terminal(file, WIDTH)
     when = format_micro_time(difference.at)
     text = (
         f"Cycle {difference.cycle} at {when} ({difference.at!r}, {difference.where}): "
@@ -94,8 +94,3 @@ def _pods(assignment: Sequence[Any]) -> str:
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
-def _console(file: IO[str]) -> Console:
-    console = Console(file=file)
-    return console if console.is_terminal else Console(file=file, width=WIDTH)

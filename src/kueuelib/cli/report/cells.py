@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.api.phrases import some
 from kueuelib.api.quantity import format_amount
 from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -36,9 +37,7 @@ def amount(pair: FlavorResource, value: int) -> str:
 
 def names(keys: Sequence[ObjectKey]) -> str:
     """The first of some objects, and how many more there are."""
-    listed = ", ".join(str(key) for key in keys[:MOST_NAMES])
-    more = len(keys) - MOST_NAMES
-    return f"{listed} and {more:,} more" if more > 0 else listed
+    return some(keys, MOST_NAMES)
 
 
 def unfolded(short: str, whole: str) -> Node:
@@ -51,8 +50,3 @@ def unfolded(short: str, whole: str) -> Node:
 def lines(texts: Iterable[Node]) -> Markup:
     """Texts below each other."""
     return join(*(tag("div", text) for text in texts))
-
-
-def counted(count: int, one: str, many: str) -> str:
-    """A number with its noun, in singular or plural."""
-    return f"{count:,} {one if count == 1 else many}"

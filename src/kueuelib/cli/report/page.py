@@ -11,10 +11,10 @@ from typing import Final
 import attrs
 
 from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.api.phrases import counted
 from kueuelib.app.explaining.short_verdicts import FITS
 from kueuelib.app.overview.values import Overview
 from kueuelib.cli.report import quota, workloads
-from kueuelib.cli.report.cells import counted
 from kueuelib.cli.report.parts import Part, Shown, shown, table
 from kueuelib.cli.report.workloads import VerifiedChange
 from kueuelib.pages.document import document

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from kueuelib.api.phrases import counted
 from kueuelib.app.overview.trees import COHORT
 from kueuelib.app.overview.values import Place, QuotaUse, Tree
-from kueuelib.cli.report.cells import amount, counted
+from kueuelib.cli.report.cells import amount
 from kueuelib.cli.report.parts import Part, identifier, table
 from kueuelib.pages.markup import Markup, Node, join, number, tag
 

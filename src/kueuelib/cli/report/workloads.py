@@ -8,6 +8,7 @@ from functools import lru_cache
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.phrases import counted
 from kueuelib.app.explaining.short_verdicts import FITS, WAITS_FOR_CHECKS
 from kueuelib.app.explaining.waiting import Waiting
 from kueuelib.app.overview.values import Eviction, Running, Threat
@@ -17,7 +18,6 @@ from kueuelib.cli.report.cells import (
     NONE,
     age,
     amount,
-    counted,
     lines,
     names,
     unfolded,
@@ -110,7 +110,7 @@ def _waits(
         _verdict(row),
         "" if row.message == row.why else row.message,
         _said(row, known, NOT_SEARCHED_YET if on_demand else NOT_SEARCHED),
-        None if known is None or known.change is None else known.at,
+        None if known is None or known.change is None or row.first_fix else known.at,
         now,
         on_demand,
     )
@@ -155,6 +155,8 @@ def _said(row: Waiting, known: VerifiedChange | None, unknown: str) -> Node:
     """The cell about a change that admits a Workload."""
     if row.verdict == FITS:
         return tag("span", "none is needed", class_="soft")
+    if row.first_fix:
+        return row.first_fix
     if known is None:
         return tag("span", unknown, class_="soft")
     return "no single change admits it" if known.change is None else smallest_text(known.change)

@@ -13,14 +13,13 @@ from kueuelib.app.explaining.asking import Answer
 from kueuelib.cli.explain.text import show as show_explanations
 from kueuelib.cli.simulate.earlier import CLUSTER
 from kueuelib.cli.simulate.plots import plots
+from kueuelib.cli.terminal import terminal
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.simulator.play import BASELINE, Question
 from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.comparison import WAITS, comparison
 from kueuelib.simulator.report.run import Run
 
-WIDTH = 120
-"""Columns if the output is not a terminal."""
 MOST_QUEUES = 40
 
 
@@ -33,9 +32,7 @@ def show(result: Obj, pictures: Sequence[Run], folder: Path, *, derived: bool) -
         folder: where the files are.
         derived: whether the queues were derived from the trace, and written.
     """
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
+    console = terminal()
     trace, runs = result["trace"], result["runs"]
     for note in result["notes"]:
         console.print(f"Note: {note}", highlight=False, markup=False, soft_wrap=True)
@@ -140,7 +137,7 @@ def _comparison(runs: Obj) -> Table:
 
 def show_answers(run: str, answers: Sequence[tuple[Question, Explanation | None]]) -> None:
     """Prints the answers about single jobs."""
-    console = Console()
+    console = terminal()
     for question, explanation in answers:
         where = f", {run}" if run else ""
         console.print(f"At {question.at:.10g}{where}:", style="bold", highlight=False)

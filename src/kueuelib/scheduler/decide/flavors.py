@@ -373,8 +373,9 @@ def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
     if not labels:
         return None
     for key, wanted in spec.node_selector.items():
-        if labels.get(key, wanted) != wanted:
-            return AffinityMismatch(flavor.name)
+        offered = labels.get(key, wanted)
+        if offered != wanted:
+            return AffinityMismatch(flavor.name, key, wanted, offered)
     affinity = required_node_affinity(spec)
     if affinity is None:
         return None
@@ -384,8 +385,9 @@ def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
     ]
     if not all(terms):
         return None
-    if terms and not any(
-        all(requirement_matches(one, labels) for one in expressions) for expressions in terms
-    ):
-        return AffinityMismatch(flavor.name)
-    return None
+    unmet = [[one for one in term if not requirement_matches(one, labels)] for term in terms]
+    if not unmet or not all(unmet):
+        return None
+    first = unmet[0][0]
+    wanted = " ".join((first.operator, ", ".join(first.values))).strip()
+    return AffinityMismatch(flavor.name, first.key, wanted, labels[first.key])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
@@ -78,6 +79,12 @@ class Explanation:
     def verdict(self) -> Verdict:
         """Its verdict."""
         return self.outcome.verdict
+
+    @property
+    def ending(self) -> tuple[str, str] | None:
+        """The reason and the message of its end; None if it is not finished."""
+        end = conditions.find(self.workload.status.conditions, names.FINISHED)
+        return None if end is None or not end.is_true else (end.reason, end.message)
 
     @property
     def position(self) -> int | None:

@@ -17,20 +17,23 @@ class Awaited:
 
     Attributes:
         name: the check.
-        controller: its controllerName; empty if the check does not exist.
+        controller: its controllerName; empty if the check was not read.
         since: when it became Pending, in seconds since the epoch; None if that is not known.
         message: the message of its controller.
+        exists: whether there is such a check, as far as can be seen.
     """
 
     name: str
     controller: str
     since: float | None
     message: str = ""
+    exists: bool = True
 
     @property
     def who(self) -> str:
         """The check and its controller."""
-        return f"check {self.name} ({self.controller or 'which does not exist'})"
+        unknown = "which may not be read" if self.exists else "which does not exist"
+        return f"check {self.name} ({self.controller or unknown})"
 
     @property
     def text(self) -> str:
@@ -41,6 +44,8 @@ class Awaited:
     @property
     def next_step(self) -> str:
         """The next step for the user."""
+        if self.exists and not self.controller:
+            return f"ask for the right to read AdmissionCheck {self.name}, which names who decides"
         if not self.controller:
             return f"create AdmissionCheck {self.name}, or take it out of the ClusterQueue"
         return f"look into the log of the controller that serves {self.controller}"
@@ -65,6 +70,7 @@ def awaited_checks(world: World, workload: Workload) -> tuple[Awaited, ...]:
             world.checks[one.name].spec.controller_name if one.name in world.checks else "",
             one.last_transition_time or None,
             one.message,
+            one.name in world.checks,
         )
         for one in workload.status.admission_checks
         if one.state == CHECK_PENDING

@@ -14,6 +14,7 @@ from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
+    START,
     InvalidResources,
     LimitRangeViolated,
     LocalQueueFacts,
@@ -54,7 +55,7 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
     workload = world.workloads[key]
     subject = f"Workload {key}"
     if not workload.spec.active:
-        yield Problem(subject, "spec.active is false", "set it to true")
+        yield Problem(subject, "spec.active is false", "set spec.active to true")
     if isinstance(reason, InvalidResources | LimitRangeViolated):
         for item in reason.items:
             yield Problem(subject, item, "correct the requests and limits of its containers")
@@ -111,7 +112,7 @@ def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
     if queue.metadata.deletion_timestamp is not None:
         yield Problem(where, "is being deleted", "create another one")
     if queue.spec.stop_policy != kueue.NONE:
-        yield Problem(where, f"spec.stopPolicy is {queue.spec.stop_policy}", "set it to None")
+        yield Problem(where, f"spec.stopPolicy is {queue.spec.stop_policy}", START)
     spec = queue_spec(queue)
     cycle = world.cycle_above(spec.cohort)
     if cycle:
@@ -200,10 +201,10 @@ def _of_namespace(world: World, queue: ClusterQueue, namespace: str) -> Iterator
     if selector.matches(labels):
         return
     wanted = missing_labels(selector, labels)
-    fix = "change the selector"
+    fix = "change spec.namespaceSelector"
     if queue.spec.namespace_selector is None:
         text = "spec.namespaceSelector is absent and admits no namespace"
-        fix = "set it to {} for all namespaces"
+        fix = "set spec.namespaceSelector to {} for all namespaces"
     else:
         text = f"spec.namespaceSelector ({selector}) does not admit namespace {namespace}"
         if wanted is not None:

@@ -7,7 +7,7 @@ import attrs
 from kueuelib.api import names
 from kueuelib.api.affinity import required_node_affinity
 from kueuelib.api.core import Taint, Toleration
-from kueuelib.api.kueue import PodSet
+from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.world import World
@@ -41,29 +41,46 @@ class SetPriority:
 
 
 @attrs.frozen
-class FewerPods:
-    """Fewer pods in one pod set, and a lower minimum if there is one.
+class OfJob:
+    """A change of what the workload is made from, so that it has to be made there.
 
     Attributes:
         key: the workload.
+        job: the object that it stands for, as kind and name; empty for a workload of its own.
+    """
+
+    key: ObjectKey
+    job: str = attrs.field(default="", kw_only=True)
+
+    @property
+    def subject(self) -> str:
+        """The job, or a workload of its own."""
+        return self.job or f"Workload {self.key}"
+
+
+def job_of(workload: Workload) -> str:
+    """The object that a workload stands for, as kind and name; empty for none."""
+    owner = workload.metadata.controller
+    return "" if owner is None else f"{owner.kind} {workload.namespace}/{owner.name}"
+
+
+@attrs.frozen
+class FewerPods(OfJob):
+    """Fewer pods in one pod set, and a lower minimum if there is one.
+
+    Attributes:
         pod_set: the pod set.
         before: the present number of pods.
         to: the new number.
         least: the present minimum; None for all of them.
     """
 
-    key: ObjectKey
     pod_set: str
     before: int
     to: int
     least: int | None = None
 
     kind = "pods"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
@@ -143,20 +160,14 @@ class BackOffEnds(Whole):
 
 
 @attrs.frozen
-class MoveTo(Whole):
+class MoveTo(OfJob, Whole):
     """The workload waits in another LocalQueue of its namespace."""
 
-    key: ObjectKey
     before: str
     to: str
     cluster_queue: str
 
     kind = "queue"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
@@ -180,19 +191,13 @@ class MoveTo(Whole):
 
 
 @attrs.frozen
-class Tolerate(Whole):
+class Tolerate(OfJob, Whole):
     """The pods tolerate a taint of a flavor."""
 
-    key: ObjectKey
     flavor: str
     taint: Taint
 
     kind = "toleration"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
@@ -222,29 +227,36 @@ class Tolerate(Whole):
         return world.with_workload(attrs.evolve(workload, spec=spec))
 
 
-def binds_to_nodes(pod_set: PodSet) -> bool:
-    """Whether the pods of a pod set ask for certain nodes."""
-    spec = pod_set.template.spec
-    return bool(spec.node_selector) or required_node_affinity(spec) is not None
+def node_demands(workload: Workload) -> tuple[str, ...]:
+    """What the pods of a workload ask of their nodes, each by its field."""
+    demands = []
+    for one in workload.spec.pod_sets:
+        spec = one.template.spec
+        demands += [f"nodeSelector {key}={value}" for key, value in spec.node_selector.items()]
+        if required_node_affinity(spec) is not None:
+            demands.append("required node affinity")
+    return tuple(dict.fromkeys(demands))
 
 
 @attrs.frozen
-class AnyNode(Whole):
-    """The pods no longer ask for certain nodes."""
+class AnyNode(OfJob, Whole):
+    """The pods no longer ask for certain nodes.
 
-    key: ObjectKey
+    A job has to be submitted again: its Workload keeps the node selector that it was made with.
+
+    Attributes:
+        demands: what they ask for now.
+    """
+
+    demands: tuple[str, ...]
 
     kind = "node-selector"
 
     @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
-
-    @property
     def text(self) -> str:
         """What to remove."""
-        return "let its pods run on any nodes: without nodeSelector and required node affinity"
+        how = "submit it again for" if self.job else "let its pods run on"
+        return f"{how} any nodes: without {', '.join(self.demands)}"
 
     def apply(self, world: World) -> World:
         """The world without node requirements."""

@@ -40,7 +40,8 @@ from kueuelib.scheduler.explain.own_changes import (
     MoveTo,
     SetPriority,
     Tolerate,
-    binds_to_nodes,
+    job_of,
+    node_demands,
 )
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.quota_search import Goal, QuotaSearch
@@ -99,6 +100,7 @@ class Search:
         self._now = now
         self._base = base
         self._workload = world.workloads[key]
+        self._job = job_of(self._workload)
         self._local_queue = world.local_queue_of(self._workload)
         self._queue = world.cluster_queue_of(self._workload)
         self._near = trials.near
@@ -203,8 +205,7 @@ class Search:
         return outcome.admits or (outcome.helps and self._base.verdict is Verdict.WAITS)
 
     def _check(self, change: Change) -> Iterator[TriedChange]:
-        outcome = self._try(change)
-        if self._helps(outcome):
+        if self._helps(outcome := self._try(change)):
             yield TriedChange(change, outcome)
 
     def _least(self, make: Callable[[int], Change], most: int) -> TriedChange | None:
@@ -262,10 +263,9 @@ class Search:
             if admission_check is None or not is_true(admission_check, names.ACTIVE):
                 yield from self._check(ServeCheck(name, exists=admission_check is not None))
         labels = self._world.namespaces.get(self._key.namespace)
-        if labels is not None and not spec.selector.matches(labels):
-            wanted = missing_labels(spec.selector, labels)
-            if wanted:
-                yield from self._check(LabelNamespace(self._key.namespace, wanted))
+        wanted = () if labels is None else missing_labels(spec.selector, labels)
+        if wanted:
+            yield from self._check(LabelNamespace(self._key.namespace, wanted))
 
     # --- the workload itself
 
@@ -273,9 +273,9 @@ class Search:
         yield from self._priorities()
         yield from self._fewer_pods()
         for flavor, taint in tolerable(self._world, self._queue):
-            yield from self._check(Tolerate(self._key, flavor, taint))
-        if any(binds_to_nodes(one) for one in self._workload.spec.pod_sets):
-            yield from self._check(AnyNode(self._key))
+            yield from self._check(Tolerate(self._key, flavor, taint, job=self._job))
+        if demands := node_demands(self._workload):
+            yield from self._check(AnyNode(self._key, demands, job=self._job))
 
     def _moves(self) -> Iterator[TriedChange]:
         current = self._workload.spec.queue_name
@@ -285,9 +285,9 @@ class Search:
             if each.namespace == self._key.namespace and each.name != current
         ]
         for local_queue in self._first(queues, "LocalQueues of the namespace"):
-            if self._queue is None or local_queue.spec.cluster_queue != self._queue.name:
-                home = local_queue.spec.cluster_queue
-                yield from self._check(MoveTo(self._key, current, local_queue.name, home))
+            home, name = local_queue.spec.cluster_queue, local_queue.name
+            if self._queue is None or home != self._queue.name:
+                yield from self._check(MoveTo(self._key, current, name, home, job=self._job))
 
     def _priorities(self) -> Iterator[TriedChange]:
         """The priorities to try: only those of others, and just above them, can make a
@@ -319,7 +319,7 @@ class Search:
 
             def fewer(by: int, pods: PodSet = pod_set) -> Change:
                 to, least = pods.count - by, pods.min_count
-                return FewerPods(self._key, pods.name, pods.count, to, least)
+                return FewerPods(self._key, pods.name, pods.count, to, least, job=self._job)
 
             option = self._least(fewer, pod_set.count - 1)
             if option is not None:

@@ -273,17 +273,17 @@ def test_what_only_reserves_quota_comes_last_and_says_what_then_decides() -> Non
     assert not any(serves in one for one in lists[admits])
     assert any(serves in one for one in lists[reserves])
     first, *_ = [row for row in rows(parsed(text_of(known, 1)), "waits") if row[1] == "ns/w"]
-    assert moves in first[6]
+    assert first[6].startswith("AdmissionCheck budget: run the controller"), "that is what is wrong"
 
 
 def test_the_only_change_says_which_check_then_decides() -> None:
-    found = world(waiting=0, running=0).with_check(make_check("budget", active=False))
+    found = world(waiting=0, running=0).with_check(make_check("budget"))
     for name in "abc":
-        queue = make_cluster_queue(name, {"f": {"cpu": 12}}, **CHECKED)
+        queue = make_cluster_queue(name, {"f": {"cpu": 1}}, **CHECKED)
         found = found.with_cluster_queue(queue)
     known = facts(found.with_workload(waits("w", "a", 3)))
     first, *_ = [row for row in rows(parsed(text_of(known, 1)), "waits") if row[1] == "ns/w"]
-    assert "AdmissionCheck budget" in first[6]
+    assert "raise nominalQuota" in first[6]
     assert "; check budget then decides" in first[6]
 
 

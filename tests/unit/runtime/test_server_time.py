@@ -1,0 +1,37 @@
+"""The time of the API server."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kueuelib.errors import Forbidden
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.server_time import server_time
+
+
+def client(answer: Any) -> Client:
+    async def request(*_: str) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(headers=answer)
+
+    return cast("Client", SimpleNamespace(transport=SimpleNamespace(request=request)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        ({"date": "Thu, 01 Jan 1970 02:00:00 GMT"}, 7200.0),
+        ({}, 5.0),
+        ({"date": "yesterday"}, 5.0),
+        (Forbidden("you may not ask"), 5.0),
+    ],
+)
+async def test_the_server_says_what_time_it_is_and_our_clock_otherwise(
+    answer: Any, seconds: float
+) -> None:
+    clock: Any = SimpleNamespace(now=lambda: 5.0)
+    assert await server_time(client(answer), clock) == seconds
