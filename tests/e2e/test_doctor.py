@@ -79,7 +79,7 @@ class Ward:
             async with await connect(self._kubeconfig) as client:
                 clock = Later()
                 return await examine_twice(
-                    lambda: read(client, self.configuration, clock=clock), clock
+                    lambda: read(client, self.configuration, now=clock.now()), clock
                 )
 
         return asyncio.run(examined())
@@ -420,6 +420,28 @@ def with_free_quota(ward: Ward) -> Iterator[None]:
 
 
 @contextmanager
+def with_too_much(ward: Ward) -> Iterator[None]:
+    local = {**typed("LocalQueue", "small"), "spec": {"clusterQueue": "small"}}
+    huge = workload("huge", "small")
+    huge["spec"]["podSets"][0]["count"] = 9
+    with (
+        ward.cluster_queue("small", **groups("on-demand", "1")),
+        ward.with_one(f"{KUEUE}/namespaces/default/localqueues", local),
+        ward.with_one(WORKLOADS, huge),
+    ):
+        yield
+
+
+@contextmanager
+def with_failed_start(ward: Ward) -> Iterator[None]:
+    with ward.with_one(WORKLOADS, workload("ended", "none")) as where:
+        end = {"type": "Finished", "status": "True", "reason": "FailedToStart", "message": "no"}
+        since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ward.rest.merge(f"{where}/status", {"status": {"conditions": [{**end, **since}]}})
+        yield
+
+
+@contextmanager
 def with_deleted(ward: Ward, path: str, obj: Obj) -> Iterator[None]:
     with ward.with_one(path, obj) as where:
         ward.rest.delete(where)
@@ -585,6 +607,11 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
         ),
         {("job-unqueued", "Job default/alone")},
     ),
+    "a Workload asks for more than there is": (
+        with_too_much,
+        {("never-fits", "Workload default/huge")},
+    ),
+    "a job could not start": (with_failed_start, {("never-ran", "Workload default/ended")}),
     "nobody admits what fits": (with_free_quota, {("fits-but-waits", "Workload default/lonely")}),
 }
 

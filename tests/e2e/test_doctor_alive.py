@@ -45,7 +45,8 @@ def test_a_check_that_does_not_decide_is_told_after_five_minutes(
     hint, problem, fix = told()
     assert hint == f"hint: AdmissionCheck {place.named('slow')} (check-pending)"
     key = f"{place.ns}/{workload['metadata']['name']}"
-    assert f"1 Workloads with quota wait for its controller example.com/by-hand, {key}" in problem
+    who = "its controller example.com/by-hand"
+    assert f"{who} keeps 1 Workload with quota waiting, {key}" in problem
     assert fix.startswith(f"  -> kubectl describe admissioncheck {place.named('slow')}")
     place.answer(workload, "slow", "Ready")
     place.admitted(job)

@@ -31,7 +31,6 @@ from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.errors import ApiError, Forbidden, NotFound
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.server_time import server_time
 
 AROUND = (
@@ -59,7 +58,7 @@ async def read(
     *,
     file: str = "",
     own: bool = False,
-    clock: Clock = SYSTEM_CLOCK,
+    now: float | None = None,
 ) -> Snapshot:
     """Reads what the caller may see.
 
@@ -68,7 +67,7 @@ async def read(
         configuration: the manager's.
         file: the name of its file; empty if none was given.
         own: whether the manager runs with the caller's rights, so that those are reviewed.
-        clock: time.
+        now: the time by which to judge; that of the server by default.
 
     Raises:
         KueuelibError: the server did not answer, or failed.
@@ -102,7 +101,7 @@ async def read(
     if isinstance(reviews, str):
         unseen[PERMISSIONS], reviews = reviews, ()
     return Snapshot(
-        now=await server_time(client, clock),
+        now=await server_time(client) if now is None else now,
         lists=lists,
         cluster=with_namespaces(cluster_of(lists, engine_settings(configuration)), lists),
         reviews=reviews,

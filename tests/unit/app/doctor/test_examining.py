@@ -59,6 +59,7 @@ OF_QUEUES = {
     "assumption-orphaned",
     "fits-but-waits",
     "local-queue",
+    "never-fits",
     "object-unreadable",
     "policy-idle",
     "queue-inactive",
@@ -83,16 +84,20 @@ def test_what_nothing_refers_to_need_not_be_seen(patient: Any) -> None:
 @pytest.mark.parametrize(
     ("spec", "why", "skipped"),
     [
-        ({"cohortName": "c"}, "no cohorts", {"fits-but-waits", "policy-idle", "queue-status"}),
+        (
+            {"cohortName": "c"},
+            "no cohorts",
+            {"fits-but-waits", "never-fits", "policy-idle", "queue-status"},
+        ),
         (
             {"admissionChecksStrategy": {"admissionChecks": [{"name": "a"}]}},
             "no checks",
-            {"check-pending", "fits-but-waits", "queue-inactive", "queue-status"},
+            {"check-pending", "fits-but-waits", "never-fits", "queue-inactive", "queue-status"},
         ),
         (
             {"namespaceSelector": {"matchLabels": {"team": "a"}}},
             "no namespaces",
-            {"fits-but-waits", "local-queue"},
+            {"fits-but-waits", "local-queue", "never-fits"},
         ),
     ],
 )

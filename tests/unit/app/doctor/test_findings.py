@@ -403,6 +403,26 @@ def finish_the_other(patient: Any) -> None:
     status |= {"reservingWorkloads": 0, "flavorsReservation": []}
 
 
+def ask_for_too_much(patient: Any) -> None:
+    spec = copy.deepcopy(patient.get("Workload", "waits")["spec"])
+    spec["podSets"][0]["count"] = 2
+    patient.get("Workload", "waits")["spec"] = spec
+
+
+def want_other_nodes(patient: Any) -> None:
+    spec = copy.deepcopy(patient.get("Workload", "waits")["spec"])
+    spec["podSets"][0]["template"]["spec"]["nodeSelector"] = {"pool": "g"}
+    patient.get("Workload", "waits")["spec"] = spec
+
+
+def fail_to_start(patient: Any) -> None:
+    end = {"type": "Finished", "status": "True", "reason": "FailedToStart", "message": "no way"}
+    waits = patient.get("Workload", "waits")
+    waits["status"] = {"conditions": [{**end, "lastTransitionTime": LONG_AGO}]}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train"}
+    waits["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+
+
 OURS = "kueue-mutating-webhook-configuration"
 QUEUE = "ClusterQueue cq"
 CASES = [
@@ -463,9 +483,9 @@ CASES = [
      "ClusterQueue absent does not exist; there are: cq"),
     (select_other_namespaces, "local-queue", ERROR, "LocalQueue ns/lq",
      "does not admit namespace ns"),
-    (name_no_local_queue, "queue-name", WARNING, "LocalQueue ns/absent",
+    (name_no_local_queue, "queue-name", ERROR, "LocalQueue ns/absent",
      "does not exist, and these Workloads name it: waits"),
-    (name_no_queue, "queue-name", WARNING, "Workload ns/waits", "names no queue"),
+    (name_no_queue, "queue-name", ERROR, "Workload ns/waits", "names no queue"),
     (store_nonsense, "object-unreadable", ERROR, "ClusterQueue nonsense", "nominalQuota"),
     (promise_too_much, "quota-promised", WARNING, "ResourceFlavor f",
      "4 of cpu, and its nodes have 3 (nodes: 1 usable)"),
@@ -485,6 +505,9 @@ CASES = [
     (gate_for_a_group, "pod-gated", ERROR, "Pod ns/one", "its group g has no Workload"),
     (gate_for_what_has_finished, "pod-gated", ERROR, "Pod ns/late", "pod-late has finished"),
     (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),
+    (ask_for_too_much, "never-fits", ERROR, "Workload ns/waits", "6 requested, at most 4"),
+    (want_other_nodes, "never-fits", ERROR, "Workload ns/waits", "f: node affinity differs"),
+    (fail_to_start, "never-ran", ERROR, "Workload ns/waits", "FailedToStart: no way"),
     (finish_the_other, "fits-but-waits", ERROR, "Workload ns/waits", "nothing stands in its way"),
 ]  # fmt: skip
 
@@ -516,6 +539,24 @@ def test_a_wrong_queue_name_is_described_as_explain_does(patient: Any, name: str
     assert str(found.subject) == told.subject
     assert found.problem.startswith(told.problem)
     assert found.fix == f"kubectl -n ns get workloads  # {told.fix}"
+
+
+def test_a_list_of_names_says_that_it_is_cut(patient: Any) -> None:
+    for number in range(7):
+        queue = copy.deepcopy(patient.get("ClusterQueue", "cq"))
+        queue["metadata"] = {**queue["metadata"], "name": f"cq{number}"}
+        queue["status"].update(reservingWorkloads=0, flavorsReservation=[])
+        queue["spec"]["resourceGroups"] = []
+        patient.objects.append(queue)
+    name_no_cluster_queue(patient)
+    (problem,) = [one.problem for name, one in patient.found() if name == "local-queue"]
+    assert problem.endswith("there are: cq, cq0, cq1, cq2, cq3 and 3 more")
+
+
+def test_what_never_ran_is_mended_in_its_job(patient: Any) -> None:
+    fail_to_start(patient)
+    fix = "kubectl -n ns delete job train  # correct it, and submit it again"
+    assert patient.only("never-ran").fix == fix
 
 
 # --- one cause, one finding

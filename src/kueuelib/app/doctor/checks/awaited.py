@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.phrases import counted
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, Snapshot
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
@@ -25,8 +26,9 @@ def pending(snapshot: Snapshot) -> Iterator[Finding]:
     for name, waits in sorted(by_check.items()):
         since, key, first = min(waits, key=lambda one: (one[0], one[1]))
         problem = (
-            f"{len(waits)} Workloads with quota wait for its controller {first.controller or '-'}, "
-            f"{key} for {duration(snapshot.now - since)}"
+            f"its controller {first.controller or '-'} keeps "
+            f"{counted(len(waits), 'Workload')} with quota waiting, {key} for "
+            f"{duration(snapshot.now - since)}"
         )
         fix = f"kubectl describe admissioncheck {name}  # then {first.next_step}"
         yield Finding(Severity.HINT, Subject("AdmissionCheck", name), problem, fix)

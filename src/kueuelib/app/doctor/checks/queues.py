@@ -13,6 +13,7 @@ from kueuelib.api.names import (
     REASON_STOPPED,
     REASON_TERMINATING,
 )
+from kueuelib.api.phrases import some
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, Snapshot
@@ -27,7 +28,6 @@ from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 _MEANT = (REASON_STOPPED, REASON_TERMINATING)
-_MOST_NAMES = 5
 
 
 @check("queue-inactive", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS)
@@ -91,7 +91,7 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.HINT, subject, problem, fix)
         queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
         if queue is None:
-            known = ", ".join(sorted(world.cluster_queues)[:_MOST_NAMES]) or "none"
+            known = some(sorted(world.cluster_queues)) or "none"
             problem = (
                 f"ClusterQueue {local_queue.spec.cluster_queue} does not exist; there are: {known}"
             )
@@ -127,7 +127,6 @@ def queue_names(snapshot: Snapshot) -> Iterator[Finding]:
         namespace, _, name = place.partition("/")
         problem = told.problem
         if kind == "LocalQueue":
-            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-            problem += f", and these Workloads name it: {', '.join(names[:_MOST_NAMES])}{more}"
+            problem += f", and these Workloads name it: {some(names)}"
         fix = f"kubectl -n {namespace} get workloads  # {told.fix}"
-        yield Finding(Severity.WARNING, Subject(kind, name, namespace), problem, fix)
+        yield Finding(Severity.ERROR, Subject(kind, name, namespace), problem, fix)

@@ -1,21 +1,67 @@
-"""Workloads that wait although nothing prevents their admission."""
+"""Workloads that nothing prevents from starting, that can never start, or that ended before."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from kueuelib.api import conditions
+from kueuelib.api.meta import ObjectKey
+from kueuelib.api.names import FINISHED, REASON_FAILED_TO_START, REASON_OUT_OF_SYNC
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import look, no_manager
 from kueuelib.app.doctor.snapshot import FACTS, LABELS, Snapshot
-from kueuelib.scheduler.explain.trial import Verdict, outcomes
+from kueuelib.scheduler.explain.own_changes import job_of
+from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.reasons import (
+    EXCEEDS_MAX_QUOTA,
+    NO_MATCHING_FLAVOR,
+    condition_reason,
+    render,
+)
+from kueuelib.workload.short_reasons import shorten
+
+_NEVER: Final = (EXCEEDS_MAX_QUOTA, NO_MATCHING_FLAVOR)
+"""The reasons that no end of another Workload changes."""
+_NOT_RUN: Final = (REASON_FAILED_TO_START, REASON_OUT_OF_SYNC)
 
 
 @check("fits-but-waits", FACTS, LABELS, momentary=True)
 def fits(snapshot: Snapshot) -> Iterator[Finding]:
     """Workloads that would get quota in the cycles that are due now."""
-    for key, outcome in sorted(outcomes(snapshot.world, snapshot.now).items()):
+    for key, outcome in sorted(snapshot.outcomes.items()):
         if outcome.verdict is Verdict.ADMITTED:
             problem = "nothing stands in its way, and no manager admits it"
-            subject = Subject("Workload", key.name, key.namespace)
             follows = no_manager(snapshot)
-            yield Finding(Severity.ERROR, subject, problem, look(snapshot), follows)
+            yield Finding(Severity.ERROR, _subject(key), problem, look(snapshot), follows)
+
+
+@check("never-fits", FACTS, LABELS)
+def never_fits(snapshot: Snapshot) -> Iterator[Finding]:
+    """Workloads for which no flavor matches, or that ask for more than there ever is."""
+    for key, outcome in sorted(snapshot.outcomes.items()):
+        reason = outcome.reason
+        if outcome.verdict is not Verdict.WAITS or reason is None:
+            continue
+        if condition_reason(reason) in _NEVER:
+            problem = f"it cannot be admitted as it is: {shorten(render(reason))}"
+            fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
+            yield Finding(Severity.ERROR, _subject(key), problem, fix)
+
+
+@check("never-ran", "Workload")
+def never_ran(snapshot: Snapshot) -> Iterator[Finding]:
+    """Workloads that ended before their job started; the job stays suspended."""
+    for key, workload in sorted(snapshot.cluster.world.workloads.items()):
+        end = conditions.find(workload.status.conditions, FINISHED)
+        if end is None or not end.is_true or end.reason not in _NOT_RUN:
+            continue
+        problem = f"it ended without having run: {end.reason}: {end.message}"
+        kind, _, name = job_of(workload).partition(f" {key.namespace}/")
+        what = f"{kind.lower()} {name}" if name else f"workload {key.name}"
+        fix = f"kubectl -n {key.namespace} delete {what}  # correct it, and submit it again"
+        yield Finding(Severity.ERROR, _subject(key), problem, fix)
+
+
+def _subject(key: ObjectKey) -> Subject:
+    return Subject("Workload", key.name, key.namespace)
