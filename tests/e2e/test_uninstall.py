@@ -13,12 +13,14 @@ from real_plane import lacking, real_plane
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually
 from warm import Processes, kueuelib
 
+from kueuelib.api.meta import format_time
 from kueuelib.testing.processes import LocalCluster
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 SYSTEM = "/apis/apps/v1/namespaces/kueue-system/deployments"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kueue-system/leases"
 MAPS = "/api/v1/namespaces/kueue-system/configmaps"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -89,6 +91,19 @@ def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -
             },
         )
         eventually(lambda: rest.get(f"{PODS}/gated")["metadata"].get("finalizers"))
+        lease: Obj = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "c1f6bfd2.kueue.x-k8s.io"},
+            "spec": {"holderIdentity": "desk_1", "leaseDurationSeconds": 600},
+        }
+        lease["spec"]["renewTime"] = f"{format_time(time.time())[:-1]}.000000Z"
+        rest.create(LEASES, lease)
+        leads = uninstall(cluster)
+        assert leads.returncode == 2
+        assert "leads outside of the cluster; stop it, wait until its Lease" in leads.stderr
+        assert rest.items(HOOKS)
+        rest.merge(f"{LEASES}/c1f6bfd2.kueue.x-k8s.io", {"spec": {"holderIdentity": ""}})
         cluster.processes.stop("manager")
 
         with pytest.raises(httpx.HTTPStatusError, match="vclusterqueue"):
@@ -108,15 +123,16 @@ def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -
 
         kept = uninstall(cluster, "--force", "--keep-crds")
         assert kept.returncode == 0, kept.stderr
-        assert "1 Pods released" in kept.stdout
+        assert "1 Pod released" in kept.stdout
         assert rest.items(HOOKS) == []
         assert rest.items(f"{KUEUE}/clusterqueues")
 
         done = uninstall(cluster, "--force")
         assert done.returncode == 0, done.stderr
         assert rest.items(CRDS) == []
-        assert "1 clusterqueues deleted" in done.stdout
-        assert "workloads deleted" in done.stdout
+        assert "1 ClusterQueue deleted" in done.stdout
+        assert "Workloads deleted" in done.stdout
+        assert "lease/c1f6bfd2.kueue.x-k8s.io deleted" in kept.stdout
         assert not rest.get(f"{JOBS}/runs")["spec"]["suspend"]
         assert rest.items("/api/v1/namespaces/kueue-system/secrets") == []
         rest.delete(f"{PODS}/gated?gracePeriodSeconds=0")

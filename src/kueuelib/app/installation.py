@@ -16,7 +16,6 @@ import attrs
 from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import (
     CRDS,
-    DEPLOYMENTS,
     KUEUE,
     MUTATING_WEBHOOKS,
     V1BETA1,
@@ -26,7 +25,8 @@ from kueuelib.api.kinds import (
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.app.configuration import InternalCertManagement
-from kueuelib.app.deployment import NAME, Deployed, left_behind
+from kueuelib.app.deployment import Deployed
+from kueuelib.app.earlier import apis_left, keep_configuration, pods_left
 from kueuelib.app.rerouting import in_the_way
 from kueuelib.controllers.manifests import (
     WEBHOOK_SERVICE,
@@ -254,6 +254,7 @@ async def install(client: Client, installation: Installation, deadline: float) -
         ConfigError: the kinds were not served in time, or the cluster lacks a required kind; then
             nothing is written.
     """
+    await keep_configuration(client, installation.namespace, installation.deployed)
     pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
     moved = await _moved_from(client, installation)
     written = [await _apply(client, obj) for obj in installation.foundation()]
@@ -261,7 +262,10 @@ async def install(client: Client, installation: Installation, deadline: float) -
     if installation.certificates:
         secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
         authority = (await ensure_certificates(client, secret, installation.names)).ca_cert
-        written.append(f"secret/{secret.name} holds the webhooks' certificate")
+        written.append(
+            f"secret/{secret.name} holds the webhooks' certificate; a manager that runs loads a "
+            "new one within a minute"
+        )
 
     def trusting(obj: Obj) -> Obj:
         return with_bundle(obj, authority) if authority else obj  # others have no bundle
@@ -272,19 +276,17 @@ async def install(client: Client, installation: Installation, deadline: float) -
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
     written += [await _apply(client, trusting(obj)) for obj in installation.visibility()]
-    return written + moved + await _left_behind(client, installation)
+    return written + moved + await _left(client, installation)
 
 
-async def _left_behind(client: Client, installation: Installation) -> list[str]:
-    """What to say about pods that an earlier installation made and this one does without."""
-    if installation.deployed is not None:
-        return []
-    try:
-        deployment = await client.get(DEPLOYMENTS, ObjectKey(installation.namespace, NAME))
-    except NotFound:
-        return []
-    problem, fix = left_behind(deployment)
-    return [f"deployment/{NAME} left as it is: {problem}; to remove it: {fix}"] if problem else []
+async def _left(client: Client, installation: Installation) -> list[str]:
+    """What to say about parts that an earlier installation made and this one does without."""
+    told = []
+    if installation.deployed is None:
+        told.append(await pods_left(client, installation.namespace))
+    if not installation.visibility():
+        told += await apis_left(client)
+    return [line for line in told if line]
 
 
 async def _moved_from(client: Client, installation: Installation) -> list[str]:

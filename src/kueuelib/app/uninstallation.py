@@ -20,6 +20,7 @@ from kueuelib.api.kinds import (
     COHORTS,
     CRDS,
     KUEUE,
+    LEASES,
     LOCAL_QUEUES,
     NAMESPACES,
     PODS,
@@ -28,7 +29,15 @@ from kueuelib.api.kinds import (
     V1BETA2,
     WORKLOADS,
 )
-from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, is_true, key_of
+from kueuelib.api.meta import (
+    Obj,
+    ObjectKey,
+    Resource,
+    find_condition,
+    is_true,
+    key_of,
+    parse_time,
+)
 from kueuelib.api.names import (
     FINISHED,
     IN_USE_FINALIZER,
@@ -36,7 +45,8 @@ from kueuelib.api.names import (
     POD_FINALIZER,
     QUOTA_RESERVED,
 )
-from kueuelib.app.configuration import InternalCertManagement
+from kueuelib.api.phrases import counted, some
+from kueuelib.app.configuration import Configuration, InternalCertManagement
 from kueuelib.app.installation import Installation, resource_of
 from kueuelib.controllers.manifests import APP
 from kueuelib.errors import ConfigError, Conflict, NotFound
@@ -45,6 +55,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.reading import read
+from kueuelib.runtime.server_time import server_time
 
 ATTEMPTS = 5
 """How often to try to remove a finalizer from an object that others change meanwhile."""
@@ -88,6 +99,7 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     installation = removal.installation
     if not removal.force:
         await _check_place(client, installation)
+        await _check_leader(client, installation.namespace)
     served = V1BETA2 in await client.served_versions(KUEUE)
     if served and not removal.force:
         await _check_quota(client)
@@ -96,11 +108,11 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     told += [await _delete(client, obj) for obj in reversed(installation.pods())]
     await _until_none(lambda: _pods(client, installation.namespace), "look at these pods", deadline)
     released, _ = await _release(client, PODS, POD_FINALIZER, MANAGED_LABEL)
-    told.append(f"{released} Pods released")
+    told.append(f"{counted(released, 'Pod')} released")
     if served and not removal.keep_kinds:
         for resource in _GUARDED:
             _, count = await _release(client, resource, IN_USE_FINALIZER)
-            told.append(f"{count} {resource.plural} deleted" if count else "")
+            told.append(f"{counted(count, resource.kind)} deleted" if count else "")
         told += [await _delete(client, obj) for obj in installation.definitions()]
         fix = f"look for foreign finalizers on objects of {KUEUE}"
         await _until_none(lambda: _kinds(client), fix, deadline)
@@ -110,6 +122,7 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     told += [await _delete(client, obj) for obj in reversed(own)]
     secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
     told.append(await _delete_key(client, SECRETS, secret))
+    told.append(await _delete_key(client, LEASES, Configuration(installation.namespace).lease))
     return [line for line in told if line] + [f"namespace/{installation.namespace} kept"]
 
 
@@ -132,6 +145,25 @@ async def _check_place(client: Client, installation: Installation) -> None:
         raise ConfigError(f"namespace {space!r}", "does not exist", fix)
 
 
+async def _check_leader(client: Client, namespace: str) -> None:
+    """Refuses while a manager leads that is none of the pods which are removed: it would take
+    charge of Pods again, and nothing would release them later.
+
+    Raises:
+        ConfigError: one leads outside of the cluster.
+    """
+    lease = await read(client, LEASES, Configuration(namespace).lease)
+    spec = (lease or {}).get("spec") or {}
+    holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
+    if not holder or not renewed:
+        return
+    age = await server_time(client) - parse_time(renewed)
+    inside = any(holder.startswith(f"{pod}_") for pod in await _pods(client, namespace))
+    if age <= (spec.get("leaseDurationSeconds") or 0) and not inside:
+        fix = "stop it, wait until its Lease has ended, and try again; --force does not wait"
+        raise ConfigError(f"manager {holder}", "leads outside of the cluster", fix)
+
+
 async def _check_quota(client: Client) -> None:
     """Refuses while quota is held, because running jobs would then run without it.
 
@@ -144,9 +176,8 @@ async def _check_quota(client: Client) -> None:
         if is_true(one, QUOTA_RESERVED) and not is_true(one, FINISHED)
     ]
     if holding:
-        rest = f" and {len(holding) - _SHOWN} more" if len(holding) > _SHOWN else ""
         raise ConfigError(
-            ", ".join(holding[:_SHOWN]) + rest,
+            some(holding, _SHOWN),
             "these Workloads hold quota",
             "if a manager runs, stop the ClusterQueues with stopPolicy: HoldAndDrain and wait; if "
             "none runs, webhooks refuse that: start one, or give --force, and running jobs "

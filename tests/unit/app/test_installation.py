@@ -122,6 +122,29 @@ async def test_pods_of_an_earlier_installation_are_named_with_the_command(tmp_pa
             assert not told(await install(client, outside, 60.0))
 
 
+async def test_a_configuration_is_not_replaced_by_the_default_one(tmp_path: Path) -> None:
+    own = Deployed(config="apiVersion: config.kueue.x-k8s.io/v1beta2\n", visibility_port=8082)
+    key = ObjectKey("kueue-system", "kueue-manager-config")
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            for deployed in (Deployed(), Deployed(), own, own):
+                await install(client, Installation("kueue-system", deployed=deployed), 60.0)
+            before = await client.get(kinds.CONFIG_MAPS, key)
+            with pytest.raises(ConfigError) as refused:
+                await install(client, Installation("kueue-system", deployed=Deployed()), 60.0)
+            problem = "holds a configuration, which the default one would replace"
+            assert refused.value.problem == problem
+            path = r"-o jsonpath='{.data.controller_manager_config\.yaml}' > manager.yaml"
+            assert path in refused.value.fix
+            assert await client.get(kinds.CONFIG_MAPS, key) == before
+            lines = await install(client, Installation("kueue-system", URL), 60.0)
+            (told, _) = [line for line in lines if line.startswith("warning: apiservice/")]
+            assert "kubectl delete apiservice v1beta" in told
+            await client.delete(kinds.CONFIG_MAPS, key)
+            await install(client, Installation("kueue-system", deployed=Deployed()), 60.0)
+
+
 def test_a_manager_elsewhere_serves_the_visibility_api_on_its_host() -> None:
     found = Installation("kueue-system", "https://192.0.2.7:9443", visibility_port=8082)
     service, *_ = found.visibility()
