@@ -27,6 +27,7 @@ from kueuelib.jobs.webhooks.manifests import namespaces_of
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 
 PERIOD = 60.0
@@ -125,7 +126,7 @@ class EntryKeeper:
                 pause = pauses.next(self._clock.monotonic(), random.random())
             except (ApiError, TransportError, ConfigError) as error:
                 pause = pauses.next(self._clock.monotonic(), random.random())
-                self._log.warning("webhook entries cannot be restored", error=str(error))
+                self._log.warning("webhook entries cannot be restored", error=with_fix(error))
             if not told:
                 told = True
                 ready()

@@ -12,6 +12,7 @@ from kueuelib.errors import ApiError, ConfigError, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.events import EventRecorder
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 
@@ -64,7 +65,7 @@ class SilenceWatch:
                 await self._look()
             except (ApiError, TransportError, ConfigError) as error:
                 self._heartbeats.missed()
-                self._log.warning("signs of life cannot be read", error=str(error))
+                self._log.warning("signs of life cannot be read", error=with_fix(error))
             await self._clock.sleep(INTERVAL)
 
     async def _look(self) -> None:

@@ -15,6 +15,7 @@ from kueuelib.runtime.cache import SYNC_TIMEOUT, Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.contact import INTERVAL, PATIENCE, ServerContact
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Cluster:
         try:
             await self.cache.catch_up()
         except ConfigError as error:
-            self._log.warning("cannot be read", error=str(error))
+            self._log.warning("cannot be read", error=with_fix(error))
         else:
             self._behind = False
 

@@ -42,7 +42,7 @@ def reported(error: Exception, program: str) -> int:
     return WRONG_INPUT if isinstance(cause, ConfigError) else FAILED
 
 
-def with_fix(error: KueuelibError) -> str:
+def with_fix(error: Exception) -> str:
     """A failure and its fix; most of our own errors already contain both."""
     text = str(error)
     if isinstance(error, Forbidden) and _DENIED not in text:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError, Unauthorized
 from kueuelib.runtime.connections import Site
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ class MetricsServer:
             except (Unauthorized, Forbidden) as error:
                 return web.Response(status=error.code, text=f"{error.message}\n")
             except (ApiError, TransportError) as error:
-                self._log.warning("the API server cannot say who may read", error=str(error))
+                self._log.warning("the API server cannot say who may read", error=with_fix(error))
                 text = "The API server could not verify who you are; try again\n"
                 return web.Response(status=503, text=text)
         headers = {"Content-Type": TEXT_FORMAT}

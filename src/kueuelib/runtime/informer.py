@@ -35,6 +35,7 @@ from kueuelib.machinery.store import (
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Dispatch, Handler
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.list_watch import InformerMetrics, ListWatch
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.reading import read, unlisted
@@ -342,7 +343,7 @@ class Informer:
         fix = {}
         if isinstance(error, NotFound):
             fix["fix"] = f"install what serves {self.resource.api_version} {self.resource.plural}"
-        log(f"{during} failed", error=str(error), kind=type(error).__name__, **fix)
+        log(f"{during} failed", error=with_fix(error), kind=type(error).__name__, **fix)
 
     def _now(self) -> float:
         return self._clock.monotonic()

@@ -33,6 +33,7 @@ from kueuelib.machinery.election_protocol import (
 )
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -186,7 +187,9 @@ class Elector:
                     case UpdateLease(lease):
                         return Written(await self._client.replace(LEASES, lease))
         except (ApiError, TransportError, ConfigError, TimeoutError) as error:
-            self._log.warning("the lease is out of reach", error=str(error) or "no answer in time")
+            self._log.warning(
+                "the lease is out of reach", error=with_fix(error) or "no answer in time"
+            )
             return Failed(error)
         raise AssertionError(f"{command} is not a call")
 

@@ -15,6 +15,7 @@ from kueuelib.runtime.cache import SYNC_TIMEOUT, Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Handler
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.reading import read, unlisted
 
@@ -136,7 +137,7 @@ class OptionalInformer:
         try:
             crd = await read(self._client, CRDS, name)
         except (ApiError, TransportError) as error:
-            self._log.warning("the definition cannot be read", error=str(error))
+            self._log.warning("the definition cannot be read", error=with_fix(error))
             self._failure = error
             return None
         versions = () if crd is None else crd["spec"]["versions"]

@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.app.explaining.gather import Cluster
+from kueuelib.app.explaining.gather import Cluster, Lists
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.short_verdicts import word_of, word_of_condition
 from kueuelib.app.explaining.waiting import (
@@ -17,8 +17,10 @@ from kueuelib.app.explaining.waiting import (
     decided,
     smallest_of,
     told,
+    with_groups,
 )
 from kueuelib.cli.pending.command import to_data, to_text
+from kueuelib.errors import Forbidden
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import Ends
@@ -180,6 +182,38 @@ def test_what_is_deactivated_is_said_without_the_engine_too() -> None:
     off = waits("off", active=False, conditions=[condition])
     (row,) = told(cluster(off), Selection("ns"), NOW, "some were not seen").rows
     assert row.verdict == "deactivated"
+
+
+def test_a_group_without_all_its_pods_is_listed_although_it_has_no_workload() -> None:
+    def pod(name: str, group: str, total: str = "3", gated: bool = True) -> Obj:
+        meta = {
+            "namespace": "ns",
+            "name": name,
+            "uid": name,
+            "labels": {
+                "kueue.x-k8s.io/pod-group-name": group,
+                "kueue.x-k8s.io/queue-name": "lq",
+                "kueue.x-k8s.io/managed": "true",
+            },
+            "annotations": {"kueue.x-k8s.io/pod-group-total-count": total},
+            "creationTimestamp": "1970-01-01T00:10:00Z",
+        }
+        gates = [{"name": "kueue.x-k8s.io/admission"}] if gated else []
+        return {"metadata": meta, "spec": {"schedulingGates": gates, "containers": []}}
+
+    pods = [pod("a", "short"), pod("b", "short"), pod("c", "made"), pod("d", "runs", gated=False)]
+    facts = world(waits("made"), waits("other", created=5))
+    listing = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW, 0)
+    found = with_groups(listing, facts, Lists({"Pod": pods}, {}), ALL)
+    assert [row.key.name for row in found.rows] == ["made", "other", "short"]
+    row = found.rows[-1]
+    assert (row.verdict, row.cluster_queue, row.place) == ("pods missing", "cq", None)
+    assert row.message == "The group has 2 of 3 pods"
+    assert "6m40s   pods missing   The group has 2 of 3 pods" in to_text(found, wide=False)
+    assert with_groups(listing, facts, Lists({"Pod": pods}, {}), Selection("no")).rows == ()
+    unseen = with_groups(listing, facts, Lists({}, {"Pod": Forbidden("no")}), ALL)
+    assert unseen.rows == listing.rows
+    assert unseen.notes == ("pods were not read: groups without all their pods are not shown",)
 
 
 def test_without_rights_the_verdicts_are_those_of_the_manager() -> None:

@@ -320,6 +320,44 @@ def _unseen_check(name: str) -> kueue.AdmissionCheck:
     return decode(kueue.AdmissionCheck, raw)
 
 
+_DECISIVE = (
+    kinds.CLUSTER_QUEUES,
+    kinds.COHORTS,
+    kinds.LOCAL_QUEUES,
+    kinds.RESOURCE_FLAVORS,
+    kinds.ADMISSION_CHECKS,
+    kinds.WORKLOADS,
+)
+
+
+def facts_in(
+    near: Lists, unseen: Sequence[Resource], settings: Settings, decoder: Decode = decode
+) -> tuple[Cluster, str]:
+    """The facts in the lists, and why the engine cannot decide on them.
+
+    Args:
+        near: what was listed.
+        unseen: the kinds that may not be listed in the whole cluster.
+        settings: the manager's settings for decisions.
+        decoder: makes values of raw objects.
+
+    Returns:
+        The facts, and a text that is empty when the engine can decide.
+    """
+    cluster = with_namespaces(cluster_of(near, settings, decoder=decoder), near)
+    kept = {one.kind: one for one in unseen}
+    hidden = [kept[one.kind] for one in _DECISIVE if one.kind in kept and not near.lacks(one)]
+    unlabelled = kinds.NAMESPACES.kind in near.refused and labels_decide(cluster.world)
+    if not hidden and not unlabelled:
+        return cluster, ""
+    names = ", ".join(one.plural for one in hidden) or kinds.NAMESPACES.plural
+    why = (
+        f"{names} cannot be listed in the whole cluster, so there are no places and changes, and "
+        "the verdicts are what the manager wrote last"
+    )
+    return cluster, why
+
+
 class _Reader:
     """Turns raw objects into values; unreadable ones are left out and kept separately."""
 

@@ -7,22 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from kueuelib.api import conditions, kinds
-from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.api.names import QUOTA_RESERVED, REQUEUED
+from kueuelib.api.names import MANAGED_LABEL, QUOTA_RESERVED, REQUEUED
 from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.existing import insist_on_namespace, insist_on_queues
 from kueuelib.app.explaining.gather import (
     Cluster,
-    Decode,
     Lists,
-    cluster_of,
     decisive,
-    labels_decide,
+    facts_in,
     list_kinds,
-    with_namespaces,
 )
+from kueuelib.app.explaining.groups import incomplete_groups
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.short_verdicts import (
     PODS_MISSING,
@@ -48,14 +45,6 @@ from kueuelib.workload.served import queueing_version
 from kueuelib.workload.short_reasons import shorten
 from kueuelib.workload.states import is_held_back
 
-_DECISIVE = (
-    kinds.CLUSTER_QUEUES,
-    kinds.COHORTS,
-    kinds.LOCAL_QUEUES,
-    kinds.RESOURCE_FLAVORS,
-    kinds.ADMISSION_CHECKS,
-    kinds.WORKLOADS,
-)
 _WAITING = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
 
 
@@ -170,8 +159,32 @@ async def list_pending(
     insist_on_queues(selection.namespace, selection.local_queue, selection.cluster_queue, near)
     cluster, why = facts_in(near, unseen, settings)
     if why:
-        return told(cluster, selection, now, why)
-    return decided(cluster, selection, now, most_searched)
+        listing = told(cluster, selection, now, why)
+    else:
+        listing = decided(cluster, selection, now, most_searched)
+    managed = {kinds.PODS.kind: f"{MANAGED_LABEL}=true"}
+    pods = await list_kinds(client, [kinds.PODS], selection.namespace, managed)
+    return with_groups(listing, cluster.world, pods, selection)
+
+
+def with_groups(listing: Listing, world: World, pods: Lists, selection: Selection) -> Listing:
+    """The listing with the groups of pods that have no Workload yet.
+
+    Args:
+        listing: the Workloads that wait.
+        world: the facts.
+        pods: those that have a queue, if they could be listed.
+        selection: which Workloads.
+    """
+    rows, notes = list(listing.rows), listing.notes
+    for workload, problem in incomplete_groups(pods.of(kinds.PODS.kind), world.workloads):
+        home = world.home_of(workload)
+        home = home if home in world.cluster_queues else ""
+        rows.append(Waiting(workload, home, PODS_MISSING, message=problem))
+    if pods.refused:
+        notes = (*notes, "pods were not read: groups without all their pods are not shown")
+    kept = sorted(filter(selection.includes, rows), key=_order)
+    return attrs.evolve(listing, rows=tuple(kept), notes=notes)
 
 
 async def list_near(
@@ -193,34 +206,6 @@ async def list_near(
     lists = await list_kinds(client, resources)
     near = await _in_namespace(client, lists, resources, namespace)
     return near, tuple(one for one in resources if one.kind in lists.refused)
-
-
-def facts_in(
-    near: Lists, unseen: Sequence[Resource], settings: Settings, decoder: Decode = decode
-) -> tuple[Cluster, str]:
-    """The facts in the lists, and why the engine cannot decide on them.
-
-    Args:
-        near: what was listed.
-        unseen: the kinds that may not be listed in the whole cluster.
-        settings: the manager's settings for decisions.
-        decoder: makes values of raw objects.
-
-    Returns:
-        The facts, and a text that is empty when the engine can decide.
-    """
-    cluster = with_namespaces(cluster_of(near, settings, decoder=decoder), near)
-    kept = {one.kind: one for one in unseen}
-    hidden = [kept[one.kind] for one in _DECISIVE if one.kind in kept and not near.lacks(one)]
-    unlabelled = kinds.NAMESPACES.kind in near.refused and labels_decide(cluster.world)
-    if not hidden and not unlabelled:
-        return cluster, ""
-    names = ", ".join(one.plural for one in hidden) or kinds.NAMESPACES.plural
-    why = (
-        f"{names} cannot be listed in the whole cluster, so there are no places and changes, and "
-        "the verdicts are what the manager wrote last"
-    )
-    return cluster, why
 
 
 async def _in_namespace(

@@ -9,13 +9,12 @@ import attrs
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.app.explaining.asking import without_held_back
-from kueuelib.app.explaining.gather import Cluster, Decode, Lists
+from kueuelib.app.explaining.gather import Cluster, Decode, Lists, facts_in
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import (
     Listing,
     Waiting,
     decided,
-    facts_in,
     told,
 )
 from kueuelib.app.overview.evictions import evictions_of

@@ -34,6 +34,7 @@ from kueuelib.errors import (
 from kueuelib.runtime.access_reviews import Caller, bearer_token
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
@@ -116,7 +117,7 @@ class VisibilityServer:
         except ApiError as error:
             return _json(error.status(), error.code)
         except TransportError as error:
-            self._log.warning("the API server cannot be asked", error=str(error))
+            self._log.warning("the API server cannot be asked", error=with_fix(error))
             unavailable = Unavailable(f"the API server cannot be asked: {error}")
             return _json(unavailable.status(), unavailable.code)
         except Exception as error:  # noqa: BLE001 - the top of a request

@@ -33,6 +33,7 @@ from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.webhook.certs import (
     FIELDS,
@@ -288,7 +289,7 @@ class CertificateKeeper:
                 await (self._look() if everything else self._look_for_the_missing())
             except (ApiError, TransportError, ConfigError) as error:
                 pause = pauses.next(self._clock.monotonic(), random.random())
-                self._log.warning("certificates cannot be kept", error=str(error))
+                self._log.warning("certificates cannot be kept", error=with_fix(error))
                 due = now()
                 await self._clock.sleep(pause)
                 continue

@@ -107,7 +107,7 @@ def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _fix(snapshot: Snapshot) -> str:
     """A manager makes certificates, and writes them wherever they are trusted, within a minute."""
-    return f"start a manager, which renews it: {start(snapshot)}"
+    return f"a manager renews it within a minute; if none runs: {start(snapshot)}"
 
 
 def _serve(snapshot: Snapshot) -> str:
