@@ -133,7 +133,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, str]] = {
     ("no-cluster-queues", "doctor"): (0, "Not checked: "),
     ("no-cluster-queues", "pending"): (0, "clusterqueues cannot be listed"),
     ("no-cluster-queues", "report"): (0, "clusterqueues cannot be listed"),
-    ("no-nodes", "doctor"): (3, "Not checked: quota-promised, capacity-unused: nodes is forbidden"),
+    ("no-nodes", "doctor"): (4, "Not checked: quota-promised, capacity-unused: nodes is forbidden"),
     ("no-nodes", "explain"): (0, "raise nominalQuota of flavor f: cpu by 1"),
     ("no-nodes", "when"): (0, "ExceedsMaxQuota"),
     ("no-nodes", "pending"): (0, "exceeds quota"),

@@ -21,6 +21,8 @@ QUEUE_CHECKS = {
     "finalizer-stuck",
     "fits-but-waits",
     "local-queue",
+    "never-fits",
+    "never-ran",
     "object-unreadable",
     "policy-idle",
     "queue-inactive",
@@ -63,5 +65,6 @@ def test_who_may_read_queues_and_workloads_alone_gets_the_checks_of_them(tmp_pat
     skipped = {one["check"]: one["why"] for one in report["notChecked"]}
     assert skipped["cohort-cycle"].startswith("cohorts.kueue.x-k8s.io is forbidden")
     (note,) = [line for line in pending.stdout.splitlines() if "count as absent" in line]
-    assert note.startswith("Note: cohorts, admissionchecks, ")
+    assert note.startswith("Note: cohorts, ")
     assert note.endswith(" were not read and count as absent: you may not list them")
+    assert "Note: admissionchecks were not read and are taken to be Active: " in pending.stdout
