@@ -71,6 +71,26 @@ class InvalidSelector(KueuelibError, ValueError):
     """A label or field selector that cannot be parsed."""
 
 
+_FIELD_REASONS = (
+    "FieldValueInvalid",
+    "FieldValueRequired",
+    "FieldValueForbidden",
+    "FieldValueDuplicate",
+    "FieldValueNotSupported",
+    "FieldValueNotFound",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+)
+"""What Kubernetes calls the ways in which a field can be wrong."""
+
+
+def _check_reason(error: FieldError, _: object, reason: str) -> None:
+    if reason not in _FIELD_REASONS:
+        fix = f"use one of {', '.join(_FIELD_REASONS)}"
+        raise ConfigError(f"FieldError of {error.path!r}", f"the reason is {reason!r}", fix)
+
+
 @attrs.frozen
 class FieldError:
     """One broken rule of one field, in the form of Kubernetes' field errors.
@@ -78,12 +98,16 @@ class FieldError:
     Attributes:
         path: for example `spec.resourceGroups[0].flavors[1].name`.
         reason: `FieldValueInvalid`, `FieldValueRequired`, `FieldValueForbidden`,
-            `FieldValueDuplicate`, `FieldValueNotSupported` or `FieldValueNotFound`.
+            `FieldValueDuplicate`, `FieldValueNotSupported`, `FieldValueNotFound`,
+            `FieldValueTooLong`, `FieldValueTooMany` or `FieldValueTypeInvalid`.
         message: the whole text without the path, for example `Invalid value: "a": must be b`.
+
+    Raises:
+        ConfigError: the reason is none of these.
     """
 
     path: str
-    reason: str
+    reason: str = attrs.field(validator=_check_reason)
     message: str
 
     def __str__(self) -> str:

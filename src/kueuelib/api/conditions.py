@@ -114,12 +114,25 @@ def check_condition(type: str, status: Any, reason: str) -> None:
     if status is not None and not isinstance(status, bool):
         problem = f"the status {status!r} is not valid"
         raise ConfigError(subject, problem, "give True, False, or None for Unknown")
-    fields = attrs.fields(Condition)
-    for name, value, field, example in (
-        ("type", type, fields.type, "Ready"),
-        ("reason", reason, fields.reason, "PodsRunning"),
+    _check_word(subject, "type", type, "Ready")
+    check_reason(subject, reason)
+
+
+def check_reason(subject: str, reason: str) -> None:
+    """Check the reason of a condition or an event.
+
+    Raises:
+        ConfigError: it is not a word; the message names it.
+    """
+    _check_word(subject, "reason", reason, "PodsRunning")
+
+
+def _check_word(subject: str, name: str, value: Any, example: str) -> None:
+    schema = attrs.fields_dict(Condition)[name].metadata["wire"].schema
+    if (
+        not isinstance(value, str)
+        or not re.fullmatch(schema["pattern"], value)
+        or len(value) > schema["maxLength"]
     ):
-        schema = field.metadata["wire"].schema
-        if not re.fullmatch(schema["pattern"], value) or len(value) > schema["maxLength"]:
-            problem = f"the {name} {value!r} is not valid"
-            raise ConfigError(subject, problem, f"give a word in CamelCase, such as {example}")
+        problem = f"the {name} {value!r} is not valid"
+        raise ConfigError(subject, problem, f"give a word in CamelCase, such as {example}")

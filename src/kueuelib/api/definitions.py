@@ -123,6 +123,8 @@ def crd(
             flaw = "a dataclass" if "__dataclass_fields__" in vars(cls) else "not an attrs class"
             fix = "put @frozen of kueuelib.runtime below @crd"
             raise TypeError(f"{cls.__name__} is {flaw}: {fix}")
+        if not issubclass(cls, KubeObject):
+            raise TypeError(f"{cls.__name__} is not a KubeObject: extend KubeObject")
         resource = Resource(group, version, plural, kind or cls.__name__, namespaced)
         _check(resource, [version, *(other.name for other in versions)])
         cls.resource = resource

@@ -22,7 +22,9 @@ from kueuelib.runtime.queries import (
     ObjectList,
     Params,
     PatchType,
+    creation_path,
     delete_options,
+    object_path,
     params_of,
     present_only,
 )
@@ -92,8 +94,7 @@ class Client:
         Raises:
             NotFound: there is none of that name.
         """
-        path = resource.path(key.namespace, key.name, subresource)
-        return await self._object("GET", path, verb="get")
+        return await self._object("GET", object_path(resource, key, subresource), verb="get")
 
     async def list(
         self,
@@ -109,7 +110,7 @@ class Client:
         timeout: float | None = None,  # noqa: ASYNC109 - handed to aiohttp
         metadata_only: bool = False,
     ) -> ObjectList:
-        """One page of objects, or of their metadata; everything when `limit` is 0.
+        """One page of objects, or of their metadata, in `items`; everything when `limit` is 0.
 
         Raises:
             Gone: the resource version or the continue token is too old.
@@ -212,10 +213,9 @@ class Client:
             AlreadyExists: there is one of that name.
             Invalid: it breaks rules.
         """
-        namespace = (obj.get("metadata") or {}).get("namespace") or ""
         return await self._object(
             "POST",
-            resource.path(namespace, name, subresource),
+            creation_path(resource, obj, name, subresource),
             params=self._write_params(dry_run, field_manager),
             body=obj,
             verb="create",
@@ -235,10 +235,9 @@ class Client:
         Raises:
             Conflict: it was changed meanwhile.
         """
-        meta = obj["metadata"]
         return await self._object(
             "PUT",
-            resource.path(meta.get("namespace") or "", meta["name"], subresource),
+            object_path(resource, key_of(obj), subresource),
             params=self._write_params(dry_run, field_manager),
             body=obj,
             verb="update",
@@ -277,7 +276,7 @@ class Client:
         verb = "apply" if patch_type is PatchType.APPLY else "patch"
         return await self._object(
             "PATCH",
-            resource.path(key.namespace, key.name, subresource),
+            object_path(resource, key, subresource),
             params=params,
             body=body,
             content_type=patch_type.value,
@@ -317,7 +316,7 @@ class Client:
         preconditions = present_only(uid=uid, resourceVersion=resource_version)
         return await self._object(
             "DELETE",
-            resource.path(key.namespace, key.name),
+            object_path(resource, key),
             body=delete_options(preconditions, propagation, grace_period, dry_run=dry_run),
             verb="delete",
         )

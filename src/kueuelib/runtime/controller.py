@@ -19,6 +19,7 @@ from kueuelib.runtime.dispatch import Handler
 from kueuelib.runtime.logs import get_logger, run_of
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queue import WorkQueue
+from kueuelib.runtime.steps import LONG, Steps, contained
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -252,13 +253,20 @@ class Controller:
             self._metrics.active_workers.inc()
         try:
             with run_of(self.name, key):
+                steps = Steps(self._reconciler.reconcile(key), self._clock.monotonic)
                 try:
                     async with asyncio.timeout(self._timeout) as limit:
-                        result = checked(await self._reconciler.reconcile(key))
+                        result = checked(await contained(steps))
                 except Exception as error:  # noqa: BLE001 - the one place: whatever it is, continue
                     self._failed(item, error, timed_out=limit.expired())
                 else:
                     self._succeeded(item, result)
+                if steps.longest > LONG:
+                    self._log.warning(
+                        "blocks the event loop",
+                        seconds=round(steps.longest, 1),
+                        fix="await what waits, and move long work to asyncio.to_thread",
+                    )
         finally:
             if self._metrics is not None:
                 self._metrics.active_workers.dec()
@@ -311,8 +319,12 @@ class Controller:
             self._metrics.results[result].inc()
 
 
-def checked(result: object) -> Result:
+def checked(result: object, function: object = None) -> Result:
     """The result of a function that may return None or a `Result`.
+
+    Args:
+        result: what it returned.
+        function: is named in the error.
 
     Raises:
         ConfigError: it is something else.
@@ -322,7 +334,7 @@ def checked(result: object) -> Result:
     if isinstance(result, Result):
         return result
     raise ConfigError(
-        "reconciler",
+        getattr(function, "__name__", "reconciler"),
         f"returned {result!r:.60}",
         "return None, or for example Result(requeue_after=60)",
     )

@@ -160,7 +160,7 @@ class Elector:
             return Tick()
 
     async def _pause(self, seconds: float) -> None:
-        """Sleep; `stand` ends the pause of an elector that only observed."""
+        """Sleep; an elector that only observes wakes up when `stand` is called."""
         if self._core.standing:
             await self._clock.sleep(seconds)
             return

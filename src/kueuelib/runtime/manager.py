@@ -226,6 +226,8 @@ class Manager:
     def _ended(self, part: _Part, task: asyncio.Task[None]) -> None:
         part.ready.set()
         error = None if task.cancelled() else task.exception()
+        if task.cancelled() and not self._stopping:
+            error = RuntimeError(f"{part.name}: ended by a cancellation although nobody stopped it")
         if error is None:
             return
         if self._stopping:

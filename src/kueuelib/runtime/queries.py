@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Any, Self
 
 import attrs
 
-from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.errors import ConfigError
 from kueuelib.machinery.reflector_reading import PARTIAL
 
 JSON = "application/json"
@@ -67,6 +69,47 @@ class ObjectList:
             continue_token=meta.get("continue") or "",
             remaining=meta.get("remainingItemCount"),
         )
+
+
+def object_path(resource: Resource, key: ObjectKey, subresource: str = "") -> str:
+    """The URL path of an object.
+
+    Raises:
+        ConfigError: it is not a kind, or the namespace is missing or too much.
+    """
+    _check_kind(resource)
+    _check_namespace(resource, *key)
+    return resource.path(key.namespace, key.name, subresource)
+
+
+def creation_path(resource: Resource, obj: Mapping[str, Any], name: str, subresource: str) -> str:
+    """The URL path under which an object is created, or a subresource of the object `name`.
+
+    Raises:
+        ConfigError: it is not a kind, or the namespace is missing or too much.
+    """
+    _check_kind(resource)
+    meta = obj.get("metadata") or {}
+    namespace = meta.get("namespace") or ""
+    _check_namespace(resource, namespace, name or meta.get("name") or "")
+    return resource.path(namespace, name, subresource)
+
+
+def _check_kind(given: object) -> None:
+    if not isinstance(given, Resource):
+        name = getattr(given, "__name__", repr(given))
+        fix = f"use client.of({name})" if isinstance(given, type) else "give a Resource"
+        raise ConfigError(name, "is not a Resource", fix)
+
+
+def _check_namespace(resource: Resource, namespace: str, name: str) -> None:
+    if resource.namespaced and not namespace:
+        fix = "give it one; objects of this kind live in namespaces"
+        raise ConfigError(f"{resource.kind} {name}", "has no namespace", fix)
+    if namespace and not resource.namespaced:
+        problem = f"has the namespace {namespace!r}"
+        fix = "leave it out; the kind is cluster-scoped"
+        raise ConfigError(f"{resource.kind} {name}", problem, fix)
 
 
 def params_of(**values: str) -> Params:

@@ -110,7 +110,7 @@ class TypedClient(Generic[K]):
     async def list(
         self, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> tuple[K, ...]:
-        """All objects that match, read page by page."""
+        """All objects that match, read page by page; a tuple, unlike the page of `Client.list`."""
         pages = self._client.list_all(
             self.cls.resource,
             namespace,

@@ -139,7 +139,10 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
         newest = await kind.get(value.key)
         observed = newest.status.observed_generation  # type: ignore[attr-defined]
         if observed < wanted:
-            raise _NotYet(f"observedGeneration {observed} of {value.key}, not yet {wanted}")
+            raise _NotYet(
+                f"observedGeneration {observed} of {value.key}, not yet {wanted}: no call of the "
+                "reconciler has returned for it"
+            )
         return newest
 
     return await eventually(look, within)

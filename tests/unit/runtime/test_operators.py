@@ -468,7 +468,8 @@ async def test_two_operators_do_not_fight_about_one_child(client: Client) -> Non
 def test_a_condition_that_a_server_would_refuse_is_refused_at_once(
     given: tuple[Any, Any, Any], said: str
 ) -> None:
-    around = type("Around", (), {"declared": declared_boxes(), "client": None})()
+    fields = {"declared": declared_boxes(), "client": None, "status": Status}
+    around = type("Around", (), fields)()
     context = Context(around, {})  # type: ignore[arg-type]
     context.condition("example.com/Ready", None, "Done")
     with pytest.raises(ConfigError, match=said):
@@ -511,7 +512,7 @@ async def test_a_condition_needs_a_status() -> None:
         except ConfigError as error:
             seen.append(str(error))
 
-    around = type("Around", (), {"declared": tell, "client": None})()
+    around = type("Around", (), {"declared": tell, "client": None, "status": None})()
     await tell(Bare(), Context(around, {}))  # type: ignore[arg-type]
     assert seen == [
         "Bare: has no field status; add `status: Status`, a class that extends ConditionedStatus"

@@ -373,9 +373,9 @@ async def test_a_path_is_served_once(hooks):
 
 
 def test_field_errors_are_aggregated_without_repetition():
-    one = FieldError("a", "r", "m")
+    one = FieldError("a", "FieldValueInvalid", "m")
     assert aggregate([one, one]) == "a: m"
-    assert aggregate([one, FieldError("b", "r", "m")]) == "[a: m, b: m]"
+    assert aggregate([one, FieldError("b", "FieldValueInvalid", "m")]) == "[a: m, b: m]"
 
 
 def test_warnings_stop_at_the_limit_of_all():

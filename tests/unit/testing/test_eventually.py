@@ -106,7 +106,9 @@ async def test_a_wait_that_fails_says_what_the_reconciler_failed_at_last(
             await settled(client, bad, within=0.3)
         with pytest.raises(AssertionError, match="default/bad with RuntimeError"):
             await eventually(lambda: False, within=0.1)
-    assert "at the end it was observedGeneration 0 of default/bad, not yet 1" in str(raised.value)
+    assert "at the end it was observedGeneration 0 of default/bad, not yet 1: no call" in str(
+        raised.value
+    )
     failure = "controller thing-operator-things failed at default/bad with RuntimeError: attempt"
     assert failure in str(raised.value)
     with pytest.raises(AssertionError) as raised:

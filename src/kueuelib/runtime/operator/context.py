@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-import attrs
-
 from kueuelib.api.codec import encode
-from kueuelib.api.conditions import check_condition, with_raw_condition
+from kueuelib.api.conditions import check_condition, check_reason, with_raw_condition
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
@@ -16,60 +14,23 @@ from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.event_series import EventType
 from kueuelib.machinery.ownership import (
     OWNER_INDEX,
-    Applied,
     claim_problem,
     owned_child,
     placed_child,
 )
-from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client
-from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.cluster import Cluster
-from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.reconciled import (
     Kind,
     OtherCluster,
     OtherKind,
-    Reconciled,
     Watched,
     resource_of,
     watched_of,
 )
+from kueuelib.runtime.operator.surroundings import Surroundings, index_name
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.reading import read
-
-
-@attrs.frozen
-class Surroundings:
-    """What all runs of one reconciler share.
-
-    Attributes:
-        operator: the name of the operator.
-        declared: the author's declaration.
-        client: writes, as the leader only.
-        cache: learns every answer.
-        recorder: writes events.
-        informers: those of the object's kind, its children, and the watched kinds.
-        clusters: the other clusters, by name.
-        applied: what was applied before.
-        clock: wall-clock time for conditions.
-    """
-
-    operator: str
-    declared: Reconciled[Any]
-    client: Client
-    cache: Cache
-    recorder: EventSink
-    informers: Mapping[Watched, Informer]
-    clusters: Mapping[str, Cluster]
-    applied: Applied
-    clock: Clock
-
-
-def index_name(declared: Reconciled[Any], name: str) -> str:
-    """The name of an index in the store, which reconcilers of other kinds may share."""
-    return f"{declared.resource.plural}.{declared.resource.group}/{name}"
 
 
 class Context:
@@ -82,11 +43,13 @@ class Context:
         obj: the raw object as the server returned it last.
         client: for what the methods here do not offer. Its writes do not reach the cache by
             themselves: pass the answers to `learn`.
+        wrote: whether a call here has changed the object or one of its children.
     """
 
     def __init__(self, around: Surroundings, obj: Obj) -> None:
         self.obj = obj
         self.client = around.client
+        self.wrote = False
         self._around = around
         self._named: set[tuple[tuple[str, str], ObjectKey]] = set()
         self._status: Obj | None = None
@@ -178,14 +141,21 @@ class Context:
                 is refused all the same.
 
         Returns:
-            The raw object as the server has it.
+            The raw object as the server has it. It is the one in the cache: copy it, for example
+            with `copy.deepcopy`, before you change it.
 
         Raises:
             ConfigError: the kind is not declared, the object cannot own it, or it is foreign.
             ApiError: the server refused it.
         """
-        raw = encode(child) if isinstance(child, KubeObject) else child
         declared = self._around.declared
+        raw: Any = encode(child) if isinstance(child, KubeObject) else child
+        if not isinstance(raw, dict) or not (raw.get("apiVersion") and raw.get("kind")):
+            raise ConfigError(
+                f"operator {self._around.operator}",
+                f"applies {raw!r:.60}, which has no apiVersion and kind",
+                "make it with new() of its kind, for example kinds.CONFIG_MAPS.new(...)",
+            )
         resource = self._declared(str(raw.get("apiVersion")), str(raw.get("kind")))
         owned = resource in declared.owns
         if owned:
@@ -203,6 +173,7 @@ class Context:
         self.learn(answer)
         if owned:
             self._around.applied.note(resource, wanted, answer)
+            self.wrote |= present is None or _version(present) != _version(answer)
         return answer
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None) -> None:
@@ -240,9 +211,22 @@ class Context:
 
         Args:
             status: the whole status, typed or raw.
+
+        Raises:
+            ConfigError: the class of the object has no field `status`, or the status is of another
+                class.
         """
-        self._needs_status()
-        self._status = encode(status) if isinstance(status, Struct) else dict(status)
+        expected = self._needs_status()
+        if isinstance(status, Mapping):
+            self._status = dict(status)
+        elif isinstance(status, expected):
+            self._status = encode(status)
+        else:
+            raise ConfigError(
+                f"report() of {self._around.declared.resource.kind}",
+                f"{status!r:.60} is not a status",
+                f"give it a {expected.__name__}, or a mapping",
+            )
 
     def condition(self, type: str, status: bool | None, reason: str, message: str = "") -> None:
         """Set a condition of the object; it is written with the status.
@@ -271,8 +255,9 @@ class Context:
             message: a sentence for people.
 
         Raises:
-            ConfigError: the type is neither.
+            ConfigError: the type is neither, or the reason is more than a word.
         """
+        check_reason(f"event({type!r}, {reason!r})", reason)
         self._around.recorder.event(self.obj, type, reason, message)
 
     def learn(self, answer: Obj) -> None:
@@ -303,7 +288,9 @@ class Context:
             )
         if conditions:
             status["conditions"] = conditions
-        if self._has_observed_generation() and (self._status is not None or self._conditions):
+        said = self._status is not None or bool(self._conditions)
+        unsaid = not failed and self._around.reports and "deletionTimestamp" not in meta
+        if self._around.observes and (said or unsaid):
             status["observedGeneration"] = (
                 present.get("observedGeneration", 0) if failed else generation
             )
@@ -318,26 +305,20 @@ class Context:
             PatchType.MERGE,
             subresource="status",
         )
+        self.wrote |= _version(self.obj) != meta["resourceVersion"]
         self.learn(self.obj)
 
     # ---- inside
 
-    def _needs_status(self) -> None:
-        kind = self._around.declared.kind
-        if not isinstance(kind, Resource) and not hasattr(attrs.fields(kind), "status"):
+    def _needs_status(self) -> type[Struct]:
+        declared = self._around.declared
+        if self._around.status is None:
             raise ConfigError(
-                kind.__name__,
+                declared.resource.kind,
                 "has no field status",
                 "add `status: Status`, a class that extends ConditionedStatus",
             )
-
-    def _has_observed_generation(self) -> bool:
-        kind = self._around.declared.kind
-        if isinstance(kind, Resource):
-            return False
-        field = attrs.fields_dict(attrs.resolve_types(kind)).get("status")
-        status = None if field is None else field.type
-        return isinstance(status, type) and "observed_generation" in attrs.fields_dict(status)
+        return self._around.status
 
     def _informer(self, resource: Watched) -> Informer:
         informer = self._around.informers.get(resource)
@@ -390,9 +371,15 @@ class Context:
         held = None if informer is None else informer.store.get(key)
         try:
             answer = await self.client.delete(resource, key)
+            self.wrote |= held is not None
         except NotFound:
             if held is not None:
                 self._around.cache.learn_gone(held)
             return
         if held is not None:
             self._around.cache.learn_deleted(held, answer)
+
+
+def _version(obj: Obj) -> str | None:
+    version: str | None = obj["metadata"].get("resourceVersion")
+    return version

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, overload
-
-import attrs
 
 from kueuelib.api.definitions import Definition
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.errors import ConfigError, FieldError
+from kueuelib.runtime.operator.hooked import Hook, name_of
 from kueuelib.runtime.operator.reconciled import (
     Indexes,
     Kind,
@@ -47,32 +47,6 @@ class Validates(Protocol[V]):
 
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-@attrs.frozen
-class Hook:
-    """A webhook of an operator.
-
-    Attributes:
-        kind: the kind, or its class.
-        function: a check (`mutating` is False) or a function from object to object.
-        mutating: whether the function changes objects.
-        operations: when the API server calls it.
-        object_selector: only objects with such labels.
-    """
-
-    kind: Kind
-    function: Callable[..., Any]
-    mutating: bool
-    operations: tuple[str, ...]
-    object_selector: Mapping[str, Any]
-
-    @property
-    def path(self) -> str:
-        """Where it is served."""
-        resource = resource_of(self.kind)
-        verb = "default" if self.mutating else "validate"
-        return f"/{verb}-{resource.plural}.{resource.group or 'core'}"
 
 
 class Operator:
@@ -193,7 +167,8 @@ class Operator:
             timeout: seconds after which one call is cancelled and counts as an error.
 
         Raises:
-            ConfigError: the kind has a reconciler already, or a cluster is not declared.
+            ConfigError: the kind has a reconciler already, a cluster is not declared, or another
+                argument cannot work.
         """
         if inspect.isfunction(kind):
             raise ConfigError(
@@ -271,6 +246,9 @@ class Operator:
                 for an object that does not exist.
             operations: some of `CREATE`, `UPDATE` and `DELETE`.
             object_selector: a raw label selector; only such objects are shown to the webhook.
+
+        Raises:
+            ConfigError: the function or an operation is not one that can be called.
         """
 
         def register(function: Any) -> Any:
@@ -279,11 +257,16 @@ class Operator:
             if short and "DELETE" in operations:
                 raise ConfigError(
                     f"operator {self.name}",
-                    f"{getattr(function, '__name__', function)} has one argument, but a deletion "
-                    "has no new object",
+                    f"{name_of(function)} has one argument, but a deletion has no new object",
                     "give it three arguments: new, old, request",
                 )
-            full = (lambda new, _old, _request: function(new)) if short else function
+            full = function
+            if short:
+
+                @wraps(function)
+                def full(new: Any, _old: Any, _request: AdmissionRequest) -> Any:
+                    return function(new)
+
             self._hook(kind, operations, object_selector, mutating=False)(full)
             return function
 
@@ -343,7 +326,8 @@ class Operator:
         mutating: bool,
     ) -> Callable[[Any], Any]:
         def register(function: Any) -> Any:
-            hook = Hook(kind, function, mutating, tuple(operations), object_selector or {})
+            given = (operations,) if isinstance(operations, str) else tuple(operations)
+            hook = Hook(kind, function, mutating, given, object_selector or {})
             if any(each.path == hook.path for each in self.hooks):
                 raise ConfigError(
                     f"operator {self.name}",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
+from typing import Any
 
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.definitions import converted, crd_of
@@ -11,7 +12,8 @@ from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import ConfigError, FieldError
-from kueuelib.runtime.operator.declaration import Hook, Operator
+from kueuelib.runtime.operator.declaration import Operator
+from kueuelib.runtime.operator.hooked import Hook, name_of
 from kueuelib.runtime.operator.reconciled import resource_of
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
@@ -43,14 +45,22 @@ def serve_hooks(operator: Operator, server: WebhookServer) -> None:
 
 def _mutator(hook: Hook) -> Mutator:
     kind = hook.kind
-    if isinstance(kind, Resource):
-        return hook.function
 
+    def checked(answer: Any, expected: type, fix: str) -> Any:
+        if isinstance(answer, expected):
+            return answer
+        raise ConfigError(name_of(hook.function), f"returned {answer!r:.60}", fix)
+
+    @wraps(hook.function)
     def mutate(obj: Obj) -> Obj:
         """Patch what differs; a field that only changes its form when encoded again stays."""
+        if isinstance(kind, Resource):
+            made: Obj = checked(hook.function(obj), dict, "return the whole raw object")
+            return made
         given = decode(kind, obj)
-        made: KubeObject = hook.function(given)
-        return dict(merge_patch(obj, diff_merge_patch(encode(given), encode(made))))
+        fix = f"return a {kind.__name__}, such as the given one or its evolve(...)"
+        completed: KubeObject = checked(hook.function(given), kind, fix)
+        return dict(merge_patch(obj, diff_merge_patch(encode(given), encode(completed))))
 
     return mutate
 
@@ -64,14 +74,13 @@ def _validator(hook: Hook) -> Validator:
         if isinstance(answer, Sequence) and all(isinstance(each, FieldError) for each in answer):
             return answer
         problem = f"returned {answer!r:.60}"
-        raise ConfigError(hook.path, problem, "return a list of FieldError, or a ValidationResult")
+        fix = "return a list of FieldError, or a ValidationResult"
+        raise ConfigError(name_of(hook.function), problem, fix)
 
-    if isinstance(kind, Resource):
-        return lambda new, old, request: judged(hook.function(new, old, request))
+    def value(obj: Obj | None) -> KubeObject | Obj | None:
+        return obj if obj is None or isinstance(kind, Resource) else decode(kind, obj)
 
-    def value(obj: Obj | None) -> KubeObject | None:
-        return None if obj is None else decode(kind, obj)
-
+    @wraps(hook.function)
     def validate(
         new: Obj | None, old: Obj | None, request: AdmissionRequest
     ) -> Sequence[FieldError] | ValidationResult:

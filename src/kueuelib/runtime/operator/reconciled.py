@@ -105,6 +105,8 @@ def check_function(function: Any, arguments: int, *, awaited: bool) -> None:
         ConfigError: it is something else.
     """
     name = getattr(function, "__name__", f"{function!r:.60}")
+    if not callable(function):
+        raise ConfigError(name, "is not a function", f"write a function of {arguments} arguments")
     if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))) is not awaited:
         problem, fix = ("is not async", "async def") if awaited else ("is async", "def")
         raise ConfigError(name, problem, f"write it as `{fix} {name}(...)`")
@@ -164,11 +166,19 @@ class Reconciled(Generic[V]):
                 f"{', '.join(sorted(twice))} is named twice",
                 "name a kind once: as the kind itself, in owns= or in watches=",
             )
-        self.indexes = {watched_of(each): dict(functions) for each, functions in indexes.items()}
+        self.indexes = {watched_of(each): dict(named) for each, named in self._named(indexes)}
         self.metadata_only = frozenset(map(watched_of, metadata_only))
         self._check_known("indexes=", self.indexes)
         self._check_known("metadata_only=", self.metadata_only)
         check_function(function, 2, awaited=True)
+        self._check_numbers(workers, timeout)
+        for keys in self.watches.values():
+            check_function(keys, 1, awaited=False)
+        for functions in self.indexes.values():
+            for each in functions.values():
+                check_function(each, 1, awaited=False)
+        if predicate is not None:
+            check_function(predicate, 1, awaited=False)
         self.predicate = predicate
         self.workers = workers
         self.timeout = timeout
@@ -214,6 +224,21 @@ class Reconciled(Generic[V]):
             problem = f"{argument} is a single value"
             raise ConfigError(self.resource.kind, problem, f"write {argument}[KIND, ...]")
         return tuple(map(resource_of, kinds))
+
+    def _named(self, indexes: Mapping[Kind | OtherKind, Indexes]) -> Iterable[Any]:
+        for kind, functions in indexes.items():
+            given: object = functions
+            if not isinstance(given, Mapping):
+                problem = f"indexes= of {watched_of(kind).kind} is not a mapping"
+                raise ConfigError(self.resource.kind, problem, "write {KIND: {NAME: function}}")
+            yield kind, functions
+
+    def _check_numbers(self, workers: int, timeout: float | None) -> None:
+        if not isinstance(workers, int) or workers < 1:
+            raise ConfigError(self.resource.kind, f"workers= is {workers!r}", "write 1 or more")
+        if timeout is not None and (not isinstance(timeout, (int, float)) or timeout <= 0):
+            problem = f"timeout= is {timeout!r}"
+            raise ConfigError(self.resource.kind, problem, "write seconds above 0, or None")
 
     def _check_known(self, argument: str, kinds: Iterable[Watched]) -> None:
         for kind in kinds:

@@ -26,10 +26,15 @@ from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.controller import DONE, Controller, Result, checked
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.operator.context import Context, Surroundings, index_name
+from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.operator.callbacks import Callback, predicate_of
+from kueuelib.runtime.operator.context import Context
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
+from kueuelib.runtime.operator.repeats import OFTEN, Repeats
+from kueuelib.runtime.operator.surroundings import Surroundings, index_name
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.steps import contained
 from kueuelib.runtime.telemetry import Telemetry
 
 
@@ -39,6 +44,7 @@ class KindReconciler:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._declared = around.declared
+        self._log = get_logger(f"operator.{around.operator}")
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one object, see `Operator.reconciles`.
@@ -51,6 +57,7 @@ class KindReconciler:
         declared = self._declared
         obj = self._around.informers[declared.resource].store.get(key)
         if obj is None:
+            self._around.repeats.note(key, wrote=False)
             return DONE
         try:
             if "deletionTimestamp" in obj["metadata"]:
@@ -75,12 +82,19 @@ class KindReconciler:
 
     async def _call(self, function: Any, context: Context) -> Result:
         try:
-            result = await function(self._value(context.obj), context)
+            answer = await contained(function(self._value(context.obj), context))
+            result = checked(answer, function)
         except Exception:
             await context.write_status(failed=True)  # what was set before it failed
             raise
         await context.write_status()
-        return checked(result)
+        if self._around.repeats.note(key_of(context.obj), wrote=context.wrote):
+            self._log.warning(
+                "reconciles an object again and again, and writes something each time",
+                times=OFTEN,
+                fix="write what depends on the object only, and not for example the time",
+            )
+        return result
 
     def _value(self, obj: Obj) -> Any:
         kind = self._declared.kind
@@ -147,7 +161,8 @@ def controller_for(
         informers[kind].add_handler(_forgetting(applied, kind))
     for indexed, indexes in declared.indexes.items():
         for name, function in indexes.items():
-            index = OfOwner(function) if indexed in declared.owns else function
+            called = Callback(resource.kind, f"indexes= of {indexed.kind}", function).values
+            index = OfOwner(called) if indexed in declared.owns else called
             informers[indexed].add_index(index_name(declared, name), index)
     around = Surroundings(
         operator=operator.name,
@@ -159,6 +174,7 @@ def controller_for(
         clusters=clusters,
         applied=applied,
         clock=clock,
+        repeats=Repeats(clock.monotonic),
     )
     controller = Controller(
         f"{operator.name}-{resource.plural}",
@@ -168,11 +184,12 @@ def controller_for(
         clock=clock,
         telemetry=telemetry,
     )
-    controller.for_(informers[resource], declared.predicate)
+    controller.for_(informers[resource], predicate_of(resource.kind, declared.predicate))
     for kind in declared.owns:
         controller.owns(informers[kind], resource)
     for watched, keys in declared.watches.items():
-        controller.watches(informers[watched], keys)
+        mapped = Callback(resource.kind, f"watches= of {watched.kind}", keys)
+        controller.watches(informers[watched], mapped.keys)
     return controller
 
 

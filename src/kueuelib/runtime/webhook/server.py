@@ -22,6 +22,7 @@ from kueuelib.errors import ApiError, BadRequest, ServerError
 from kueuelib.runtime.connections import Bodies
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.steps import contained
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     Mutator,
@@ -146,7 +147,7 @@ class WebhookServer:
             try:
                 response = handler(request)
                 if inspect.isawaitable(response):
-                    response = await response
+                    response = await contained(response)
             except Exception as error:  # noqa: BLE001 - the top of a request
                 self._crashed(path, handler, error)
                 response = denied(ServerError(_CRASHED))

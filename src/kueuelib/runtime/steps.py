@@ -1,0 +1,65 @@
+"""Awaits code of others: what cancels itself fails, and how long it blocks the loop is measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+LONG = 1.0
+"""Seconds without an `await` that are worth a warning: nothing else runs meanwhile."""
+
+
+async def contained(call: Awaitable[T]) -> T:
+    """The result of a call; a cancellation that nobody asked for is an error of the call.
+
+    Such a one arises when code awaits a task that it cancelled. Passed on, it would end the task
+    that called the code as if the program stopped.
+
+    Raises:
+        RuntimeError: the call was cancelled from within.
+    """
+    try:
+        return await call
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("it awaited something that was cancelled") from error
+
+
+class Steps(Generic[T]):
+    """Awaits a call, and measures how long it holds the event loop from one `await` to the next.
+
+    Args:
+        call: is awaited once.
+        monotonic: gives the time.
+
+    Attributes:
+        longest: seconds of the longest step so far.
+    """
+
+    def __init__(self, call: Awaitable[T], monotonic: Callable[[], float]) -> None:
+        self.longest = 0.0
+        self._call = call
+        self._monotonic = monotonic
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Take step after step."""
+        steps = self._call.__await__()
+        step: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            started = self._monotonic()
+            try:
+                awaited = step(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.longest = max(self.longest, self._monotonic() - started)
+            try:
+                value, step = (yield awaited), steps.send
+            except BaseException as error:  # noqa: BLE001 - a cancellation is for the call
+                value, step = error, steps.throw

@@ -1,0 +1,338 @@
+"""What authors of operators get wrong: each mistake is named, and none stops the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from kueuelib.errors import ConfigError, FieldError
+from kueuelib.runtime import (
+    Client,
+    ConditionedStatus,
+    Context,
+    KubeObject,
+    Obj,
+    ObjectKey,
+    Operator,
+    PatchType,
+    Result,
+    Struct,
+    crd,
+    frozen,
+    kinds,
+)
+from kueuelib.testing import eventually, running, settled
+
+MAPS = kinds.CONFIG_MAPS
+
+
+@frozen
+class Spec(Struct):
+    """What is asked for."""
+
+    size: str = "a"
+
+
+@frozen
+class Status(ConditionedStatus):
+    """What was seen."""
+
+    note: str = ""
+
+
+@crd("example.com", "v1", plural="things")
+@frozen
+class Thing(KubeObject):
+    """A thing."""
+
+    spec: Spec = Spec()
+    status: Status = Status()
+
+
+@crd("example.com", "v1", plural="places", namespaced=False)
+@frozen
+class Place(KubeObject):
+    """A thing without a namespace."""
+
+
+async def good(found: Thing, context: Context) -> None:
+    """Do nothing."""
+
+
+def problems_in(lines: list[Any]) -> list[str]:
+    return [each["error"] for each in lines if "error" in each]
+
+
+# ---- status -------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_reports_nothing_has_dealt_with_the_generation(client: Client) -> None:
+    app = Operator("things")
+    calls: list[str] = []
+
+    @app.reconciles(Thing, owns=[MAPS])
+    async def reconcile(found: Thing, context: Context) -> None:
+        calls.append(found.spec.size)
+        await context.apply(MAPS.new(found.name, data={"size": found.spec.size}))
+
+    async with running(app, client):
+        things = client.of(Thing)
+        one = await settled(client, await things.create(Thing.new("one", "default")))
+        one = await settled(client, await things.replace(one.evolve(spec=Spec(size="b"))))
+        seen = len(calls)
+        await client.patch(MAPS, one.key, {"data": {"x": ""}}, PatchType.MERGE)
+        await eventually(lambda: len(calls) > seen)
+        await settled(client, await things.create(Thing.new("two", "default")))
+        assert (await things.get(one.key)).metadata == one.metadata  # nothing was written again
+
+
+async def test_a_call_that_fails_has_not(client: Client) -> None:
+    app = Operator("things")
+
+    @app.reconciles(Thing)
+    async def reconcile(found: Thing, context: Context) -> Result:
+        if found.spec.size != "a":
+            raise ValueError(found.spec.size)
+        return Result()
+
+    async with running(app, client):
+        things = client.of(Thing)
+        one = await settled(client, await things.create(Thing.new("one", "default")))
+        wrong = await things.replace(one.evolve(spec=Spec(size="b")))
+        with pytest.raises(AssertionError, match="not yet 2: no call of the reconciler has ret"):
+            await settled(client, wrong, within=0.3)
+
+
+# ---- calls --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda c: c.report(5), "report.. of Thing: 5 is not a status; give it a Status, or a map"),
+        (lambda c: c.report(Spec()), "Spec.*is not a status; give it a Status, or a mapping"),
+        (lambda c: c.event("Normal", "has spaces", "x"), "the reason 'has spaces' is not valid"),
+        (lambda c: c.apply({"metadata": {"name": "x"}}), "which has no apiVersion and kind; make"),
+        (lambda c: c.apply("x"), "applies 'x', which has no apiVersion and kind; make it with"),
+        (lambda c: 5, "reconcile: returned 5; return None, or for example Result"),
+    ],
+)
+async def test_a_wrong_call_fails_and_says_what_to_do(
+    client: Client, call: Callable[[Context], Any], said: str
+) -> None:
+    app = Operator("things")
+
+    @app.reconciles(Thing, owns=[MAPS])
+    async def reconcile(found: Thing, context: Context) -> Any:
+        answer = call(context)
+        return await answer if hasattr(answer, "__await__") else answer
+
+    async with running(app, client):
+        one = await client.of(Thing).create(Thing.new("one", "default"))
+        with pytest.raises(AssertionError, match=f"ConfigError: .*{said}"):
+            await settled(client, one, within=0.3)
+
+
+async def test_an_object_that_every_call_changes_is_named(client: Client) -> None:
+    app = Operator("things")
+    calls: list[int] = []
+
+    @app.reconciles(Thing, owns=[MAPS])
+    async def reconcile(found: Thing, context: Context) -> None:
+        calls.append(len(calls))
+        if len(calls) < 50:
+            await context.apply(MAPS.new("child", data={"calls": str(len(calls))}))
+
+    with capture_logs() as lines:
+        async with running(app, client):
+            await client.of(Thing).create(Thing.new("one", "default"))
+            await eventually(lambda: len(calls) >= 50)
+    said = [each for each in lines if "again and again" in each["event"]]
+    assert [each["times"] for each in said] == [20]
+
+
+# ---- functions in the cache ---------------------------------------------------------------------
+
+
+def raising(given: Any) -> Any:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (lambda delta: None, "Thing: watches= of ConfigMap returned None; return a list of Obj"),
+        (lambda delta: delta.key, "watches= of ConfigMap returned ObjectKey.*return a list of Ob"),
+        (lambda delta: ["one"], "watches= of ConfigMap returned .'one'.; return a list of Object"),
+        (raising, r"Thing: watches= of ConfigMap raised ValueError\('no'\)"),
+    ],
+)
+async def test_a_function_of_watches_that_returns_no_keys_stops_nothing(
+    client: Client, keys: Any, said: str
+) -> None:
+    app = Operator("things")
+    app.reconciles(Thing, watches={MAPS: keys})(good)
+    with capture_logs() as lines:
+        async with running(app, client):
+            await client.create(MAPS, MAPS.new("map", "default"))
+            await eventually(lambda: problems_in(lines))
+            await settled(client, await client.of(Thing).create(Thing.new("one", "default")))
+    about = [each for each in lines if each.get("object") == "default/map"]
+    assert about
+    with pytest.raises(ConfigError, match=said):
+        raise ConfigError(about[0]["error"], "", "")
+
+
+async def test_a_failing_index_finds_nothing_and_a_failing_predicate_hides_nothing(
+    client: Client,
+) -> None:
+    app = Operator("things")
+    found_by: list[Any] = []
+
+    @app.reconciles(Thing, owns=[MAPS], indexes={MAPS: {"x": lambda obj: "x"}}, predicate=raising)
+    async def reconcile(found: Thing, context: Context) -> None:
+        await context.apply(MAPS.new("child", data={"a": "b"}))
+        found_by.append(context.children(MAPS, "x", "x"))
+
+    with capture_logs() as lines:
+        async with running(app, client):
+            await settled(client, await client.of(Thing).create(Thing.new("one", "default")))
+            await eventually(lambda: found_by)
+    assert not any(found_by)
+    assert "Thing: indexes= of ConfigMap returned 'x'; return a list of values" in problems_in(
+        lines
+    )
+    assert "Thing: predicate= raised ValueError('no')" in problems_in(lines)
+
+
+# ---- declarations -------------------------------------------------------------------------------
+
+
+async def later(given: Any) -> Any:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("declare", "said"),
+    [
+        (lambda app: app.reconciles(Thing, workers=0)(good), "Thing: workers= is 0; write 1 or"),
+        (lambda app: app.reconciles(Thing, timeout=-1)(good), "timeout= is -1; write seconds ab"),
+        (lambda app: app.reconciles(Thing, timeout="5")(good), "timeout= is '5'; write seconds"),
+        (
+            lambda app: app.reconciles(Thing, watches={MAPS: later})(good),
+            "later: is async; write it as `def later",
+        ),
+        (
+            lambda app: app.reconciles(Thing, watches={MAPS: "x"})(good),
+            "'x': is not a function; write a function of 1 arguments",
+        ),
+        (
+            lambda app: app.reconciles(Thing, owns=[MAPS], indexes={MAPS: raising})(good),
+            "Thing: indexes= of ConfigMap is not a mapping; write {KIND: {NAME: function}}",
+        ),
+        (
+            lambda app: app.validates(Thing, operations=["UPDTE"])(lambda new: []),
+            "<lambda>: operations= is UPDTE; write some of CREATE, UPDATE, DELETE",
+        ),
+        (
+            lambda app: app.defaults(Thing, operations=["DELETE"])(raising),
+            "raising: operations= is DELETE; write some of CREATE, UPDATE$",
+        ),
+        (
+            lambda app: FieldError("spec.size", "Forbiden", "no"),
+            "FieldError of 'spec.size': the reason is 'Forbiden'; use one of FieldValueInvalid",
+        ),
+    ],
+)
+def test_a_declaration_that_cannot_work_is_refused(declare: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        declare(Operator("things"))
+
+
+def test_a_class_that_is_no_object_is_refused() -> None:
+    with pytest.raises(TypeError, match="Spec is not a KubeObject: extend KubeObject"):
+        crd("example.com", "v1", plural="specs")(Spec)  # type: ignore[type-var]
+
+
+# ---- webhooks -----------------------------------------------------------------------------------
+
+
+def half(new: Thing) -> Any:
+    return {"spec": {"size": "b"}}
+
+
+def textual(new: Thing) -> Any:
+    return "too large"
+
+
+def raw(obj: Obj) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("declare", "name", "said"),
+    [
+        (
+            lambda app: app.defaults(Thing)(half),
+            "half",
+            "half: returned .*; return a Thing, such as the given one or its evolve",
+        ),
+        (
+            lambda app: app.validates(Thing)(textual),
+            "textual",
+            "textual: returned 'too large'; return a list of FieldError, or a ValidationResult",
+        ),
+        (
+            lambda app: app.defaults(Thing.resource)(raw),
+            "raw",
+            "raw: returned None; return the whole raw object",
+        ),
+    ],
+)
+async def test_a_webhook_that_fails_is_named_by_the_function_of_its_author(
+    client: Client, declare: Any, name: str, said: str
+) -> None:
+    app = Operator("things", kinds=[Thing])
+    declare(app)
+    with capture_logs() as lines:
+        async with running(app, client):
+            with pytest.raises(Exception, match="the webhook failed"):
+                await client.of(Thing).create(Thing.new("one", "default"))
+    (line,) = [each for each in lines if "handler" in each]
+    assert line["handler"] == f"{__name__}.{name}"
+    with pytest.raises(ConfigError, match=said):
+        raise line["exc_info"]
+
+
+# ---- clients ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda c: c.of(Thing).create(Thing.new("one")),
+            "Thing one: has no namespace; give it one; objects of this kind live in namespaces",
+        ),
+        (lambda c: c.of(Thing).get(ObjectKey("", "one")), "Thing one: has no namespace"),
+        (lambda c: c.of(Thing).apply(Thing.new("one")), "Thing one: has no namespace"),
+        (lambda c: c.create(MAPS, MAPS.new("one")), "ConfigMap one: has no namespace"),
+        (
+            lambda c: c.of(Place).create(Place.new("one", "default")),
+            "Place one: has the namespace 'default'; leave it out; the kind is cluster-scoped",
+        ),
+        (
+            lambda c: c.create(Thing, Thing.new("one", "default")),
+            "Thing: is not a Resource; use client.of.Thing",
+        ),
+        (lambda c: c.get("secrets", ObjectKey("a", "b")), "'secrets': is not a Resource; give a R"),
+    ],
+)
+async def test_a_call_that_no_server_could_answer_is_refused_at_once(
+    client: Client, call: Any, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        await call(client)
