@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, ParamSpec
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, labels_of
@@ -21,7 +22,9 @@ from kueuelib.jobs.declared.crd_mismatches import mismatches, reads_of_sign
 from kueuelib.jobs.declared.declarative import DeclaredJob
 from kueuelib.jobs.declared.signs import Sign
 from kueuelib.runtime.yaml_files import documents, read_text
-from kueuelib.testing.job_world import NAMESPACE, QUEUE, JobWorld
+from kueuelib.testing.job_world import NAMESPACE, QUEUE, JobWorld, unshared
+
+P = ParamSpec("P")
 
 
 class JobAdapter(abc.ABC):
@@ -142,7 +145,7 @@ def _check_pod_sets(subject: str, adapter: str, job: GenericJob) -> None:
 
 
 def _check_answers(integration: Integration, adapter: str, method: str, obj: Obj) -> None:
-    """Check the certain answers of the job about an object of the adapter."""
+    """Check what the job says about an object in a known state, for example a running one."""
     job, kind = integration.job_type(copy.deepcopy(obj)), integration.resource.kind
     wanted: tuple[tuple[str, Callable[[], Any], bool], ...] = ()
     if method == "running":
@@ -193,7 +196,32 @@ def _returned(adapter: str, method: str, value: Any) -> Obj:
         raise ConfigError(
             f"{adapter}.{method}()", f"returned {kind}", "return the whole raw object"
         )
-    return value
+    try:
+        return unshared(value)
+    except TypeError as error:
+        fix = "return texts, numbers, lists and mappings only"
+        raise ConfigError(f"{adapter}.{method}()", f"is not JSON: {error}", fix) from error
+
+
+def about(*methods: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """The decorator of a case: if it fails, the report names these methods of the job."""
+
+    def decorate(case: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(case)
+        def named(*args: P.args, **kwargs: P.kwargs) -> None:
+            __tracebackhide__ = True
+            try:
+                case(*args, **kwargs)
+            except Exception as error:
+                (cases, *_) = args
+                assert isinstance(cases, AdaptedJobs)
+                job = cases.adapter.integration.job_type.__name__
+                error.add_note(f"look at {' and '.join(f'{job}.{name}()' for name in methods)}")
+                raise
+
+        return named
+
+    return decorate
 
 
 class AdaptedJobs:
@@ -214,8 +242,11 @@ class AdaptedJobs:
     def _job(self, obj: Obj) -> GenericJob:
         return self._integration.job_type(obj)
 
+    def _counts(self, obj: Obj) -> list[tuple[str, int]]:
+        return [(entry.name, entry.count) for entry in self._job(obj).pod_sets()]
+
     def _new(self) -> Obj:
-        obj = self.adapter.make()
+        obj = unshared(self.adapter.make())
         obj["metadata"] = {"namespace": NAMESPACE, "uid": "uid", **obj["metadata"]}
         return obj
 
@@ -285,7 +316,10 @@ class AdaptedJobs:
         world.settle()
         world.change(self.adapter.running(world.live_job))
         world.settle()
-        assert not world.is_suspended(), "the job runs, and what was admitted is what it asks for"
+        assert not world.is_suspended(), (
+            "after its start the job is suspended again: either run_with_podsets_info() does not "
+            "unsuspend it, or its pod_sets() are not what was admitted"
+        )
         assert world.workload["kind"] == WORKLOADS.kind
         return world
 

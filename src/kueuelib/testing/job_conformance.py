@@ -32,7 +32,7 @@ from kueuelib.jobs.contract.podset_info import PodSetInfo, infos_for_restore
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
-from kueuelib.testing.job_adapter import placed_parts
+from kueuelib.testing.job_adapter import about, placed_parts
 from kueuelib.testing.job_lives import LifeCases
 
 
@@ -43,6 +43,7 @@ class JobConformance(LifeCases):
         """The other cases are about jobs that one patch starts."""
         assert not issubclass(self._integration.job_type, ComposableJob)
 
+    @about("pod_sets")
     def test_pod_sets_have_names_counts_and_templates_of_their_own(self) -> None:
         """A caller may keep and change pod sets without changing the job."""
         obj = self._new()
@@ -59,6 +60,7 @@ class JobConformance(LifeCases):
         assert obj == before
         assert names == [entry.name for entry in self._job(obj).pod_sets()]
 
+    @about("pod_sets", "finished")
     def test_reading_changes_nothing(self) -> None:
         """No question changes the object."""
         for obj in (self._new(), self.adapter.running(self._new())):
@@ -71,6 +73,7 @@ class JobConformance(LifeCases):
             job.finished()
             assert obj == before
 
+    @about("run_with_podsets_info", "suspend")
     def test_unknown_fields_survive(self) -> None:
         """Unknown fields are neither lost nor moved."""
         obj = self._suspended()
@@ -80,6 +83,7 @@ class JobConformance(LifeCases):
         job.suspend()
         assert job.object["spec"]["aFieldOfTheFuture"] == {"a": [1, None]}
 
+    @about("suspend")
     def test_a_copy_is_independent(self) -> None:
         """Changing a copy does not change the original."""
         job = self._job(self._new())
@@ -87,6 +91,7 @@ class JobConformance(LifeCases):
         job.copy().suspend()
         assert job.object == before
 
+    @about("suspend", "is_suspended", "run_with_podsets_info")
     def test_suspending_and_starting_are_opposites(self) -> None:
         """A suspended job says so, a started one does not."""
         job = self._job(self._new()).copy()
@@ -96,6 +101,7 @@ class JobConformance(LifeCases):
         job.run_with_podsets_info(self._infos(job))
         assert not job.is_suspended()
 
+    @about("run_with_podsets_info", "restore_podsets_info")
     def test_infos_reach_every_template_and_are_taken_away_again(self) -> None:
         """Each pod set gets its own labels, annotations, node selectors and tolerations."""
         job = self._job(self._suspended()).copy()
@@ -116,6 +122,7 @@ class JobConformance(LifeCases):
             assert (entry.count, entry.min_count) == (wanted.count, wanted.min_count)
         assert not job.restore_podsets_info(infos_for_restore(remembered)), "done already"
 
+    @about("run_with_podsets_info", "restore_podsets_info")
     def test_fewer_pods_run_when_fewer_are_admitted(self) -> None:
         """If a pod set has a minimum count, its count follows the admission and is restored."""
         job = self._job(self._suspended()).copy()
@@ -129,6 +136,7 @@ class JobConformance(LifeCases):
         job.restore_podsets_info(infos_for_restore(remembered))
         assert [entry.count for entry in job.pod_sets()] == [entry.count for entry in before]
 
+    @about("restore_podsets_info")
     def test_restoring_what_is_not_known_changes_nothing(self) -> None:
         """Templates stay if no Workload remembers them."""
         job = self._job(self._suspended()).copy()
@@ -136,6 +144,7 @@ class JobConformance(LifeCases):
         assert not job.restore_podsets_info([])
         assert job.object == before
 
+    @about("run_with_podsets_info")
     def test_a_wrong_number_of_infos_is_refused(self) -> None:
         """This is a permanent error: a retry cannot help."""
         job = self._job(self._suspended()).copy()
@@ -144,6 +153,7 @@ class JobConformance(LifeCases):
             with pytest.raises(InvalidPodSetInfo):
                 job.run_with_podsets_info(wrong)
 
+    @about("run_with_podsets_info")
     def test_a_contradiction_is_refused(self) -> None:
         """A node selector cannot be injected if the template sets another value."""
         job = self._job(self._suspended()).copy()
@@ -154,6 +164,7 @@ class JobConformance(LifeCases):
         with pytest.raises(InvalidPodSetUpdate):
             job.run_with_podsets_info(other)
 
+    @about("is_active", "pods_ready", "finished")
     def test_the_state_of_the_pods_is_told(self) -> None:
         """A job is active and ready while it runs, neither before nor after."""
         new = self._job(self._suspended())
@@ -166,6 +177,7 @@ class JobConformance(LifeCases):
         assert suspended.is_active(), "pods are there until the controller says otherwise"
         assert not self._job(self.adapter.stopped(suspended.object)).is_active()
 
+    @about("finished", "is_active")
     def test_the_end_is_told(self) -> None:
         """Success and failure differ, and each has a sentence for people."""
         obj = self.adapter.running(self._started())
@@ -179,6 +191,7 @@ class JobConformance(LifeCases):
             assert end.message
             assert not self._job(ended).is_active()
 
+    @about("reclaimable_pods")
     def test_reclaimable_pods_are_some_of_the_jobs(self) -> None:
         """A job that reports reclaimable pods names existing pod sets, and not more pods than they
         have.
@@ -187,10 +200,12 @@ class JobConformance(LifeCases):
         job = self._job(obj)
         counts = {entry.name: entry.count for entry in job.pod_sets()}
         spare = job.reclaimable_pods() if isinstance(job, JobWithReclaimablePods) else {}
-        assert all(0 <= count <= counts[name] for name, count in spare.items())
+        assert spare.keys() <= counts.keys(), "there are no such pod sets"
+        assert all(0 <= count <= counts[name] for name, count in spare.items()), "too many or < 0"
 
     # ---- the webhook and the manifests
 
+    @about("suspend", "is_suspended")
     def test_the_webhook_suspends_what_is_queued_and_nothing_else(self) -> None:
         """A job without a queue passes unchanged."""
         settings = JobSettings(frameworks=(self._integration.name,))
@@ -208,6 +223,7 @@ class JobConformance(LifeCases):
         assert stored(again) is again
         assert not validate_job(self._integration, again, None)
 
+    @about("is_suspended")
     def test_the_queue_of_a_running_job_stays(self) -> None:
         """The queue may only change while the job is suspended."""
         old, new = self._queued(), self._queued()

@@ -12,14 +12,15 @@ from kueuelib.api.names import (
     JOB_UID_LABEL,
 )
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.testing.job_adapter import AdaptedJobs
-from kueuelib.testing.job_world import QUEUE, JobWorld
+from kueuelib.testing.job_adapter import AdaptedJobs, about
+from kueuelib.testing.job_world import QUEUE, JobWorld, unshared
 from kueuelib.workload import states
 
 
 class LifeCases(AdaptedJobs):
     """Cases from the creation of a job to its end, with interference by its user."""
 
+    @about("is_suspended")
     def test_a_job_without_a_queue_is_left_alone(self) -> None:
         """There is not a single write."""
         world = JobWorld(self._integration, self._new())
@@ -27,6 +28,7 @@ class LifeCases(AdaptedJobs):
         world.settle()
         assert (world.job, world.workloads, world.events) == (before, (), [])
 
+    @about("is_suspended", "suspend")
     def test_a_job_that_came_in_running_is_stopped_first(self) -> None:
         """For example because the webhook did not answer."""
         world = self._world(self._queued())
@@ -34,6 +36,7 @@ class LifeCases(AdaptedJobs):
         assert world.is_suspended()
         assert world.workloads
 
+    @about("pod_sets")
     def test_a_waiting_job_has_a_workload(self) -> None:
         """The Workload has its requests, its queue and its owner."""
         world = self._waiting()
@@ -47,6 +50,7 @@ class LifeCases(AdaptedJobs):
         assert world.is_suspended()
         assert world.events == ["CreatedWorkload"]
 
+    @about("run_with_podsets_info", "pod_sets")
     def test_an_admitted_job_starts_where_it_was_admitted(self) -> None:
         """Node selectors and tolerations of the flavor are in every template."""
         world = self._running()
@@ -58,6 +62,7 @@ class LifeCases(AdaptedJobs):
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     @pytest.mark.parametrize("succeeds", [True, False])
+    @about("finished")
     def test_the_end_of_a_job_is_that_of_its_workload(
         self, succeeds: bool, one_at_a_time: bool
     ) -> None:
@@ -74,6 +79,7 @@ class LifeCases(AdaptedJobs):
         assert len(world.events) == before, "what is finished is left alone"
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @about("suspend", "is_active", "restore_podsets_info")
     def test_an_evicted_job_stops_gives_back_and_starts_again(self, one_at_a_time: bool) -> None:
         """Quota is held until the last pod is gone; templates are as they were before the start."""
         world = self._running(one_at_a_time=one_at_a_time)
@@ -87,6 +93,7 @@ class LifeCases(AdaptedJobs):
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     @pytest.mark.parametrize("how", ["evict", "delete_workload"])
+    @about("is_suspended", "restore_podsets_info")
     def test_a_job_that_its_user_suspends_is_restored_all_the_same(
         self, how: str, one_at_a_time: bool
     ) -> None:
@@ -104,6 +111,7 @@ class LifeCases(AdaptedJobs):
 
     @pytest.mark.parametrize("moment", ["waiting", "admitted", "started", "running", "evicted"])
     @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @about("is_suspended", "restore_podsets_info")
     def test_whenever_its_user_suspends_it_a_job_can_be_admitted_elsewhere(
         self, moment: str, one_at_a_time: bool
     ) -> None:
@@ -131,6 +139,7 @@ class LifeCases(AdaptedJobs):
         self._assert_starts_elsewhere(world)
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @about("run_with_podsets_info")
     def test_a_job_that_cannot_start_is_told_why_and_never_runs(self, one_at_a_time: bool) -> None:
         """It does not run even if its user starts it by hand."""
         queued = self._queued()
@@ -156,6 +165,7 @@ class LifeCases(AdaptedJobs):
         assert world.is_suspended(), "it has no quota"
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @about("suspend", "is_active", "restore_podsets_info")
     def test_a_deleted_workload_stops_the_job_and_is_made_again(self, one_at_a_time: bool) -> None:
         """The new Workload is created once no pod of the old one is left."""
         world = self._running(one_at_a_time=one_at_a_time)
@@ -169,6 +179,7 @@ class LifeCases(AdaptedJobs):
         assert world.workload["metadata"]["uid"] != uid
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @about("finished")
     def test_a_deleted_job_lets_its_workload_go(self, one_at_a_time: bool) -> None:
         """None of our finalizers stays."""
         world = self._running(one_at_a_time=one_at_a_time)
@@ -177,6 +188,7 @@ class LifeCases(AdaptedJobs):
         assert not world.exists, "no finalizer keeps it"
         assert not world.workload["metadata"]["finalizers"]
 
+    @about("pod_sets")
     def test_a_waiting_job_that_asks_for_something_else_keeps_its_workload(self) -> None:
         """It also keeps its place in the queue."""
         world = self._waiting()
@@ -189,16 +201,40 @@ class LifeCases(AdaptedJobs):
         assert "UpdatedWorkload" in world.events
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @about("pod_sets", "suspend", "restore_podsets_info")
     def test_a_running_job_that_asks_for_something_else_queues_again(
         self, one_at_a_time: bool
     ) -> None:
-        """It never gets more than was admitted."""
+        """It never gets more than was admitted, and what its user changed stays."""
         world = self._running(one_at_a_time=one_at_a_time)
         uid = world.workload["metadata"]["uid"]
-        world.change(self.adapter.changed(world.live_job))
+        changed = unshared(self.adapter.changed(world.live_job))
+        counts = self._counts(changed)
+        world.change(changed)
         world.settle()
         world.change(self.adapter.stopped(world.live_job))
         world.settle()
         assert world.is_suspended()
-        assert world.workload["metadata"]["uid"] != uid
+        assert world.workload["metadata"]["uid"] != uid, (
+            "the Workload of the old pods is still used"
+        )
         assert not world.holds_quota()
+        assert self._counts(world.live_job) == counts, "the change of the user was undone"
+
+    @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @about("run_with_podsets_info", "restore_podsets_info")
+    def test_a_job_that_ran_with_fewer_pods_asks_for_all_again(self, one_at_a_time: bool) -> None:
+        """Counts are restored, unless the user has changed them since."""
+        world = self._waiting(one_at_a_time=one_at_a_time)
+        counts = self._counts(world.live_job)
+        world.admit("spot", fewest=True)
+        world.settle()
+        world.change(self.adapter.running(world.live_job))
+        world.settle()
+        assert not world.is_suspended(), "it does not run with fewer pods"
+        world.evict()
+        world.settle()
+        world.change(self.adapter.stopped(world.live_job))
+        world.settle()
+        assert world.is_suspended()
+        assert self._counts(world.live_job) == counts

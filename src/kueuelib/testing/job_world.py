@@ -11,6 +11,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, format_time, key_of
 from kueuelib.api.names import ADMISSION_MANAGER
@@ -47,6 +49,23 @@ _BUNDLED_FIELDS = (
 )
 
 
+def unshared(obj: Obj) -> Obj:
+    """An object as an API server returns it: no part of it is in two places.
+
+    Raises:
+        TypeError: it is not JSON.
+    """
+    copied: Obj = orjson.loads(orjson.dumps(obj))
+    return copied
+
+
+def _described(command: Command) -> str:
+    """A command in a few words, with the fields that it changes."""
+    if isinstance(command, Change):
+        return f"{command.resource.kind} gets {command.patch}"
+    return f"{type(command).__name__} {command}"
+
+
 class NotSettled(KueuelibError):
     """The plans of a job do not come to an end."""
 
@@ -70,7 +89,7 @@ class JobWorld:
         self._one_at_a_time = one_at_a_time
         self._objects: dict[tuple[str, ObjectKey], Obj] = {}
         self._version = 0
-        obj = copy.deepcopy(obj)
+        obj = unshared(obj)
         obj["apiVersion"] = integration.resource.api_version
         obj["kind"] = integration.resource.kind
         obj["metadata"].setdefault("namespace", NAMESPACE)
@@ -127,7 +146,8 @@ class JobWorld:
             commands = plan(self._situation())
             if not self._carry_out(commands):
                 return
-        raise NotSettled(f"after {MOST_PLANS} plans there is still something to do: {commands}")
+        left = "; ".join(map(_described, commands))
+        raise NotSettled(f"after {MOST_PLANS} steps the job still changes: {left}")
 
     def _situation(self) -> Situation:
         job = self.job
@@ -199,17 +219,26 @@ class JobWorld:
 
     def change(self, obj: Obj) -> None:
         """Stores a change of the job by its controller or a user."""
-        self._store(self.integration.resource.kind, copy.deepcopy(obj))
+        self._store(self.integration.resource.kind, unshared(obj))
 
-    def admit(self, flavor: str) -> None:
-        """Admits the Workload on one flavor, whose nodes have the label `pool` and a taint."""
+    def admit(self, flavor: str, *, fewest: bool = False) -> None:
+        """Admits the Workload on one flavor, whose nodes have the label `pool` and a taint.
+
+        Args:
+            flavor: its name.
+            fewest: admit as few pods as the job can run with.
+        """
         toleration = {"key": flavor, "operator": "Exists", "effect": "NoSchedule"}
         self.flavors[flavor] = {
             "spec": {"nodeLabels": {"pool": flavor}, "tolerations": [toleration]}
         }
         wl = self.workload
         assignments = [
-            {"name": entry["name"], "count": entry["count"], "flavors": {"cpu": flavor}}
+            {
+                "name": entry["name"],
+                "count": (fewest and entry.get("minCount")) or entry["count"],
+                "flavors": {"cpu": flavor},
+            }
             for entry in wl["spec"]["podSets"]
         ]
         admission = {"clusterQueue": "cq", "podSetAssignments": assignments}

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
 
 from kueuelib.app.programs import load
 from kueuelib.errors import ConfigError
-from kueuelib.jobs import Integration, Pods, declare, enough, equals
+from kueuelib.jobs import (
+    GenericJob,
+    Integration,
+    JobEnd,
+    Pods,
+    PodSet,
+    PodSetInfo,
+    declare,
+    enough,
+    equals,
+    merge_all,
+    restore_all,
+)
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.contract.commands import Change
 from kueuelib.runtime import Resource
 from kueuelib.testing import JobAdapter, JobConformance
+from kueuelib.testing.job_world import JobWorld, NotSettled
 
 Obj = dict[str, Any]
 EXAMPLE = Path(__file__).parents[3] / "examples/custom_job"
@@ -178,6 +194,163 @@ def renders(template: str = "spec.template", **changed: Any) -> Integration:
         pods=[Pods("main", template=template, count="spec.workers")],
         **{**arguments, **changed},
     )
+
+
+class PartialRenders(Renders):
+    """The same, if fewer workers than asked for are enough; its user changes their number."""
+
+    integration = declare(
+        Resource("example.com", "v1", "renders", "Render", namespaced=True),
+        pods=[Pods("main", count="spec.workers", min_count="spec.fewest")],
+        active="status.active",
+        ready=enough("status.ready"),
+        succeeded=equals("status.phase", "Succeeded"),
+        failed=equals("status.phase", "Failed"),
+    )
+
+    def make(self) -> Obj:
+        obj = super().make()
+        return {**obj, "spec": {**obj["spec"], "fewest": 2}}
+
+
+class TestPartialRender(JobConformance):
+    adapter = PartialRenders()
+
+
+class Pair(GenericJob):
+    """A kind with two pod sets; the second one can be smaller, and counts are always restored."""
+
+    resource = Resource("example.com", "v1", "pairs", "Pair", namespaced=True)
+
+    def _roles(self) -> list[Obj]:
+        return [self.spec["first"], self.spec["second"]]
+
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        first, second = copy.deepcopy(self._roles())
+        return (
+            PodSet("first", first["count"], first["template"]),
+            PodSet("second", second["count"], second["template"], second.get("fewest")),
+        )
+
+    def is_suspended(self) -> bool:
+        return self.spec.get("suspend") is True
+
+    def suspend(self) -> None:
+        self.spec["suspend"] = True
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        merge_all("Pair", [role["template"] for role in self._roles()], infos)
+        for role, info in zip(self._roles(), infos, strict=True):
+            role["count"] = info.count
+        self.spec["suspend"] = False
+
+    def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
+        before = copy.deepcopy(self.spec)
+        restore_all([role["template"] for role in self._roles()], infos)
+        for role, info in zip(self._roles(), infos, strict=False):
+            role["count"] = info.count
+        return before != self.spec
+
+    def finished(self) -> JobEnd | None:
+        phase = self.status.get("phase")
+        return JobEnd(phase == "Succeeded", phase) if phase in ("Succeeded", "Failed") else None
+
+    def is_active(self) -> bool:
+        return bool(self.status.get("active"))
+
+    def pods_ready(self) -> bool:
+        return bool(self.status.get("ready"))
+
+
+class Pairs(Renders):
+    """Both pod sets have one template, which is one object in the memory of the adapter."""
+
+    integration = Integration.of(Pair)
+
+    def make(self) -> Obj:
+        template = super().make()["spec"]["template"]
+        first, second = ({"count": 2, "template": template} for _ in range(2))
+        return {"metadata": {"name": "p"}, "spec": {"first": first, "second": second}}
+
+    def changed(self, obj: Obj) -> Obj:
+        second = {**obj["spec"]["second"], "count": 7}
+        return {**obj, "spec": {**obj["spec"], "second": second}}
+
+
+class PartialPairs(Pairs):
+    """The second pod set can be smaller."""
+
+    def make(self) -> Obj:
+        obj = super().make()
+        obj["spec"]["second"]["fewest"] = 1
+        return obj
+
+
+class TestPair(JobConformance):
+    adapter = Pairs()
+
+
+class TestPartialPair(JobConformance):
+    adapter = PartialPairs()
+
+
+class Forgetful(Pair):
+    """Stays suspended."""
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        merge_all("Pair", [role["template"] for role in self._roles()], infos)
+
+
+class Restless(Pair):
+    """Changes at every look."""
+
+    def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
+        self.spec["looks"] = self.spec.get("looks", 0) + 1
+        return True
+
+
+@pytest.mark.parametrize(
+    ("job_type", "case", "said"),
+    [
+        (
+            Forgetful,
+            "test_an_admitted_job_starts_where_it_was_admitted",
+            ["look at Forgetful.run_with_podsets_info() and Forgetful.pod_sets()"],
+        ),
+        (
+            Restless,
+            "test_infos_reach_every_template_and_are_taken_away_again",
+            ["look at Restless.run_with_podsets_info() and Restless.restore_podsets_info()"],
+        ),
+    ],
+)
+def test_a_case_that_fails_names_the_methods_to_look_at(
+    job_type: type[Pair], case: str, said: list[str]
+) -> None:
+    cases = type("Cases", (JobConformance,), {})()
+    type(cases).adapter = type("Own", (Pairs,), {"integration": Integration.of(job_type)})()
+    with pytest.raises(AssertionError) as caught:
+        getattr(cases, case)()
+    assert caught.value.__notes__ == said
+
+
+def test_an_answer_that_is_not_json_is_refused() -> None:
+    class Strange(Pairs):
+        def running(self, obj: Obj) -> Obj:
+            return {**obj, "status": {"active": {1, 2}}}
+
+    with pytest.raises(ConfigError, match=r"Strange.running\(\): is not JSON: .*; return texts, n"):
+        check(Strange())
+
+
+def test_a_job_that_never_settles_is_told_with_what_changes() -> None:
+    world = JobWorld(Pairs.integration, Pairs().make())
+    left = Change(Pair.resource, world.live_job, {**world.live_job, "spec": {"suspend": True}})
+    with (
+        mock.patch("kueuelib.testing.job_world.plan", return_value=(left,)),
+        pytest.raises(NotSettled, match="after 30 steps the job still changes: Pair gets {'spec'"),
+    ):
+        world.settle()
 
 
 def adapter_of(integration: Integration, crd: Any = None) -> JobAdapter:

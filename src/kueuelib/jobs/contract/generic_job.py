@@ -20,7 +20,9 @@ from kueuelib.api.names import (
     PREBUILT_LABEL,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
+    is_dns1123_label,
 )
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 
 DEFAULT_POD_SET = "main"
@@ -36,12 +38,25 @@ class PodSet:
         count: how many pods run at the same time at most.
         template: the raw `PodTemplateSpec`, a copy that may be kept.
         min_count: the job can also run with as few pods as this; None when it cannot.
+
+    Raises:
+        InvalidJob: the name or the count is not valid.
     """
 
     name: str
     count: int
     template: Obj
     min_count: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.name, str) or not is_dns1123_label(self.name):
+            raise InvalidJob(
+                f"PodSet({self.name!r})", "the name is not a DNS label such as workers"
+            )
+        if not isinstance(self.count, int) or self.count < 0:
+            raise InvalidJob(
+                f"PodSet({self.name!r})", f"count={self.count!r} is not a number of pods"
+            )
 
     def raw(self) -> Obj:
         """The entry of `spec.podSets` of a Workload."""
@@ -74,8 +89,8 @@ class GenericJob(abc.ABC):
     """One job of a kind that can be queued.
 
     A subclass names its `resource` and implements the abstract methods; for optional capabilities
-    it also inherits from classes of `kueuelib.jobs.contract.capabilities`. All methods are pure:
-    they read and change `self.object` and nothing else.
+    it also inherits from classes of `kueuelib.jobs`, such as `JobWithReclaimablePods`. All methods
+    are pure: they read and change `self.object` and nothing else.
 
     Args:
         obj: the object as the API server sent it; treat it as read-only unless it is a `copy`.
@@ -178,6 +193,7 @@ class GenericJob(abc.ABC):
 
         Args:
             infos: the state of each pod set that the Workload remembers; empty if nothing is known.
+                A count that the user changed while the job ran is the changed one.
 
         Returns:
             Whether anything changed.

@@ -115,7 +115,13 @@ class Integration:
                 "is not a GenericJob with a resource",
                 "inherit GenericJob, and set resource = Resource(...)",
             )
-        resource = job_type.resource
+        subject = f"Integration.of({given.__name__})"
+        resource: Any = given.resource
+        if not isinstance(resource, Resource):
+            fix = 'write Resource("example.com", "v1", "batchruns", "BatchRun", namespaced=True)'
+            raise ConfigError(subject, f"resource is {resource!r:.60}", fix)
+        if missing := ", ".join(sorted(given.__abstractmethods__)):
+            raise ConfigError(subject, f"has no {missing}", "write these methods")
         return cls(name or f"{resource.group}/{resource.kind.lower()}", job_type, validate)
 
     @property

@@ -7,13 +7,18 @@ of a list.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
 from kueuelib.api.meta import Obj
 
 ANY = "*"
+ROOTS = ("metadata", "spec", "status")
+"""The fields at the top of nearly every object."""
+_STEP = re.compile(r"[\w-]+|\*")
 
 
 @lru_cache(maxsize=4096)
@@ -31,8 +36,14 @@ def steps_of(path: str) -> tuple[str, ...]:
     return steps
 
 
-def check_path(argument: str, path: Any, *, many: bool = False) -> None:
-    """Check a declared path: its form, and that it leads to one place unless `many` are allowed.
+def check_path(argument: str, path: Any, *, many: bool = False, rooted: bool = False) -> None:
+    """Check a declared path.
+
+    Args:
+        argument: what it was given for.
+        path: the path.
+        many: whether it may lead to several places.
+        rooted: whether it begins at the top of an object.
 
     Raises:
         ValueError: it is not; the argument is named.
@@ -45,6 +56,14 @@ def check_path(argument: str, path: Any, *, many: bool = False) -> None:
         raise ValueError(f"{argument}={path!r} is not a path such as spec.template") from None
     if path != "".join(path.split()):
         raise ValueError(f"{argument}={path!r} has blanks; write {''.join(path.split())!r}")
+    if wrong := next((step for step in steps if not _STEP.fullmatch(step)), ""):
+        raise ValueError(
+            f"{argument}={path!r}: {wrong!r} is not a field; write names with dots between them, "
+            "such as status.active"
+        )
+    if rooted and steps[0] not in ROOTS and (near := get_close_matches(steps[0], ROOTS, 1, 0.75)):
+        meant = ".".join((near[0], *steps[1:]))
+        raise ValueError(f"{argument}={path!r}: no object has {steps[0]!r}; write {meant!r}")
     if ANY in steps and not many:
         raise ValueError(f"{argument}={path!r} leads to several fields; exactly one is needed")
 

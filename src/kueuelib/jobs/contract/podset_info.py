@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -146,11 +147,28 @@ def infos_for_start(
     return tuple(infos)
 
 
-def infos_for_restore(workload: Mapping[str, Any] | None) -> tuple[PodSetInfo, ...]:
-    """What a Workload remembers of its job's templates; empty without a Workload."""
+def infos_for_restore(
+    workload: Mapping[str, Any] | None, asked: Mapping[str, int] = MappingProxyType({})
+) -> tuple[PodSetInfo, ...]:
+    """What a Workload remembers of its job's templates and counts; empty without a Workload.
+
+    Args:
+        workload: the raw Workload.
+        asked: the counts that the job has now, by pod set. One that differs from the admitted count
+            was changed by the user, and is kept.
+    """
     if workload is None:
         return ()
-    return tuple(from_pod_set(entry) for entry in workload["spec"]["podSets"])
+    admission = (workload.get("status") or {}).get("admission") or {}
+    admitted = {each["name"]: each for each in admission.get("podSetAssignments") or ()}
+    infos = []
+    for entry in workload["spec"]["podSets"]:
+        info = from_pod_set(entry)
+        name, present = info.name, asked.get(info.name, info.count)
+        if name in admitted and present != admitted[name].get("count", info.count):
+            info = attrs.evolve(info, count=present)
+        infos.append(info)
+    return tuple(infos)
 
 
 def combine(first: PodSetInfo, second: PodSetInfo) -> PodSetInfo:

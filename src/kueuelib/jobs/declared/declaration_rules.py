@@ -75,6 +75,7 @@ def check_shapes(pods: Any) -> None:
     if not pods:
         raise ValueError("pods is empty: say where the pod templates are")
     names: set[str] = set()
+    templates: set[str] = set()
     for index, each in enumerate(pods):
         if not isinstance(each, Pods):
             raise ValueError(f"pods[{index}]={each!r} is not Pods(...)")  # noqa: TRY004
@@ -84,6 +85,9 @@ def check_shapes(pods: Any) -> None:
         if name in names:
             raise ValueError(f"pods[{index}]: the name {name!r} is given twice")
         names.add(name)
+        if each.when is None and each.template in templates:
+            raise ValueError(f"pods[{index}]: the template {each.template!r} is given twice")
+        templates |= {each.template} if each.when is None else set()
 
 
 def check_suspend(path: Any) -> None:

@@ -76,7 +76,7 @@ def _check_pods(pods: Pods) -> None:
         raise ValueError(f"order={pods.order!r} is not a tuple of keys")
     if pods.order and not pods.each:
         raise ValueError("order has no effect without each")
-    check_path("template", pods.template)
+    check_path("template", pods.template, rooted=not pods.each)
     _check_count(pods)
     _check_succeeded(pods.succeeded)
     if pods.when is not None:
@@ -112,7 +112,7 @@ def _check_count(pods: Pods) -> None:
         if not count:
             raise ValueError("count has no paths")
         _check_factors("count", count)
-    elif isinstance(count, bool) or not isinstance(count, int) or count < 0:
+    elif isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ValueError(f"count={count!r} is neither a number of pods nor a path of one")
     if not pods.min_count:
         return

@@ -160,24 +160,24 @@ def check_sign(argument: str, sign: Any) -> None:
         for index, each in enumerate(sign):
             check_sign(f"{argument}[{index}]", each)
     elif isinstance(sign, str):
-        check_path(argument, sign, many=True)
+        check_path(argument, sign, many=True, rooted=True)
     elif isinstance(sign, HasCondition):
         _check_condition(argument, sign)
     elif isinstance(sign, Every):
         check_sign(argument, sign.signs)
     elif isinstance(sign, Differs):
-        check_path(argument, sign.path, many=True)
+        check_path(argument, sign.path, many=True, rooted=True)
     elif isinstance(sign, Equals):
-        check_path(argument, sign.path, many=True)
+        check_path(argument, sign.path, many=True, rooted=True)
         if not isinstance(sign.wanted, tuple) or not sign.wanted:
             raise ValueError(f"{argument}: equals({sign.path!r}, ...) needs the wanted values")
     elif isinstance(sign, Enough):
         if not isinstance(sign.paths, tuple) or not sign.paths:
             raise ValueError(f"{argument}: enough(...) needs the paths of the numbers")
         for path in sign.paths:
-            check_path(argument, path, many=True)
+            check_path(argument, path, many=True, rooted=True)
         if sign.units:
-            check_path(argument, sign.units, many=True)
+            check_path(argument, sign.units, many=True, rooted=True)
     elif sign in (equals, differs, enough, every):
         made = f"{sign.__name__}(...)"
         raise ValueError(
@@ -192,7 +192,7 @@ def check_sign(argument: str, sign: Any) -> None:
 
 
 def _check_condition(argument: str, sign: HasCondition) -> None:
-    check_path(argument, sign.path)
+    check_path(argument, sign.path, rooted=True)
     if not isinstance(sign.type, str) or not sign.type:
         raise ValueError(f"{argument}: HasCondition({sign.type!r}) needs the type of the condition")
     if sign.status not in ("True", "False", "Unknown"):

@@ -124,7 +124,7 @@ class _Loader(yaml.SafeLoader):
         yield mapping
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise NotPlain("keys must be plain words")
+                raise NotPlain("a key must be a text, and not a list or a mapping")
             key: Any = self.construct_object(key_node)
             value: Any = self.construct_object(value_node)
             pairs.append((key if isinstance(key, str) else json.dumps(key), value))

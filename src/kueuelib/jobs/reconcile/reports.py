@@ -13,6 +13,7 @@ from kueuelib.api.names import (
     PODS_READY,
     RECLAIMABLE_PODS_MANAGER,
 )
+from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods
 from kueuelib.jobs.contract.commands import Command, PatchStatus
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
@@ -94,6 +95,9 @@ def reclaimable_counts(
         workload: the raw Workload.
     """
     present = {entry.name: entry.count for entry in pod_sets}
+    if unknown := ", ".join(sorted(spare.keys() - present.keys())):
+        known = ", ".join(present)
+        raise ConfigError("reclaimable_pods()", f"no pod set is called {unknown}", f"use {known}")
     asked = {entry["name"]: entry.get("count", 1) for entry in workload["spec"]["podSets"]}
     return {
         name: asked[name] - max(0, present[name] - count)

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import Ancestor
@@ -53,7 +54,10 @@ class Situation:
 
     def pod_sets(self, job: GenericJob) -> tuple[PodSet, ...]:
         """The job's pod sets as they may be admitted."""
-        pod_sets = job.pod_sets()
+        try:
+            pod_sets = job.pod_sets()
+        except (LookupError, TypeError, AttributeError) as error:  # a field that is not there
+            raise InvalidJob(f"{type(job).__name__}.pod_sets()", f"raised {error!r}") from error
         if self.settings.partial_admission:
             return pod_sets
         return tuple(attrs.evolve(entry, min_count=None) for entry in pod_sets)

@@ -16,7 +16,7 @@ from kueuelib.api.names import (
     REASON_OUT_OF_SYNC,
     REASON_SUCCEEDED,
 )
-from kueuelib.errors import PodSetError
+from kueuelib.errors import InvalidJob, PodSetError
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithCustomStop,
@@ -304,11 +304,19 @@ def _infos_left(case: Case, reason: StopReason) -> tuple[PodSetInfo, ...]:
     """
     job, chosen = case.job, case.matching.chosen
     if not job.is_suspended():
-        return infos_for_restore(case.remembered)
+        return infos_for_restore(case.remembered, _asked(job))
     if reason not in _LEAVES or chosen is None or isinstance(job, ComposableJob):
         return ()
     started = looks_started(case.situation.pod_sets(job), chosen, case.situation.flavors)
     return infos_for_restore(chosen) if started else ()
+
+
+def _asked(job: GenericJob) -> dict[str, int]:
+    """The counts of the job's pod sets; none if its object does not describe its pods."""
+    try:
+        return {entry.name: entry.count for entry in job.pod_sets()}
+    except InvalidJob:
+        return {}
 
 
 def _plain_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> Stop:

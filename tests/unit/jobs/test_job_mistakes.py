@@ -1,0 +1,107 @@
+"""What authors of kinds of jobs get wrong, and where the errors point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.errors import ConfigError, InvalidJob
+from kueuelib.jobs import GenericJob, Integration, Pods, PodSet, declare, enough, equals
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.reconcile.reports import reclaimable_counts
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.runtime import Resource
+
+RESOURCE = Resource("example.com", "v1", "renders", "Render", namespaced=True)
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def rendered(**changed: Any) -> Integration:
+    arguments: dict[str, Any] = {
+        "pods": [Pods("main")],
+        "active": "status.active",
+        "ready": enough("status.ready"),
+        "succeeded": equals("status.phase", "Succeeded"),
+        "failed": equals("status.phase", "Failed"),
+    }
+    return declare(RESOURCE, **{**arguments, **changed})
+
+
+class Partly(GenericJob):
+    """Not all methods are there."""
+
+    resource = RESOURCE
+
+    def is_suspended(self) -> bool:
+        return False
+
+    def pods_redy(self) -> bool:
+        return True
+
+
+class Textual(rendered().job_type):  # type: ignore[misc]
+    """Its resource is a text."""
+
+    resource = "renders"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: Integration.of(Partly),
+            r"Integration.of\(Partly\): has no finished, is_active, pod_sets, pods_ready, ",
+        ),
+        (
+            lambda: Integration.of(Textual),
+            r"Integration.of\(Textual\): resource is 'renders'; write Resource\(\"example.com\", ",
+        ),
+        (lambda: PodSet("Workers", 1, TEMPLATE), r"PodSet\('Workers'\): the name is not a DNS lab"),
+        (lambda: PodSet("workers", -1, TEMPLATE), r"PodSet\('workers'\): count=-1 is not a number"),
+        (lambda: Pods(count=0), "count=0 is neither a number of pods nor a path of one"),
+        (
+            lambda: rendered(active="status/active"),
+            "active='status/active': 'status/active' is not a field; write names with dots betw",
+        ),
+        (lambda: rendered(active="$.status.active"), r"'\$' is not a field; write names with dots"),
+        (
+            lambda: rendered(active="statsu.active"),
+            "active='statsu.active': no object has 'statsu'; write 'status.active'",
+        ),
+        (
+            lambda: rendered(pods=[Pods(template="psec.template")]),
+            "template='psec.template': no object has 'psec'; write 'spec.template'",
+        ),
+        (
+            lambda: rendered(pods=[Pods("a"), Pods("b")]),
+            r"pods\[1\]: the template 'spec.template' is given twice",
+        ),
+        (
+            lambda: reclaimable_counts(
+                {"worker": 1}, [PodSet("workers", 2, TEMPLATE)], {"spec": {"podSets": []}}
+            ),
+            r"reclaimable_pods\(\): no pod set is called worker; use workers",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_its_fix(make: Any, said: str) -> None:
+    with pytest.raises((ConfigError, InvalidJob, ValueError), match=said):
+        make()
+
+
+def test_two_shapes_with_one_template_are_fine_if_a_sign_tells_them_apart() -> None:
+    both = [Pods("a", when="spec.large"), Pods("b", when="spec.small")]
+    assert rendered(pods=both).resource == RESOURCE
+
+
+def test_a_field_that_an_object_lacks_is_a_mistake_in_the_object() -> None:
+    """An event on the object says so; the call is not repeated as if it were a bug of ours."""
+
+    class Careless(rendered().job_type):  # type: ignore[misc]
+        def pod_sets(self) -> Any:
+            return [PodSet("main", self.spec["workers"], TEMPLATE)]
+
+    situation = Situation(None, 0.0, JobSettings())
+    with pytest.raises(InvalidJob, match=r"Careless.pod_sets\(\): raised KeyError\('workers'\)"):
+        situation.pod_sets(Careless({"metadata": {"name": "one"}, "spec": {}}))
