@@ -154,7 +154,7 @@ class ClusterQueueSpec(Struct):
 
     Attributes:
         resource_groups: what the queue may use.
-        cohort_name: the queues that borrow from each other have the same one; empty: none.
+        cohort_name: the cohort, whose queues borrow from each other; empty if it is in none.
         queueing_strategy: StrictFIFO or BestEffortFIFO.
         namespace_selector: which namespaces may use the queue; absent: no namespace.
         flavor_fungibility: when the search for a flavor stops.

@@ -147,7 +147,7 @@ def _replacement(kind: Any) -> str:
 
 
 def _check_decorated(cls: type[Struct]) -> None:
-    """Refuse a class whose own fields nobody collected: they would vanish from the schema."""
+    """Refuse a class without `@frozen`: attrs has not read its fields, so the schema lacks them."""
     if "__attrs_attrs__" in vars(cls):
         return
     own = (str(each) for each in inspect.get_annotations(cls).values())

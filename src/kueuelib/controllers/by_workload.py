@@ -112,7 +112,7 @@ def _counts(series: Iterable[Series]) -> dict[Series, float]:
 def _kept(
     seen: set[Series], series: Iterator[Series], lives: Callable[[Series], bool]
 ) -> dict[Series, float]:
-    """Counts of series that live, with 0 for those that were seen before."""
+    """The counts of all series that still exist; 0 for one that was seen, and has no count now."""
     counts = _counts(series)
     seen.update(counts)
     seen.difference_update([labels for labels in seen if not lives(labels)])

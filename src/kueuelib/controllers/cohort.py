@@ -87,7 +87,7 @@ class CohortReconciler:
 
 
 def _shown(amounts: Amounts) -> Mapping[QuotaKey, float]:
-    """Positive amounts in base units."""
+    """The amounts above zero, in base units, as the metrics have them."""
     return {
         (pair.flavor, pair.resource): float(quantity_of(pair.resource, amount).fraction())
         for pair, amount in amounts.items()

@@ -172,7 +172,7 @@ class WorkloadMetrics:
 
 
 def queued_at(wl: Obj) -> float:
-    """Since when the workload has been waiting: its last requeue, or its creation."""
+    """When the workload began to wait, in seconds since the epoch: its last requeue or creation."""
     requeued = states.condition(wl, REQUEUED)
     since = requeued.get("lastTransitionTime") if requeued.get("status") == "True" else None
     return parse_time(since or wl["metadata"]["creationTimestamp"])

@@ -206,7 +206,7 @@ class Converter:
         source = objs[0]["apiVersion"]
         failed = f"conversion webhook for {source}, Kind={kind.kind} failed: "
         if review is None:
-            raise ServerError(failed + "it accepts no ConversionReview version known here")
+            raise ServerError(f"{failed}conversionReviewVersions lacks {REVIEW_VERSIONS[0]}")
         uid = str(uuid.uuid4())
         body = {
             "apiVersion": f"apiextensions.k8s.io/{review}",

@@ -87,7 +87,7 @@ class ApiServer:
         if authorization not in AUTHORIZATIONS:
             raise ConfigError(
                 f"authorization {authorization!r}",
-                "it is not known",
+                "is not a mode of authorization",
                 f"choose one of {', '.join(AUTHORIZATIONS)}",
             )
         self._authorization = authorization

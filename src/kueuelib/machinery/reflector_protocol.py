@@ -65,8 +65,8 @@ class StreamEnded:
     """The watch ended, or could not be opened.
 
     Attributes:
-        error: None if the server closed it, or if the shell did because it was idle or out of time;
-            otherwise the refusal, the broken connection or the malformed line.
+        error: None if it was closed: by the server, or by the shell after a silence or its time
+            limit. Otherwise why it failed: a refusal, a broken connection or a malformed line.
     """
 
     error: Exception | None = None

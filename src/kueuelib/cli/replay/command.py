@@ -172,7 +172,7 @@ class _Replay:
         yield from self._lines
 
     def notes(self) -> list[str]:
-        """Notes, as sentences."""
+        """What the reader of a report has to know about the recording, in sentences."""
         notes = list(self._notes.texts)
         begin = self.begin()
         if begin.by == WATCHES:

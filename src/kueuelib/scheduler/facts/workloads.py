@@ -328,7 +328,7 @@ class WorkloadFacts:
         self._note(event.key)
 
     def forgotten(self, event: events.Forgotten, now: float) -> None:
-        """Reserving quota failed."""
+        """Release quota whose reservation could not be written, and queue the workload again."""
         holder = self._state.cache.holder(event.key)
         if holder is None or not holder.assumed or event.uid not in ("", holder.uid):
             return
