@@ -53,7 +53,7 @@ def test_words_mean_what_the_core_schema_says(text: str, value: Any) -> None:
         ("a: 1\n'a': 2", "'a' is given twice"),
         ("{1: a, 01: b}", "'1' is given twice"),
         ('{"a": 1, "a": 2}', "'a' is given twice"),
-        ("? [a]\n: b", "plain words"),
+        ("? [a]\n: b", "must be a text"),
         ("1\n---\n2", "another document"),
         ("[", "expected"),
         ("\x00", "cannot be parsed"),
