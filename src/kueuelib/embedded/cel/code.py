@@ -7,32 +7,21 @@ from typing import Any
 
 import attrs
 
+from kueuelib.embedded.cel import types
 from kueuelib.embedded.cel.running import Env, Run
-from kueuelib.embedded.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DYN,
-    INT,
-    NULL,
-    STRING,
-    TYPE,
-    UINT,
-    Type,
-)
 from kueuelib.embedded.cel.values import TypeValue, Uint
 
 LIST_COST = 10
 MAP_COST = 30
 
-LITERALS: Mapping[type, Type] = {
-    bool: BOOL,
-    int: INT,
-    Uint: UINT,
-    float: DOUBLE,
-    str: STRING,
-    bytes: BYTES,
-    type(None): NULL,
+LITERALS: Mapping[type, types.Type] = {
+    bool: types.BOOL,
+    int: types.INT,
+    Uint: types.UINT,
+    float: types.DOUBLE,
+    str: types.STRING,
+    bytes: types.BYTES,
+    type(None): types.NULL,
 }
 TYPE_NAMES = frozenset(
     (
@@ -47,7 +36,7 @@ TYPE_NAMES = frozenset(
 class Code:
     """A compiled part: its type, its function, and its cost."""
 
-    type: Type
+    type: types.Type
     run: Run
     cost: int = 0
     const: bool = False
@@ -58,17 +47,17 @@ class Variable:
     """A name in scope: its place in the environment and its type."""
 
     slot: int
-    type: Type
+    type: types.Type
 
 
 def _failed(_: Env) -> Any:
     raise AssertionError("an expression with mistakes is never run")
 
 
-BROKEN = Code(DYN, _failed)
+BROKEN = Code(types.DYN, _failed)
 
 
 def type_code(name: str) -> Code:
     """The code of the name of a type."""
     value = TypeValue(name)
-    return Code(TYPE, lambda _: value)
+    return Code(types.TYPE, lambda _: value)

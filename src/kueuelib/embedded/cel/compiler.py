@@ -6,19 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from kueuelib.embedded.cel import loops
-from kueuelib.embedded.cel.ast import (
-    Call,
-    Const,
-    Ident,
-    ListLiteral,
-    Logic,
-    Loop,
-    MapLiteral,
-    Node,
-    Select,
-    WithValue,
-)
+from kueuelib.embedded.cel import ast, loops, types
 from kueuelib.embedded.cel.code import (
     BROKEN,
     LIST_COST,
@@ -42,20 +30,6 @@ from kueuelib.embedded.cel.running import (
     select_optional,
     test_field,
 )
-from kueuelib.embedded.cel.types import (
-    BOOL,
-    DYN,
-    INT,
-    STRING,
-    UINT,
-    Type,
-    items_of,
-    joined,
-    list_of,
-    loop_type,
-    map_of,
-    optional_of,
-)
 from kueuelib.embedded.cel.values import Optional
 
 DEEPEST = 150
@@ -71,7 +45,7 @@ class Compiler:
             places in the environment (from place 1 on).
     """
 
-    def __init__(self, library: Library, variables: Mapping[str, Type]) -> None:
+    def __init__(self, library: Library, variables: Mapping[str, types.Type]) -> None:
         self._library = library
         self._scope = {
             name: Variable(slot, type_)
@@ -83,7 +57,7 @@ class Compiler:
         self.used: set[str] = set()
         self._globals = frozenset(variables)
 
-    def compile(self, node: Node) -> Code:
+    def compile(self, node: ast.Node) -> Code:
         """The code of a tree; it must not be run after errors."""
         self._depth += 1
         try:
@@ -93,28 +67,28 @@ class Compiler:
         finally:
             self._depth -= 1
 
-    def _compile(self, node: Node) -> Code:
-        if isinstance(node, Const):
+    def _compile(self, node: ast.Node) -> Code:
+        if isinstance(node, ast.Const):
             value = node.value
             return Code(LITERALS[type(value)], lambda _: value, const=True)
-        if isinstance(node, Ident):
+        if isinstance(node, ast.Ident):
             return self._name(node)
-        if isinstance(node, Select):
+        if isinstance(node, ast.Select):
             return self._select(node)
-        if isinstance(node, Call):
+        if isinstance(node, ast.Call):
             return self._call(node)
-        if isinstance(node, Logic):
+        if isinstance(node, ast.Logic):
             return self._logic(node)
-        if isinstance(node, ListLiteral):
+        if isinstance(node, ast.ListLiteral):
             return self._list(node)
-        if isinstance(node, MapLiteral):
+        if isinstance(node, ast.MapLiteral):
             return self._map(node)
-        if isinstance(node, Loop):
+        if isinstance(node, ast.Loop):
             return self._loop(node)
-        assert isinstance(node, WithValue)
+        assert isinstance(node, ast.WithValue)
         return self._with_value(node)
 
-    def _mistake(self, node: Node, message: str) -> Code:
+    def _mistake(self, node: ast.Node, message: str) -> Code:
         issue = Issue(node.position, message)
         if issue not in self.issues:
             self.issues.append(issue)
@@ -122,7 +96,7 @@ class Compiler:
 
     # ---- names and fields
 
-    def _name(self, node: Ident) -> Code:
+    def _name(self, node: ast.Ident) -> Code:
         variable = self._scope.get(node.name)
         if variable is not None:
             if node.name in self._globals:
@@ -133,17 +107,17 @@ class Compiler:
             return type_code(node.name)
         return self._mistake(node, f"undeclared reference to '{node.name}' (in container '')")
 
-    def _dotted(self, node: Node) -> str | None:
+    def _dotted(self, node: ast.Node) -> str | None:
         """`a.b.c` of plain names that are not variables."""
         parts: list[str] = []
-        while isinstance(node, Select) and not node.test and not node.optional:
+        while isinstance(node, ast.Select) and not node.test and not node.optional:
             parts.append(node.field)
             node = node.operand
-        if not isinstance(node, Ident) or node.name in self._scope:
+        if not isinstance(node, ast.Ident) or node.name in self._scope:
             return None
         return ".".join([node.name, *reversed(parts)])
 
-    def _select(self, node: Select) -> Code:
+    def _select(self, node: ast.Select) -> Code:
         if not node.test and not node.optional and (name := self._dotted(node)) in TYPE_NAMES:
             assert name is not None
             return type_code(name)
@@ -155,20 +129,20 @@ class Compiler:
             return BROKEN
         field, cost = node.field, operand.cost + 1
         if node.test:
-            return Code(BOOL, test_field(operand.run, field), cost)
+            return Code(types.BOOL, test_field(operand.run, field), cost)
         if node.optional or operand.type.name == "optional_type":
             if type_.name != "optional_type":
-                type_ = optional_of(type_)
+                type_ = types.optional_of(type_)
             return Code(type_, select_optional(operand.run, field), cost)
         return Code(type_, select(operand.run, field), cost)
 
-    def _field_type(self, node: Select, operand: Type) -> Type | None:
+    def _field_type(self, node: ast.Select, operand: types.Type) -> types.Type | None:
         if operand.name == "optional_type":
             operand = operand.params[0]
-        if operand == DYN:
-            return DYN
+        if operand == types.DYN:
+            return types.DYN
         if operand.name == "map":
-            if operand.params[0] in (STRING, DYN):
+            if operand.params[0] in (types.STRING, types.DYN):
                 return operand.params[1]
         elif operand.fields is not None:
             field_type = operand.fields.get(node.field)
@@ -180,7 +154,7 @@ class Compiler:
 
     # ---- calls
 
-    def _call(self, node: Call) -> Code:
+    def _call(self, node: ast.Call) -> Code:
         if node.name == "_?_:_":
             return self._condition(node)
         target, name = node.target, node.name
@@ -194,7 +168,7 @@ class Compiler:
         mixed = method and name == "format"
         args = [
             self._list(each, mixed=True)
-            if mixed and isinstance(each, ListLiteral)
+            if mixed and isinstance(each, ast.ListLiteral)
             else self.compile(each)
             for each in given
         ]
@@ -205,12 +179,12 @@ class Compiler:
         code = call_code(name, overloads, args, method=method)
         return self._mistake(node, code) if isinstance(code, str) else code
 
-    def _condition(self, node: Call) -> Code:
+    def _condition(self, node: ast.Call) -> Code:
         test, yes, no = (self.compile(each) for each in node.args)
         if BROKEN in (test, yes, no):
             return BROKEN
-        type_ = joined(yes.type, no.type)
-        if type_ is None or test.type not in (BOOL, DYN):
+        type_ = types.joined(yes.type, no.type)
+        if type_ is None or test.type not in (types.BOOL, types.DYN):
             return self._mistake(node, no_overload("_?_:_", [test.type, yes.type, no.type]))
         check, left, right = test.run, yes.run, no.run
 
@@ -224,38 +198,40 @@ class Compiler:
 
         return Code(type_, run, test.cost + max(yes.cost, no.cost) + 1)
 
-    def _logic(self, node: Logic) -> Code:
+    def _logic(self, node: ast.Logic) -> Code:
         args = [self.compile(each) for each in node.args]
         if BROKEN in args:
             return BROKEN
-        if any(arg.type not in (BOOL, DYN) for arg in args):
+        if any(arg.type not in (types.BOOL, types.DYN) for arg in args):
             return self._mistake(node, no_overload(node.name, [arg.type for arg in args[:2]]))
         run = absorbing([arg.run for arg in args], decides=node.name == "_||_")
-        return Code(BOOL, run, sum(arg.cost for arg in args) + 1)
+        return Code(types.BOOL, run, sum(arg.cost for arg in args) + 1)
 
     # ---- literals
 
-    def _list(self, node: ListLiteral, *, mixed: bool = False) -> Code:
+    def _list(self, node: ast.ListLiteral, *, mixed: bool = False) -> Code:
         items = [self.compile(each) for each in node.items]
         if BROKEN in items:
             return BROKEN
-        type_: Type | None = None
+        type_: types.Type | None = None
         for i, item in enumerate(items):
             given = self._unwrapped(node.items[i], item.type, optional=i in node.optional)
             if given is None:
                 return BROKEN
-            together = given if type_ is None else DYN if mixed else joined(type_, given)
+            together = (
+                given if type_ is None else types.DYN if mixed else types.joined(type_, given)
+            )
             if together is None:
                 text = f"expected type '{type_}' but found '{given}'"
                 return self._mistake(node.items[i], text)
             type_ = together
         cost = sum(item.cost for item in items) + LIST_COST
         run = make_list([item.run for item in items], node.optional)
-        return Code(list_of(type_ or DYN), run, cost)
+        return Code(types.list_of(type_ or types.DYN), run, cost)
 
-    def _map(self, node: MapLiteral) -> Code:
-        key_type: Type | None = None
-        value_type: Type | None = None
+    def _map(self, node: ast.MapLiteral) -> Code:
+        key_type: types.Type | None = None
+        value_type: types.Type | None = None
         runs: list[tuple[Run, Run]] = []
         cost = MAP_COST
         for i, (key_node, value_node) in enumerate(node.entries):
@@ -265,26 +241,30 @@ class Compiler:
             given = self._unwrapped(value_node, value.type, optional=i in node.optional)
             if given is None:
                 return BROKEN
-            keys = key.type if key_type is None else joined(key_type, key.type)
-            values = given if value_type is None else joined(value_type, given)
+            keys = types.joined(key_type or key.type, key.type)
+            values = types.joined(value_type or given, given)
             if keys is None:
                 text = f"expected type '{key_type}' but found '{key.type}'"
                 return self._mistake(key_node, text)
             if values is None:
                 text = f"expected type '{value_type}' but found '{given}'"
                 return self._mistake(value_node, text)
-            if key.type not in (STRING, INT, UINT, BOOL, DYN):
+            if key.type not in (types.STRING, types.INT, types.UINT, types.BOOL, types.DYN):
                 return self._mistake(key_node, f"unsupported map key type: {key.type}")
             key_type, value_type = keys, values
             runs.append((key.run, value.run))
             cost += key.cost + value.cost
-        return Code(map_of(key_type or DYN, value_type or DYN), make_map(runs, node.optional), cost)
+        return Code(
+            types.map_of(key_type or types.DYN, value_type or types.DYN),
+            make_map(runs, node.optional),
+            cost,
+        )
 
-    def _unwrapped(self, node: Node, type_: Type, *, optional: bool) -> Type | None:
+    def _unwrapped(self, node: ast.Node, type_: types.Type, *, optional: bool) -> types.Type | None:
         if not optional:
             return type_
-        if type_ == DYN:
-            return DYN
+        if type_ == types.DYN:
+            return types.DYN
         if type_.name != "optional_type":
             self._mistake(node, f"expected type 'optional_type({type_})' but found '{type_}'")
             return None
@@ -292,12 +272,12 @@ class Compiler:
 
     # ---- macros
 
-    def _loop(self, node: Loop) -> Code:
+    def _loop(self, node: ast.Loop) -> Code:
         source = self.compile(node.source)
         if source is BROKEN:
             return BROKEN
         pair = len(node.names) == 2
-        kinds = items_of(source.type, pair=pair)
+        kinds = types.items_of(source.type, pair=pair)
         if kinds is None:
             text = f"expression of type '{source.type}' cannot be range of a comprehension (must be"
             return self._mistake(node.source, f"{text} list, map, or dynamic)")
@@ -307,10 +287,10 @@ class Compiler:
         if BROKEN in (body, condition):
             return BROKEN
         tested = body if node.macro in ("all", "exists", "exists_one", "filter") else condition
-        if tested is not None and tested.type not in (BOOL, DYN):
+        if tested is not None and tested.type not in (types.BOOL, types.DYN):
             text = f"found no matching overload for '_?_:_' applied to '({tested.type}, dyn, dyn)'"
             return self._mistake(node, text)
-        result = loop_type(node.macro, source.type, kinds, body.type)
+        result = types.loop_type(node.macro, source.type, kinds, body.type)
         if result is None:
             return self._mistake(node.body, f"expected type 'map' but found '{body.type}'")
         each = body.cost + (condition.cost if condition else 0) + 3
@@ -321,18 +301,18 @@ class Compiler:
 
     @contextmanager
     def _declared(
-        self, names: tuple[str, ...], types: tuple[Type, ...]
+        self, names: tuple[str, ...], kinds: tuple[types.Type, ...]
     ) -> Iterator[tuple[int, ...]]:
         """Declares variables of a macro, which hide others in its body; returns their places."""
         scope, known = self._scope, self._globals
         slots = tuple(range(self.slots, self.slots + len(names)))
         self.slots += len(names)
-        self._scope = {**scope, **dict(zip(names, map(Variable, slots, types), strict=True))}
+        self._scope = {**scope, **dict(zip(names, map(Variable, slots, kinds), strict=True))}
         self._globals = known - set(names)
         yield slots
         self._scope, self._globals = scope, known
 
-    def _with_value(self, node: WithValue) -> Code:
+    def _with_value(self, node: ast.WithValue) -> Code:
         source = self.compile(node.source)
         if source is BROKEN:
             return BROKEN
@@ -340,7 +320,7 @@ class Compiler:
             name = "optFlatMap" if node.flat else "optMap"
             text = f"found no matching overload for '{name}' applied to '{source.type}'"
             return self._mistake(node, text)
-        inner = source.type.params[0] if source.type.params else DYN
+        inner = source.type.params[0] if source.type.params else types.DYN
         with self._declared((node.name,), (inner,)) as (slot,):
             body = self.compile(node.body)
         if body is BROKEN:
@@ -364,5 +344,5 @@ class Compiler:
                 raise EvalError("no such overload")
             return result
 
-        type_ = body.type if node.flat else optional_of(body.type)
+        type_ = body.type if node.flat else types.optional_of(body.type)
         return Code(type_, run, source.cost + body.cost + 1)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import attrs
 
-from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import duplicate, invalid, required
+from kueuelib.embedded.builtins.fields import invalid, required
+from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.cel.authorizing import AUTHORIZER, AuthorizerValue
 from kueuelib.embedded.cel.budget import OBJECT_SECONDS, Budget, deadline_in
 from kueuelib.embedded.cel.errors import CelError, CompileError
@@ -104,26 +104,16 @@ def problems_of(given: Sequence[Any], path: str) -> list[FieldError]:
     if len(given) > MOST:
         text = f"Too many: {len(given)}: must have at most {MOST} items"
         errors.append(FieldError(path, "FieldValueTooMany", text))
-    seen = set()
-    for i, each in enumerate(given[:MOST]):
-        where = f"{path}[{i}]"
-        name, text = each.get("name") or "", each.get("expression") or ""
-        if not name:
-            errors.append(required(f"{where}.name"))
-        else:
-            errors += [invalid(f"{where}.name", name, why) for why in naming.qualified_name(name)]
-        if name and name in seen:
-            errors.append(duplicate(f"{where}.name", name))
-        seen.add(name)
-        if not text.strip():
-            errors.append(required(f"{where}.expression"))
-            continue
-        try:
-            program = compile_expression(text, VARIABLES)
-        except CompileError as error:
-            errors.append(invalid(f"{where}.expression", text, f"compilation failed: {error}"))
-            continue
-        if program.type != BOOL:
-            why = f"must evaluate to bool but got {program.type}"
-            errors.append(invalid(f"{where}.expression", text, why))
-    return errors
+    return errors + check("MatchCondition", given[:MOST], path, compiled=_compiled)
+
+
+def _compiled(at: ValuePlace, _: str) -> BrokenRules:
+    text = at.value or ""
+    if not text.strip():
+        return [required(at.path)]
+    try:
+        program = compile_expression(text, VARIABLES)
+    except CompileError as error:
+        return [invalid(at.path, text, f"compilation failed: {error}")]
+    why = f"must evaluate to bool but got {program.type}"
+    return [] if program.type == BOOL else [invalid(at.path, text, why)]

@@ -32,6 +32,7 @@ from kueuelib.embedded.cel.values import (
 _WHOLE = re.compile(r"[+-]?[0-9]{1,25}")
 _REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _SPECIAL = re.compile(r"([+-]?)(inf|infinity)|nan", re.IGNORECASE)
+_KINDS = ("int", "uint", "double", "bool", "string", "bytes", "timestamp", "duration")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
@@ -65,22 +66,12 @@ def format_double(value: float, plain_below: int = 6) -> str:
     return f"{'-' if sign else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02}"
 
 
-def _int_of_text(text: str) -> int:
-    if not _WHOLE.fullmatch(text):
-        raise EvalError(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax')
-    value = int(text)
-    if not INT_MIN <= value <= INT_MAX:
-        raise EvalError(f'strconv.ParseInt: parsing "{text[:40]}": value out of range')
-    return value
-
-
-def _uint_of_text(text: str) -> Uint:
-    if not _WHOLE.fullmatch(text) or text[0] in "+-":
-        raise EvalError(f'strconv.ParseUint: parsing "{text[:40]}": invalid syntax')
-    value = int(text)
-    if value > UINT_MAX:
-        raise EvalError(f'strconv.ParseUint: parsing "{text[:40]}": value out of range')
-    return Uint(value)
+def _whole(text: str, kind: str, low: int, high: int) -> int:
+    if not _WHOLE.fullmatch(text) or (not low and text[0] in "+-"):
+        raise EvalError(f'strconv.Parse{kind}: parsing "{text[:40]}": invalid syntax')
+    if not low <= int(text) <= high:
+        raise EvalError(f'strconv.Parse{kind}: parsing "{text[:40]}": value out of range')
+    return int(text)
 
 
 def _int_of_double(value: float) -> int:
@@ -124,23 +115,20 @@ def _text_of_bytes(value: bytes) -> str:
 def install(library: Library) -> None:
     """Adds them to a library."""
     add = library.function
-    add("int", "int", "int", same)
+    for kind in _KINDS:
+        add(kind, kind, kind, same)
     add("int", "uint", "int", lambda v: integer(int(v)))
     add("int", "double", "int", _int_of_double)
-    add("int", "string", "int", _int_of_text)
+    add("int", "string", "int", lambda v: _whole(v, "Int", INT_MIN, INT_MAX))
     add("int", "timestamp", "int", lambda v: v.nanos // NANO)
     add("int", "duration", "int", lambda v: v.nanos)
-    add("uint", "uint", "uint", same)
     add("uint", "int", "uint", unsigned)
     add("uint", "double", "uint", _uint_of_double)
-    add("uint", "string", "uint", _uint_of_text)
-    add("double", "double", "double", same)
+    add("uint", "string", "uint", lambda v: Uint(_whole(v, "Uint", 0, UINT_MAX)))
     add("double", "int", "double", float)
     add("double", "uint", "double", float)
     add("double", "string", "double", _double_of_text, traversal)
-    add("bool", "bool", "bool", same)
     add("bool", "string", "bool", _bool_of_text)
-    add("string", "string", "string", same)
     add("string", "int", "string", str)
     add("string", "uint", "string", lambda v: str(int(v)))
     add("string", "double", "string", format_double)
@@ -148,12 +136,9 @@ def install(library: Library) -> None:
     add("string", "bytes", "string", _text_of_bytes, traversal)
     add("string", "timestamp", "string", format_timestamp)
     add("string", "duration", "string", format_duration)
-    add("bytes", "bytes", "bytes", same)
     add("bytes", "string", "bytes", lambda v: v.encode(errors="replace"), traversal)
-    add("timestamp", "timestamp", "timestamp", same)
     add("timestamp", "string", "timestamp", parse_timestamp)
     add("timestamp", "int", "timestamp", lambda v: moment(v * NANO))
-    add("duration", "duration", "duration", same)
     add("duration", "string", "duration", parse_duration)
     add("dyn", "A", "dyn", same)
     add("type", "A", "type", lambda v: TypeValue(type_name(v)))

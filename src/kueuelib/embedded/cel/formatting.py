@@ -100,7 +100,7 @@ def shown(value: Any, budget: Budget) -> str:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, float):
-        return _number(value)
+        return format_double(value, 400).replace("Inf", "Infinity").removeprefix("+")
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, Timestamp):
@@ -117,11 +117,3 @@ def shown(value: Any, budget: Budget) -> str:
         pairs = sorted((shown(key, budget), shown(each, budget)) for key, each in value.items())
         return f"{{{', '.join(f'{key}: {each}' for key, each in pairs)}}}"
     raise EvalError(f"string clause can only be used on strings, was given {type_name(value)}")
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return format_double(value, 400)

@@ -69,12 +69,8 @@ def _extreme(values: list[Any], name: str) -> Any:
 
 
 def _sum(values: list[Any], zero: Any) -> Any:
-    if values and isinstance(values[0], float):
-        zero = 0.0
-    elif values and isinstance(values[0], Uint):
-        zero = Uint(0)
-    elif values and isinstance(values[0], Duration):
-        zero = Duration(0)
+    if values and isinstance(values[0], float | Uint | Duration):
+        zero = type(values[0])(0)
     if any(type(each) is not type(zero) for each in values):
         raise EvalError("no such overload")
     if isinstance(zero, float):

@@ -71,16 +71,15 @@ def parse_cidr(text: str) -> Cidr:
     Raises:
         EvalError: it is not valid.
     """
+    wrong = EvalError(f'network address parse error during conversion from string: "{text[:60]}"')
     address, slash, bits = text.partition("/")
     canonical = bits.isascii() and bits.isdigit() and (bits == "0" or bits[0] != "0")
     if not slash or not canonical or len(bits) > 3:
-        raise EvalError(f'network address parse error during conversion from string: "{text[:60]}"')
+        raise wrong
     try:
         return Cidr(ipaddress.ip_interface(f"{parse_ip(address).address}/{bits}"))
     except ValueError:
-        raise EvalError(
-            f'network address parse error during conversion from string: "{text[:60]}"'
-        ) from None
+        raise wrong from None
 
 
 def parse_url(text: str) -> Url:
@@ -99,39 +98,20 @@ def parse_url(text: str) -> Url:
         raise wrong
     try:
         parts = urlsplit(text, allow_fragments=False)
-        port = parts.netloc.rpartition("@")[2]
-        _check_host(port)
         _ = parts.port
     except ValueError:
         raise wrong from None
+    name, port = _split(parts)
+    if not _HOST.fullmatch(name) or (port and not (port.isascii() and port.isdigit())):
+        raise wrong
     return Url(text, parts)
 
 
-def _check_host(host: str) -> None:
+def _split(parts: SplitResult) -> tuple[str, str]:
+    """The host, with the brackets of an IPv6 address, and the port."""
+    host = parts.netloc.rpartition("@")[2]
     name, colon, port = host.rpartition(":")
-    if host.endswith("]") or not colon:
-        name = host
-    elif port and not (port.isascii() and port.isdigit()):
-        raise ValueError(host)
-    if not _HOST.fullmatch(name):
-        raise ValueError(host)
-
-
-def _host(url: Url) -> str:
-    return url.parts.netloc.rpartition("@")[2]
-
-
-def _hostname(url: Url) -> str:
-    host = _host(url)
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
-
-
-def _port(url: Url) -> str:
-    host = _host(url)
-    _, colon, port = host.rpartition(":")
-    return port if colon and not host.endswith("]") else ""
+    return (host, "") if host.endswith("]") or not colon else (name, port)
 
 
 def _path(url: Url) -> str:
@@ -188,10 +168,6 @@ def _unicast(ip: Ip) -> bool:
 _LINK_LOCAL_GROUPS = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
 
 
-def _link_local_group(ip: Ip) -> bool:
-    return any(ip.address in network for network in _LINK_LOCAL_GROUPS)
-
-
 def install(library: Library) -> None:
     """Adds them."""
     function, method = library.function, library.method
@@ -199,9 +175,9 @@ def install(library: Library) -> None:
     function("isURL", "string", "bool", parses(parse_url), traversal)
     url = "kubernetes.URL"
     method("getScheme", url, "string", lambda u: u.parts.scheme)
-    method("getHost", url, "string", _host)
-    method("getHostname", url, "string", _hostname)
-    method("getPort", url, "string", _port)
+    method("getHost", url, "string", lambda u: u.parts.netloc.rpartition("@")[2])
+    method("getHostname", url, "string", lambda u: _split(u.parts)[0].strip("[]"))
+    method("getPort", url, "string", lambda u: _split(u.parts)[1])
     method("getEscapedPath", url, "string", _path)
     method("getQuery", url, "map<string,list<string>>", _query)
     ip, cidr = "net.IP", "net.CIDR"
@@ -212,7 +188,8 @@ def install(library: Library) -> None:
     method("family", ip, "int", lambda i: i.address.version)
     method("isUnspecified", ip, "bool", lambda i: i.address.is_unspecified)
     method("isLoopback", ip, "bool", lambda i: i.address.is_loopback)
-    method("isLinkLocalMulticast", ip, "bool", _link_local_group)
+    groups = lambda i: any(i.address in each for each in _LINK_LOCAL_GROUPS)  # noqa: E731
+    method("isLinkLocalMulticast", ip, "bool", groups)
     method("isLinkLocalUnicast", ip, "bool", lambda i: i.address.is_link_local)
     method("isGlobalUnicast", ip, "bool", _unicast)
     function("cidr", "string", cidr, parse_cidr, traversal)

@@ -12,8 +12,6 @@ from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.library import Library
 from kueuelib.embedded.cel.running import optional_field
 from kueuelib.embedded.cel.values import (
-    INT_MAX,
-    INT_MIN,
     NONE,
     Duration,
     Optional,
@@ -43,7 +41,7 @@ def install(library: Library) -> None:
 
 def _arithmetic(library: Library) -> None:
     add = library.function
-    add("_+_", "int;int", "int", _add)
+    add("_+_", "int;int", "int", lambda a, b: integer(a + b))
     add("_+_", "uint;uint", "uint", lambda a, b: unsigned(int(a) + int(b)))
     add("_+_", "double;double", "double", operator.add)
     add("_+_", "string;string", "string", operator.add, traversal)
@@ -69,13 +67,6 @@ def _arithmetic(library: Library) -> None:
     add("-_", "int", "int", lambda a: integer(-a))
     add("-_", "double", "double", operator.neg)
     add("!_", "bool", "bool", operator.not_)
-
-
-def _add(left: int, right: int) -> int:
-    total = left + right
-    if INT_MIN <= total <= INT_MAX:
-        return total
-    raise EvalError("integer overflow")
 
 
 def _divide(left: int, right: int) -> int:

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from kueuelib.embedded.cel.ast import (
-    Call,
-    Const,
-    Ident,
-    ListLiteral,
-    Logic,
-    Loop,
-    MapLiteral,
-    Node,
-    Select,
-    WithValue,
-)
+from kueuelib.embedded.cel import ast
 from kueuelib.embedded.cel.errors import CompileError, Issue
 from kueuelib.embedded.cel.lexer import Token, TokenKind, tokens_of
 from kueuelib.embedded.cel.values import INT_MAX
@@ -41,12 +30,19 @@ _BINARY = {
     "/": (3, "_/_"),
     "%": (3, "_%_"),
 }
-_ONE = {"all": 2, "exists": 2, "exists_one": 2, "existsOne": 2, "filter": 2}
-_TWO = ("all", "exists", "exists_one", "existsOne")
-_TRANSFORM = ("transformList", "transformMap", "transformMapEntry")
+_TESTS = ("all", "exists", "exists_one", "existsOne")
+_TRANSFORMATIONS = ("transformList", "transformMap", "transformMapEntry")
+_VARIABLES = {
+    ("map", 2): 1,
+    ("map", 3): 1,
+    ("filter", 2): 1,
+    **{(macro, count + 1): count for macro in _TESTS for count in (1, 2)},
+    **{(macro, count): 2 for macro in _TRANSFORMATIONS for count in (3, 4)},
+}
+"""How many variables a macro with so many arguments has; a condition may follow, then the body."""
 
 
-def parse(source: str) -> Node:
+def parse(source: str) -> ast.Node:
     """The tree of an expression.
 
     Raises:
@@ -108,7 +104,7 @@ class _Parser:
 
     # ---- expressions
 
-    def expression(self) -> Node:
+    def expression(self) -> ast.Node:
         """`a ? b : c`, and everything that binds tighter."""
         self._depth += 1
         if self._depth > DEEPEST:
@@ -119,35 +115,35 @@ class _Parser:
             position = self._take().position
             yes = self._either()
             self._expect(":")
-            test = Call(position, "_?_:_", None, (test, yes, self.expression()))
+            test = ast.Call(position, "_?_:_", None, (test, yes, self.expression()))
         self._depth -= 1
         return test
 
-    def _either(self) -> Node:
+    def _either(self) -> ast.Node:
         args = [self._both()]
         position = self._now.position
         while self._accept("||"):
             args.append(self._both())
-        return args[0] if len(args) == 1 else Logic(position, "_||_", tuple(args))
+        return args[0] if len(args) == 1 else ast.Logic(position, "_||_", tuple(args))
 
-    def _both(self) -> Node:
+    def _both(self) -> ast.Node:
         args = [self._binary(1)]
         position = self._now.position
         while self._accept("&&"):
             args.append(self._binary(1))
-        return args[0] if len(args) == 1 else Logic(position, "_&&_", tuple(args))
+        return args[0] if len(args) == 1 else ast.Logic(position, "_&&_", tuple(args))
 
-    def _binary(self, level: int) -> Node:
+    def _binary(self, level: int) -> ast.Node:
         left = self._unary()
         while self._now.kind is TokenKind.OP and self._now.value in _BINARY:
             rank, name = _BINARY[self._now.value]
             if rank < level:
                 break
             position = self._take().position
-            left = Call(position, name, None, (left, self._binary(rank + 1)))
+            left = ast.Call(position, name, None, (left, self._binary(rank + 1)))
         return left
 
-    def _unary(self) -> Node:
+    def _unary(self) -> ast.Node:
         marks: list[Token] = []
         while self._is("!", "-"):
             marks.append(self._take())
@@ -163,10 +159,10 @@ class _Parser:
                 raise self._wrong(token.position, "invalid int literal")
         node = self._member()
         for mark in reversed(marks):
-            node = Call(mark.position, "!_" if mark.value == "!" else "-_", None, (node,))
+            node = ast.Call(mark.position, "!_" if mark.value == "!" else "-_", None, (node,))
         return node
 
-    def _member(self) -> Node:
+    def _member(self) -> ast.Node:
         node = self._primary()
         while True:
             position = self._now.position
@@ -177,13 +173,13 @@ class _Parser:
                     opened = self._take().position
                     node = self._method(node, field, opened)
                 else:
-                    node = Select(position, node, field, optional)
+                    node = ast.Select(position, node, field, optional)
             elif self._accept("["):
                 name = "_[?_]" if self._accept("?") else "_[_]"
                 index = self.expression()
                 self._expect("]")
-                node = Call(position, name, None, (node, index))
-            elif self._is("{") and isinstance(node, Ident | Select):
+                node = ast.Call(position, name, None, (node, index))
+            elif self._is("{") and isinstance(node, ast.Ident | ast.Select):
                 raise self._wrong(position, "messages cannot be made here")
             else:
                 return node
@@ -195,18 +191,18 @@ class _Parser:
         self._at -= token.kind is not TokenKind.END
         raise self._unexpected("expecting IDENTIFIER")
 
-    def _primary(self) -> Node:
+    def _primary(self) -> ast.Node:
         token = self._now
         if token.kind is TokenKind.CONST:
             self._take()
-            return Const(token.position, token.value)
+            return ast.Const(token.position, token.value)
         if self._accept("("):
             inner = self.expression()
             self._expect(")")
             return inner
         if self._accept("["):
             items, optional = self._items("]")
-            return ListLiteral(token.position, items, optional)
+            return ast.ListLiteral(token.position, items, optional)
         if self._accept("{"):
             return self._map(token.position)
         self._accept(".")
@@ -217,12 +213,12 @@ class _Parser:
             return self._function(name, self._take().position, token.position)
         if name in RESERVED:
             raise self._wrong(token.position, f"reserved identifier: {name}")
-        return Ident(token.position, name)
+        return ast.Ident(token.position, name)
 
     # ---- lists of expressions
 
-    def _items(self, closing: str) -> tuple[tuple[Node, ...], frozenset[int]]:
-        items: list[Node] = []
+    def _items(self, closing: str) -> tuple[tuple[ast.Node, ...], frozenset[int]]:
+        items: list[ast.Node] = []
         optional: set[int] = set()
         while not self._is(closing):
             if closing == "]" and self._accept("?"):
@@ -233,8 +229,8 @@ class _Parser:
         self._expect(closing)
         return tuple(items), frozenset(optional)
 
-    def _map(self, position: int) -> Node:
-        entries: list[tuple[Node, Node]] = []
+    def _map(self, position: int) -> ast.Node:
+        entries: list[tuple[ast.Node, ast.Node]] = []
         optional: set[int] = set()
         while not self._is("}"):
             if self._accept("?"):
@@ -245,53 +241,36 @@ class _Parser:
             if not self._accept(","):
                 break
         self._expect("}")
-        return MapLiteral(position, tuple(entries), frozenset(optional))
+        return ast.MapLiteral(position, tuple(entries), frozenset(optional))
 
     # ---- calls and macros
 
-    def _function(self, name: str, opened: int, position: int) -> Node:
+    def _function(self, name: str, opened: int, position: int) -> ast.Node:
         args, _ = self._items(")")
         if name != "has" or len(args) != 1:
-            return Call(opened, name, None, args)
+            return ast.Call(opened, name, None, args)
         (arg,) = args
-        if not isinstance(arg, Select) or arg.test or arg.optional:
+        if not isinstance(arg, ast.Select) or arg.test or arg.optional:
             raise self._wrong(position, "invalid argument to has() macro")
-        return Select(arg.position, arg.operand, arg.field, test=True)
+        return ast.Select(arg.position, arg.operand, arg.field, test=True)
 
-    def _method(self, target: Node, name: str, opened: int) -> Node:
+    def _method(self, target: ast.Node, name: str, opened: int) -> ast.Node:
         args, _ = self._items(")")
         count = len(args)
-        if name == "map" and count in (2, 3):
-            condition = args[1] if count == 3 else None
-            return self._loop(opened, name, target, args[:1], condition, args[-1])
-        if _ONE.get(name) == count:
-            return self._loop(opened, name, target, args[:1], None, args[1])
-        if name in _TWO and count == 3:
-            return self._loop(opened, name, target, args[:2], None, args[2])
-        if name in _TRANSFORM and count in (3, 4):
-            condition = args[2] if count == 4 else None
-            return self._loop(opened, name, target, args[:2], condition, args[-1])
+        if own := _VARIABLES.get((name, count)):
+            macro = "exists_one" if name == "existsOne" else name
+            condition = args[own] if count == own + 2 else None
+            names = self._variables(args[:own], macro)
+            return ast.Loop(opened, macro, target, names, condition, args[-1])
         if name in ("optMap", "optFlatMap") and count == 2:
             (variable,) = self._variables(args[:1], name)
-            return WithValue(opened, target, variable, args[1], flat=name == "optFlatMap")
-        return Call(opened, name, target, args)
+            return ast.WithValue(opened, target, variable, args[1], flat=name == "optFlatMap")
+        return ast.Call(opened, name, target, args)
 
-    def _loop(
-        self,
-        position: int,
-        macro: str,
-        source: Node,
-        names: tuple[Node, ...],
-        condition: Node | None,
-        body: Node,
-    ) -> Node:
-        macro = {"existsOne": "exists_one"}.get(macro, macro)
-        return Loop(position, macro, source, self._variables(names, macro), condition, body)
-
-    def _variables(self, nodes: tuple[Node, ...], macro: str) -> tuple[str, ...]:
+    def _variables(self, nodes: tuple[ast.Node, ...], macro: str) -> tuple[str, ...]:
         names: list[str] = []
         for node in nodes:
-            if not isinstance(node, Ident):
+            if not isinstance(node, ast.Ident):
                 raise self._wrong(node.position, "argument must be a simple name")
             if node.name in names:
                 text = f"duplicate variable name in {macro}: {node.name}"

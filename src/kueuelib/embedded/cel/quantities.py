@@ -68,7 +68,12 @@ def install(library: Library) -> None:
     method("sub", pair, QUANTITY, lambda a, b: a - b)
     method("add", f"{QUANTITY};int", QUANTITY, lambda a, b: a + Quantity.of(b))
     method("sub", f"{QUANTITY};int", QUANTITY, lambda a, b: a - Quantity.of(b))
-    _install_formats(library)
+    kind = "kubernetes.NamedFormat"
+    for name in _FORMATS:
+        function(f"format.{name}", "", kind, partial(NamedFormat, name))
+    function("format.named", "string", f"optional<{kind}>", _named)
+    pair, result = f"{kind};string", "optional<list<string>>"
+    method("validate", pair, result, _validate, lambda _, text: len(text) + 1)
 
 
 # ---- formats of names
@@ -128,15 +133,3 @@ def _validate(format_: NamedFormat, text: str) -> Optional:
 
 def _named(name: str) -> Optional:
     return Optional(NamedFormat(name)) if name in _FORMATS else NONE
-
-
-def _install_formats(library: Library) -> None:
-    kind = "kubernetes.NamedFormat"
-    for name in _FORMATS:
-        library.function(f"format.{name}", "", kind, partial(NamedFormat, name))
-    library.function("format.named", "string", f"optional<{kind}>", _named)
-    library.method("validate", f"{kind};string", "optional<list<string>>", _validate, _cost)
-
-
-def _cost(_: NamedFormat, text: str) -> int:
-    return len(text) + 1

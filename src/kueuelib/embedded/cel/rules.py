@@ -18,6 +18,13 @@ from kueuelib.errors import FieldError
 
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 KEYWORD = "x-kubernetes-validations"
+_MISFITS = {
+    "bool": ("compilation failed", "cel expression must evaluate to a bool"),
+    "string": (
+        "messageExpression compilation failed",
+        "messageExpression must evaluate to a string",
+    ),
+}
 
 
 @attrs.frozen(eq=False)
@@ -214,19 +221,13 @@ class Builder:
         variables: Mapping[str, Type],
         wanted: Type,
     ) -> Program | None:
-        message = wanted is STRING
+        head, words = _MISFITS[wanted.name]
         try:
             program = compile_expression(text, variables)
         except CompileError as error:
-            head = "messageExpression compilation failed" if message else "compilation failed"
             self.problems.append(_refused(path, raw, f"{head}: {error}"))
             return None
         if program.type not in (wanted, DYN):
-            words = (
-                "messageExpression must evaluate to a string"
-                if message
-                else "cel expression must evaluate to a bool"
-            )
             self.problems.append(_refused(path, raw, words))
             return None
         return program
@@ -262,16 +263,11 @@ def normalized_path(text: str, node: SchemaNode) -> str:
     position = 0
     while position < len(text):
         name, position = _step(text, position)
-        if node.properties:
-            if name not in node.properties:
-                raise ValueError("does not refer to a valid field")
-            node = node.properties[name]
-            path += f".{name}" if path else name
-        elif node.additional is not None:
-            node = node.additional
-            path += f"[{name}]"
-        else:
+        known = node.properties.get(name) if node.properties else node.additional
+        if known is None:
             raise ValueError("does not refer to a valid field")
+        path += f"[{name}]" if not node.properties else f".{name}" if path else name
+        node = known
     return path
 
 

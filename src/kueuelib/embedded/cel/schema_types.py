@@ -10,22 +10,10 @@ from typing import Any, Final
 
 import attrs
 
+from kueuelib.embedded.cel import types
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.parser import RESERVED
 from kueuelib.embedded.cel.times import parse_duration, parse_timestamp
-from kueuelib.embedded.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
-    DYN,
-    INT,
-    STRING,
-    TIMESTAMP,
-    Type,
-    list_of,
-    map_of,
-)
 from kueuelib.embedded.cel.values import KeyedList, Record, SetList
 from kueuelib.embedded.schema.node import ListType, SchemaNode
 
@@ -56,7 +44,7 @@ class SchemaType:
     `adapt` raises EvalError for JSON that does not fit the schema.
     """
 
-    type: Type
+    type: types.Type
     adapt: Adapt
 
 
@@ -95,12 +83,16 @@ class SchemaTypes:
 
     def _make(self, node: SchemaNode, *, root: bool) -> SchemaType | None:
         if node.int_or_string:
-            return SchemaType(DYN, _same)
+            return SchemaType(types.DYN, _same)
         if node.type == "object" or root:
             return self._object(node, root=root)
         if node.type == "array":
             item = None if node.items is None else self.of(node.items)
-            return None if item is None else SchemaType(list_of(item.type), _list(node, item.adapt))
+            return (
+                None
+                if item is None
+                else SchemaType(types.list_of(item.type), _list(node, item.adapt))
+            )
         if node.type == "string":
             return _TEXTS.get(node.format, _TEXT)
         return _SCALARS.get(node.type)
@@ -109,9 +101,11 @@ class SchemaTypes:
         if node.additional is not None and not root:
             value = self.of(node.additional)
             return (
-                None if value is None else SchemaType(map_of(STRING, value.type), _map(value.adapt))
+                None
+                if value is None
+                else SchemaType(types.map_of(types.STRING, value.type), _map(value.adapt))
             )
-        fields: dict[str, Type] = {}
+        fields: dict[str, types.Type] = {}
         steps: list[tuple[str, str, Adapt]] = []
         properties = {**node.properties, **_HEAD} if root else node.properties
         for name, sub in properties.items():
@@ -119,7 +113,7 @@ class SchemaTypes:
             if shape is not None and called is not None:
                 fields[called] = shape.type
                 steps.append((name, called, shape.adapt))
-        return SchemaType(Type("object", fields=fields), _record(steps))
+        return SchemaType(types.Type("object", fields=fields), _record(steps))
 
 
 def _same(value: Any) -> Any:
@@ -131,39 +125,22 @@ def _wrong(wanted: str, value: Any) -> EvalError:
 
 
 def _record(steps: list[tuple[str, str, Adapt]]) -> Adapt:
-    def adapt(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise _wrong("an object", value)
-        record = Record()
-        for name, called, inner in steps:
-            if name in value:
-                record[called] = inner(value[name])
-        return record
+    def convert(value: Any) -> Record:
+        return Record(
+            (called, inner(value[name])) for name, called, inner in steps if name in value
+        )
 
-    return adapt
+    return _checked(dict, "an object", convert)
 
 
 def _map(inner: Adapt) -> Adapt:
-    def adapt(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise _wrong("a map", value)
-        return {key: inner(each) for key, each in value.items()}
-
-    return adapt
+    return _checked(dict, "a map", lambda value: {key: inner(each) for key, each in value.items()})
 
 
 def _list(node: SchemaNode, inner: Adapt) -> Adapt:
     keys = tuple(called for key in node.list_map_keys if (called := escaped(key)))
 
-    def adapt(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise _wrong("an array", value)
+    def convert(value: list[Any]) -> list[Any]:
         items = [inner(each) for each in value]
         if node.list_type is ListType.SET:
             return SetList(items)
@@ -173,10 +150,10 @@ def _list(node: SchemaNode, inner: Adapt) -> Adapt:
             return keyed_list
         return items
 
-    return adapt
+    return _checked(list, "an array", convert)
 
 
-def _scalar(kind: type | tuple[type, ...], wanted: str, convert: Adapt = _same) -> Adapt:
+def _checked(kind: type | tuple[type, ...], wanted: str, convert: Adapt = _same) -> Adapt:
     def adapt(value: Any) -> Any:
         if value is None:
             return None
@@ -204,15 +181,15 @@ def _day(value: str) -> Any:
     return parse_timestamp(value if len(value) > 10 else f"{value}T00:00:00Z")
 
 
-_TEXT: Final = SchemaType(STRING, _scalar(str, "a string"))
+_TEXT: Final = SchemaType(types.STRING, _checked(str, "a string"))
 _TEXTS: Final[Mapping[str, SchemaType]] = {
-    "byte": SchemaType(BYTES, _scalar(str, "a string", _decoded)),
-    "duration": SchemaType(DURATION, _scalar(str, "a string", parse_duration)),
-    "date": SchemaType(TIMESTAMP, _scalar(str, "a string", _day)),
-    "date-time": SchemaType(TIMESTAMP, _scalar(str, "a string", _day)),
+    "byte": SchemaType(types.BYTES, _checked(str, "a string", _decoded)),
+    "duration": SchemaType(types.DURATION, _checked(str, "a string", parse_duration)),
+    "date": SchemaType(types.TIMESTAMP, _checked(str, "a string", _day)),
+    "date-time": SchemaType(types.TIMESTAMP, _checked(str, "a string", _day)),
 }
 _SCALARS: Final[Mapping[str, SchemaType]] = {
-    "boolean": SchemaType(BOOL, _scalar(bool, "a boolean")),
-    "integer": SchemaType(INT, _scalar((int, float), "an integer", _whole)),
-    "number": SchemaType(DOUBLE, _scalar((int, float), "a number", float)),
+    "boolean": SchemaType(types.BOOL, _checked(bool, "a boolean")),
+    "integer": SchemaType(types.INT, _checked((int, float), "an integer", _whole)),
+    "number": SchemaType(types.DOUBLE, _checked((int, float), "a number", float)),
 }
