@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from functools import partialmethod
 from typing import Any
 
 from kueuelib.api.kinds import EVENTS
@@ -58,19 +59,15 @@ class Events:
         """Whether everything is written."""
         return not self._backlog and not self._writing
 
-    def normal(self, obj: Mapping[str, Any], component: str, reason: str, message: str) -> None:
-        """Record a normal event."""
-        self._add("Normal", obj, component, reason, message)
-
-    def warning(self, obj: Mapping[str, Any], component: str, reason: str, message: str) -> None:
-        """Record a warning."""
-        self._add("Warning", obj, component, reason, message)
-
-    def _add(
+    def record(
         self, type_: EventType, obj: Mapping[str, Any], component: str, reason: str, message: str
     ) -> None:
+        """Record an event: `normal` or a `warning`."""
         self._backlog.append(EventFacts(reference_to(obj), type_, reason, message, component))
         self._wake.set()
+
+    normal = partialmethod(record, "Normal")
+    warning = partialmethod(record, "Warning")
 
     async def run(self) -> None:
         """Writes until it is cancelled."""

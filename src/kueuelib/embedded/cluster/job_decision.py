@@ -7,27 +7,14 @@ counts (`JobMemory`). After a restart it trusts the numbers in the status.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
 
 from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
 from kueuelib.embedded.builtins.raw import holds
-from kueuelib.embedded.cluster.job_facts import (
-    COMPLETE,
-    FAILED,
-    MET,
-    MOST_AT_ONCE,
-    SUSPENDED,
-    TARGET,
-    Backoff,
-    JobDecision,
-    JobMemory,
-    Pods,
-    is_finished,
-    uid_of,
-    with_condition,
-)
+from kueuelib.embedded.cluster import job_facts as facts
 from kueuelib.embedded.cluster.job_pods import (
     first_to_go,
     index_of,
@@ -38,27 +25,27 @@ from kueuelib.embedded.cluster.job_pods import (
 from kueuelib.embedded.cluster.pod_status import is_terminal, phase
 
 
-def first_memory(job: Mapping[str, Any], pods: Pods) -> JobMemory:
+def first_memory(job: Mapping[str, Any], pods: facts.Pods) -> facts.JobMemory:
     """The memory of a controller that sees a Job for the first time.
 
     If the Job was handled before, all ended pods are assumed to be counted.
     """
     status = job.get("status") or {}
     if not status:
-        return JobMemory()
-    ended = frozenset(uid_of(pod) for pod in pods if is_terminal(pod))
-    leaving = frozenset(uid_of(pod) for pod in pods if is_terminating(pod))
-    return JobMemory(counted=ended, disposed=leaving)
+        return facts.JobMemory()
+    ended = frozenset(facts.uid_of(pod) for pod in pods if is_terminal(pod))
+    leaving = frozenset(facts.uid_of(pod) for pod in pods if is_terminating(pod))
+    return facts.JobMemory(counted=ended, disposed=leaving)
 
 
 def decide(
     job: Mapping[str, Any],
-    pods: Pods,
-    memory: JobMemory,
+    pods: facts.Pods,
+    memory: facts.JobMemory,
     now: float,
-    backoff: Backoff,
-    room: int = MOST_AT_ONCE,
-) -> JobDecision:
+    backoff: facts.Backoff,
+    room: int = facts.MOST_AT_ONCE,
+) -> facts.JobDecision:
     """The next actions for a Job of this controller.
 
     Args:
@@ -71,29 +58,33 @@ def decide(
     """
     old: Mapping[str, Any] = job.get("status") or {}
     if job["metadata"].get("deletionTimestamp"):
-        return JobDecision(dict(old), memory)
-    if is_finished(job):
+        return facts.JobDecision(dict(old), memory)
+    if facts.is_finished(job):
         return _after_the_end(job, memory, now)
     return _Sync(job, pods, memory, now, backoff, room).run()
 
 
-def _after_the_end(job: Mapping[str, Any], memory: JobMemory, now: float) -> JobDecision:
+def _after_the_end(
+    job: Mapping[str, Any], memory: facts.JobMemory, now: float
+) -> facts.JobDecision:
     status = dict(job.get("status") or {})
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None:
-        return JobDecision(status, memory)
-    done = find_condition(status["conditions"], COMPLETE if holds(status, COMPLETE) else FAILED)
+        return facts.JobDecision(status, memory)
+    done = find_condition(
+        status["conditions"], facts.COMPLETE if holds(status, facts.COMPLETE) else facts.FAILED
+    )
     due = parse_time(done["lastTransitionTime"]) + ttl
-    return JobDecision(status, memory, due=due, expire=due <= now)
+    return facts.JobDecision(status, memory, due=due, expire=due <= now)
 
 
 @attrs.define(eq=False, slots=False)
 class _Sync:
     job: Mapping[str, Any]
-    pods: Pods
-    memory: JobMemory
+    pods: facts.Pods
+    memory: facts.JobMemory
     now: float
-    backoff: Backoff
+    backoff: facts.Backoff
     room: int
 
     def __attrs_post_init__(self) -> None:
@@ -114,7 +105,7 @@ class _Sync:
         self.delete: list[Mapping[str, Any]] = []
         self.due: float | None = None
 
-    def run(self) -> JobDecision:
+    def run(self) -> facts.JobDecision:
         self._start_and_suspend()
         self._count()
         ending = self._ending()
@@ -126,7 +117,7 @@ class _Sync:
         else:
             self._manage()
         self._write_numbers()
-        return JobDecision(
+        return facts.JobDecision(
             self.status,
             self.memory,
             self.create,
@@ -138,18 +129,18 @@ class _Sync:
     # ---- state
 
     def _condition(self, type_: str, value: str, reason: str, message: str) -> None:
-        self.status["conditions"] = with_condition(
+        self.status["conditions"] = facts.with_condition(
             self.status, type_, value, reason, message, self.now
         )
 
     def _start_and_suspend(self) -> None:
-        suspended = find_condition(self.status.get("conditions"), SUSPENDED).get("status")
+        suspended = find_condition(self.status.get("conditions"), facts.SUSPENDED).get("status")
         if self.suspended:
             if suspended != "True":
-                self._condition(SUSPENDED, "True", "JobSuspended", "Job suspended")
+                self._condition(facts.SUSPENDED, "True", "JobSuspended", "Job suspended")
             return
         if suspended == "True":
-            self._condition(SUSPENDED, "False", "JobResumed", "Job resumed")
+            self._condition(facts.SUSPENDED, "False", "JobResumed", "Job resumed")
             self.status["startTime"] = format_time(self.now)
         elif self.status.get("startTime") is None:
             self.status["startTime"] = format_time(self.now)
@@ -158,14 +149,14 @@ class _Sync:
 
     def _count(self) -> None:
         """Counts pods that ended since the last time, and forgets deleted ones."""
-        present = {uid_of(pod) for pod in self.pods}
+        present = {facts.uid_of(pod) for pod in self.pods}
         counted = set(self.memory.counted & present)
         disposed = self.memory.disposed & present
         failures, failed_at = self.memory.failures, self.memory.failed_at
         new_failures = 0
         succeeded = False
         for pod in self.pods:
-            uid = uid_of(pod)
+            uid = facts.uid_of(pod)
             if uid in counted:
                 continue
             if phase(pod) == "Succeeded":
@@ -180,7 +171,7 @@ class _Sync:
         if new_failures:
             failures += new_failures
             failed_at = self.now
-        self.memory = JobMemory(frozenset(counted), disposed, failures, failed_at)
+        self.memory = facts.JobMemory(frozenset(counted), disposed, failures, failed_at)
 
     def _count_success(self, pod: Mapping[str, Any]) -> bool:
         if not self.indexed:
@@ -202,19 +193,19 @@ class _Sync:
 
     def _ending(self) -> tuple[str, str, str] | None:
         """Why the Job ends: the first condition that shows it, with reason and message."""
-        for type_ in (TARGET, MET):
+        for type_ in (facts.TARGET, facts.MET):
             condition = find_condition(self.status.get("conditions"), type_)
             if condition.get("status") == "True":
                 return type_, condition.get("reason", ""), condition.get("message", "")
         if self.failed > self.spec.get("backoffLimit", 6):
             text = "Job has reached the specified backoff limit"
-            return TARGET, "BackoffLimitExceeded", text
+            return facts.TARGET, "BackoffLimitExceeded", text
         deadline = self._deadline()
         if deadline is not None and deadline <= self.now:
             text = "Job was active longer than specified deadline"
-            return TARGET, "DeadlineExceeded", text
+            return facts.TARGET, "DeadlineExceeded", text
         if self._is_complete():
-            return MET, "CompletionsReached", "Reached expected number of succeeded pods"
+            return facts.MET, "CompletionsReached", "Reached expected number of succeeded pods"
         self.due = deadline
         return None
 
@@ -233,7 +224,7 @@ class _Sync:
     def _condemn(self) -> None:
         """Deletes pods that are still active when a Job ends; they count as failed."""
         condemned = self._next(self.active)
-        uids = {uid_of(pod) for pod in condemned}
+        uids = {facts.uid_of(pod) for pod in condemned}
         self.failed += len(uids)
         self.memory = attrs.evolve(self.memory, counted=self.memory.counted | uids)
         self._delete(condemned)
@@ -244,11 +235,11 @@ class _Sync:
             self._condition(first, "True", reason, message)
         if self.active or self.terminating:
             return
-        last = COMPLETE if first == MET else FAILED
+        last = facts.COMPLETE if first == facts.MET else facts.FAILED
         self._condition(last, "True", reason, message)
         if self.status.get("startTime") is None:
             self.status["startTime"] = format_time(self.now)
-        if last == COMPLETE:
+        if last == facts.COMPLETE:
             self.status["completionTime"] = format_time(self.now)
 
     # ---- pods
@@ -257,16 +248,16 @@ class _Sync:
         """As many pods as one evaluation may delete; another evaluation follows at once for the
         rest.
         """
-        if len(pods) > MOST_AT_ONCE:
+        if len(pods) > facts.MOST_AT_ONCE:
             self.due = self.now
-        return pods[:MOST_AT_ONCE]
+        return pods[: facts.MOST_AT_ONCE]
 
     def _delete(self, pods: Sequence[Mapping[str, Any]]) -> None:
         """Deletes pods, which stop being active in the same status."""
         self.delete += pods
-        gone = {uid_of(pod) for pod in pods}
+        gone = {facts.uid_of(pod) for pod in pods}
         self.memory = attrs.evolve(self.memory, disposed=self.memory.disposed | gone)
-        self.active = [pod for pod in self.active if uid_of(pod) not in gone]
+        self.active = [pod for pod in self.active if facts.uid_of(pod) not in gone]
         self.terminating = [
             *self.terminating,
             *(pod for pod in pods if pod["spec"].get("nodeName")),
@@ -289,12 +280,12 @@ class _Sync:
         if self.memory.failures and ready_at > self.now:
             self.due = ready_at if self.due is None else min(self.due, ready_at)
             return
-        count = min(missing, MOST_AT_ONCE, max(self.room, 0))
+        count = min(missing, facts.MOST_AT_ONCE, max(self.room, 0))
         if self.indexed:
             self.create = tuple(self._free_indexes(count))
         else:
             self.create = (None,) * count
-        if missing > count == MOST_AT_ONCE:
+        if missing > count == facts.MOST_AT_ONCE:
             self.due = self.now
         elif missing > count:
             self.withheld = missing - count
@@ -327,13 +318,8 @@ class _Sync:
         used = {index_of(pod) for pod in self.active} | self.done
         if self.patient:
             used |= {index_of(pod) for pod in self.terminating}
-        free: list[int] = []
-        for index in range(self.completions or 0):
-            if len(free) == count:
-                break
-            if index not in used:
-                free.append(index)
-        return free
+        free = (index for index in range(self.completions or 0) if index not in used)
+        return list(islice(free, count))
 
     def _write_numbers(self) -> None:
         numbers = {

@@ -67,10 +67,10 @@ class Room:
     pods: int = 0
 
     def lacking(self, requests: Mapping[str, Quantity]) -> str:
-        """The first insufficient resource; empty if everything fits."""
+        """Why not everything fits, in the words of the scheduler; empty if it does."""
         most = self.allocatable.get("pods")
         if most is not None and self.pods >= most.value():
-            return "pods"
+            return "Too many pods"
         for name, wanted in requests.items():
             if not wanted:
                 continue
@@ -78,10 +78,10 @@ class Room:
             if has is None:
                 if self.endless:
                     continue
-                return name
+                return f"Insufficient {name}"
             used = self.used.get(name)
             if (used + wanted if used is not None else wanted) > has:
-                return name
+                return f"Insufficient {name}"
         return ""
 
     def take(self, requests: Mapping[str, Quantity]) -> None:
@@ -132,7 +132,7 @@ def place(
         name = node["metadata"]["name"]
         problem = _unfit(pod, node)
         if not problem:
-            problem = _too_small(rooms[name], requests)
+            problem = rooms[name].lacking(requests)
             cramped = cramped or bool(problem)
         if problem:
             problems[problem] = problems.get(problem, 0) + 1
@@ -158,10 +158,3 @@ def _unfit(pod: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     if not matches_selector(pod, node):
         return "node(s) didn't match Pod's node affinity/selector"
     return ""
-
-
-def _too_small(room: Room, requests: Mapping[str, Quantity]) -> str:
-    lacking = room.lacking(requests)
-    if not lacking:
-        return ""
-    return "Too many pods" if lacking == "pods" else f"Insufficient {lacking}"

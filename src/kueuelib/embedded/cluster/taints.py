@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
 from kueuelib.embedded.builtins.pod_placement import NOT_READY, UNREACHABLE
-from kueuelib.embedded.builtins.raw import listed, section
+from kueuelib.embedded.builtins.raw import holds, listed, section
 
 _PREFIX: Final = "node.kubernetes.io"
 UNSCHEDULABLE: Final = f"{_PREFIX}/unschedulable"
@@ -31,11 +31,11 @@ def taints_of(node: Mapping[str, Any], now: float) -> list[Obj]:
         now: seconds since the epoch, for the time of taints that evict pods.
     """
     present = listed(section(node, "spec"), "taints")
-    wanted = [(key, "NoSchedule") for key in _conditions(node)]
+    state = section(node, "status")
+    wanted = [(key, "NoSchedule") for name, key in _BY_CONDITION.items() if holds(state, name)]
     if section(node, "spec").get("unschedulable"):
         wanted.append((UNSCHEDULABLE, "NoSchedule"))
-    ready = find_condition(section(node, "status").get("conditions"), "Ready")
-    status = None if ready is None else ready.get("status")
+    status = find_condition(state.get("conditions"), "Ready").get("status")
     if status != "True":
         key = UNREACHABLE if status == "Unknown" else NOT_READY
         wanted += [(key, "NoSchedule"), *([] if status is None else [(key, "NoExecute")])]
@@ -43,15 +43,6 @@ def taints_of(node: Mapping[str, Any], now: float) -> list[Obj]:
     return [
         *(each for each in present if each.get("key") not in _OWN),
         *(known.get(each) or _taint(*each, now) for each in wanted),
-    ]
-
-
-def _conditions(node: Mapping[str, Any]) -> Sequence[str]:
-    conditions = section(node, "status").get("conditions")
-    return [
-        key
-        for name, key in _BY_CONDITION.items()
-        if (find_condition(conditions, name) or {}).get("status") == "True"
     ]
 
 
