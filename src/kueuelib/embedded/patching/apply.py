@@ -323,8 +323,7 @@ def _settle(
 def _converted(obj: Obj, version: str, wanted: str) -> Steps[Obj | None]:
     if version == wanted:
         return obj
-    answer = yield Convert(obj, wanted)
-    return answer
+    return (yield Convert(obj, wanted))
 
 
 def _bare(obj: Obj) -> Obj:

@@ -54,11 +54,6 @@ class JsonPath:
             values = [inner for value in values for inner in step(value)]
         return values
 
-    def first(self, obj: Any) -> Any:
-        """The first value at the path, or None."""
-        values = self.find(obj)
-        return values[0] if values else None
-
 
 def _step(token: re.Match[str]) -> Step:
     if token["field"] is not None:

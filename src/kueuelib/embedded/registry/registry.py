@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from kueuelib.api.meta import Resource
@@ -9,24 +10,15 @@ from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.errors import NotFound
 
 _STABILITY = {"": 2, "beta": 1, "alpha": 0}
+_VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]*))?").fullmatch
 
 
 def version_rank(name: str) -> tuple[int, int, int, str]:
     """Sorts API versions as Kubernetes does, ascending: v1alpha1, v1beta1, v1beta2, v1, v2."""
-    if not name.startswith("v"):
+    match = _VERSION(name)
+    if match is None:
         return (-1, 0, 0, name)
-    major, minor, stage = "", "", ""
-    for letter in name[1:]:
-        if letter.isdigit():
-            if stage:
-                minor += letter
-            else:
-                major += letter
-        else:
-            stage += letter
-    if not major or stage not in _STABILITY:
-        return (-1, 0, 0, name)
-    return (_STABILITY[stage], int(major), int(minor or 0), name)
+    return (_STABILITY[match[2] or ""], int(match[1]), int(match[3] or 0), name)
 
 
 class Registry:

@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from datetime import date
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -129,11 +130,7 @@ def _is_ipv4(text: str) -> bool:
 
 def _is_cidr(text: str) -> bool:
     address, slash, bits = text.partition("/")
-    return bool(slash) and bits.isdecimal() and _parses(_network)(f"{_plain_zeros(address)}/{bits}")
-
-
-def _network(text: str) -> object:
-    return ipaddress.ip_network(text, strict=False)
+    return bool(slash) and bits.isdecimal() and _NETWORK(f"{_plain_zeros(address)}/{bits}")
 
 
 def _is_mac(text: str) -> bool:
@@ -169,6 +166,7 @@ def _is_card(text: str) -> bool:
     return sum(number - 9 if number > 9 else number for number in doubled) % 10 == 0
 
 
+_NETWORK: Final = _parses(partial(ipaddress.ip_network, strict=False))
 _IS_HEX: Final = _matches("[0-9a-fA-F]+")
 _ANY: Final = f"{_HEX}{{4}}"
 _CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
