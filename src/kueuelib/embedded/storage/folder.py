@@ -103,7 +103,7 @@ class DataFolder:
         self.file = path / FILE
         with self._explained():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = self._locked()
+            self._lock = self._locked(LOCK)
         try:
             with self._explained():
                 self.mark, self.durable = self._read_mark()
@@ -111,6 +111,7 @@ class DataFolder:
                 if self.file.exists() and self.file.stat().st_size:
                     self._check()
                 self.file.touch(mode=0o600)
+                self._base = self._locked(FILE)
                 (path / MARK).touch(mode=0o600)
                 self._mark = (path / MARK).open("r+b", buffering=0)
                 self.database = sqlite3.connect(
@@ -130,6 +131,7 @@ class DataFolder:
         """Releases the folder."""
         self.database.close()
         self._mark.close()
+        self._base.close()
         self._lock.close()
 
     def _read_mark(self) -> tuple[int, int]:
@@ -146,16 +148,16 @@ class DataFolder:
             raise ConfigError(str(file), problem, fix)
         return int(saved), int(saved if boot == _boot() != "" else synced)
 
-    def _locked(self) -> IO[str]:
+    def _locked(self, name: str) -> IO[str]:
+        """An open file that no other server can lock, even if somebody removes `lock`."""
         import fcntl
 
-        file = (self.path / LOCK).open("a+")
+        file = (self.path / name).open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.seek(0)
-            owner = file.read().strip()
             file.close()
+            owner = (self.path / LOCK).read_text().strip() if name == LOCK else ""
             raise ConfigError(
                 str(self.path),
                 f"another server{f' (process {owner})' if owner else ''} uses it",
@@ -164,9 +166,10 @@ class DataFolder:
         except OSError:
             file.close()
             raise
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        if name == LOCK:
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         return file
 
     def _check_head(self) -> None:
@@ -242,7 +245,7 @@ class DataFolder:
         except OSError as error:
             problem = error.strerror or str(error)
             raise ConfigError(
-                str(self.path), problem, "give a folder that can be written"
+                str(error.filename or self.path), problem, "give a folder that can be written"
             ) from error
 
     def _damaged(self, why: str) -> ConfigError:
@@ -295,7 +298,10 @@ class DataFolder:
 
         Raises:
             sqlite3.Error: it cannot be saved; nothing has changed.
+            OSError: the files were removed.
         """
+        if not (os.fstat(self._base.fileno()).st_nlink and os.fstat(self._mark.fileno()).st_nlink):
+            raise OSError(f"{FILE} or {MARK} was removed; start the server again")
         with _transaction(self.database) as run:
             run("INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?)", attrs.astuple(row))
         try:

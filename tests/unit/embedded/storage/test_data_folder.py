@@ -515,3 +515,33 @@ async def test_a_full_disk_fails_writes_until_there_is_room(tmp_path: Path) -> N
         names = {entry.key.name for entry in table.entries()}
     async with serving(tmp_path) as service:
         assert names == {entry.key.name for entry in service.storage.table("configmaps.").entries()}
+
+
+async def test_a_folder_is_in_use_even_if_its_lock_was_removed(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        (tmp_path / "lock").unlink()
+        with pytest.raises(ConfigError, match="another server uses it"):
+            DataFolder(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["latest", "state.db", "."])
+async def test_nothing_is_acknowledged_once_the_files_are_removed(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "state"
+    service = await new_service(NoHooks(), folder=DataFolder(folder))
+    await service.create(CONFIG_MAPS, config_map("a"))
+    shutil.rmtree(folder) if what == "." else (folder / what).unlink()
+    for name in ("b", "c"):
+        with pytest.raises(ServerError, match="state.db or latest was removed"):
+            await service.create(CONFIG_MAPS, config_map(name))
+    assert [each["metadata"]["name"] for each in (await service.list(CONFIG_MAPS)).items] == ["a"]
+    assert caplog.text.count("was removed") == 1
+    await service.close()
+
+
+@pytest.mark.parametrize("name", ["lock", "latest", "state.db"])
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ConfigError, match=f"{tmp_path / name}: Is a directory"):
+        DataFolder(tmp_path)
