@@ -7,7 +7,6 @@ import logging
 import resource
 import socket
 import ssl
-from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
@@ -16,6 +15,7 @@ from aiohttp import HttpVersion11, web
 
 from kueuelib.errors import ApiError, TooLarge, TooManyRequests
 from kueuelib.runtime.memory import give_back
+from kueuelib.runtime.patience import PatientTls
 from kueuelib.runtime.quiet import FULL, Sparse
 
 SILENT_SECONDS = 32.0
@@ -136,6 +136,8 @@ class Connection(web.RequestHandler):
             # What is sent has to be taken.
             limit = int(SILENT_SECONDS * 1000)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.set_write_buffer_limits(high=2 * BUFFER)
         self._expect()
         if self._outermost and not self._room.enter(self):
             self.cut_off()
@@ -188,7 +190,7 @@ class _Arrival(asyncio.Protocol):
         connection.connection_made(transport)
 
 
-class _Tls(SSLProtocol):
+class _Tls(PatientTls):
     """TLS of one connection; by default each would keep a buffer of 256 KiB."""
 
     max_size = BUFFER

@@ -3,14 +3,13 @@
 Lines of a watch are built around JSON that all watches share. The next batch is sent only after the
 client has read most of the previous one, so a client that does not read costs one batch of
 references and the buffers of its connection. After a while without reads its connection is closed,
-as by kube-apiserver; a client that returns lists and watches again.
+as by kube-apiserver (`kueuelib.runtime.patience`); a client that returns lists and watches again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Self
 
 from aiohttp import web
 
@@ -44,17 +43,15 @@ async def watch(
     response.enable_chunked_encoding()
     try:
         await response.prepare(request)
-        with Sender(request, response) as sender:
-            async for batch in stream.batches():
-                size = sum(len(raw) for _, raw in batch) if wanted.view else 0
-                await sender.send(await service.large.work(size, list, map(frame, batch)))
+        async for batch in stream.batches():
+            size = sum(len(raw) for _, raw in batch) if wanted.view else 0
+            await send(request, response, await service.large.work(size, list, map(frame, batch)))
         await response.write_eof()
     except ConnectionError:
         pass  # the client has left
     return response
 
 
-PATIENCE_SECONDS = 30.0
 
 
 def pieces(lines: Sequence[Line]) -> Iterator[bytes]:
@@ -79,57 +76,16 @@ def pieces(lines: Sequence[Line]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-class Sender:
-    """Sends the events of one watch.
+async def send(
+    request: web.BaseRequest, response: web.StreamResponse, lines: Sequence[Line]
+) -> None:
+    """Sends lines.
 
-    A context manager, which ends the watch over the client's patience.
-
-    Args:
-        request: of the watch.
-        response: prepared.
+    Raises:
+        ConnectionError: the connection was closed.
     """
-
-    def __init__(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        self._request = request
-        self._response = response
-        self._loop = asyncio.get_running_loop()
-        self._since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> Self:
-        transport = self._request.transport
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.set_write_buffer_limits(high=PIECE)
-        self._timer = self._loop.call_later(PATIENCE_SECONDS, self._look)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self) -> None:
-        """Closes the connection if the client has not read for too long."""
-        now = self._loop.time()
-        begun = now if self._since is None else self._since
-        if now - begun >= PATIENCE_SECONDS:
-            self._timer = None
-            transport = self._request.transport
-            if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
-            return
-        self._timer = self._loop.call_later(PATIENCE_SECONDS - (now - begun), self._look)
-
-    async def send(self, lines: Sequence[Line]) -> None:
-        """Sends lines.
-
-        Raises:
-            ConnectionError: the connection was closed.
-        """
-        for piece in pieces(lines):
-            self._since = self._loop.time()
-            await self._response.write(piece)
-            if self._request.protocol.writing_paused:
-                await self._request.writer.drain()
-            self._since = None
-            await asyncio.sleep(0)
+    for piece in pieces(lines):
+        await response.write(piece)
+        if request.protocol.writing_paused:
+            await request.writer.drain()
+        await asyncio.sleep(0)

@@ -41,7 +41,6 @@ class Journal:
     def __init__(self, folder: DataFolder) -> None:
         self.folder = folder
         self._count = 0
-        self._refused = False
         self._latest = 0
         self._due = threading.Event()
         self._closing = threading.Event()
@@ -68,15 +67,11 @@ class Journal:
             self.folder.append(row)
         except (sqlite3.Error, OSError) as error:
             why = str(error) or type(error).__name__
-            text = f"the state cannot be saved in {self.folder.path}: {why}"
-            if not self._refused:
-                _LOG.error(text)
-            self._refused = True
-            raise ServerError(text) from error
-        self._refused = False
+            raise ServerError(f"the state cannot be saved in {self.folder.path}: {why}") from error
+        finally:
+            self._due.set()
         self._latest = change.revision
         self._count += 1
-        self._due.set()
 
     async def close(self) -> None:
         """Ends the thread, and records a clean end."""
