@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Final
 
 import orjson
@@ -14,6 +14,8 @@ from kueuelib.embedded.http.yaml_answers import to_yaml
 from kueuelib.errors import ApiError
 
 PIECE: Final = 64 * 1024
+Parts = list[bytes | memoryview]
+"""A body that is joined only while it is sent, as its parts may be those of the storage."""
 WARNING_LIMIT = 256
 WARNINGS_LIMIT = 4096
 """The maximum number of characters in one warning, and of all together, as in kube-apiserver."""
@@ -44,25 +46,49 @@ def answer(
     """An answer in the negotiated form.
 
     Args:
-        body: JSON data, or bytes of JSON.
+        body: JSON data, or bytes of JSON, perhaps in parts.
         status: the HTTP status.
         wanted: the form.
         warnings: texts for the client.
         media_type: overrides the form's own.
     """
-    raw = body if isinstance(body, bytes) else orjson.dumps(body)
+    parts = parts_of(body)
     if wanted.format == YAML:
-        raw = to_yaml(orjson.loads(raw))
-    headers = [("Content-Type", media_type or wanted.format), ("Content-Length", str(len(raw)))]
+        parts = [to_yaml(orjson.loads(b"".join(parts)))]
+    size = sum(map(len, parts))
+    headers = [("Content-Type", media_type or wanted.format), ("Content-Length", str(size))]
     headers += warning_headers(warnings)
-    body = pieces(raw) if len(raw) > PIECE else raw
+    body = _sent(parts) if size > PIECE else b"".join(parts)
     return web.Response(body=body, status=status, headers=headers)
 
 
-async def pieces(raw: bytes) -> AsyncIterator[bytes]:
-    """A body in pieces, between which others are answered."""
-    for start in range(0, len(raw), PIECE):
-        yield raw[start : start + PIECE]
+def parts_of(body: Any) -> Parts:
+    """The bytes of a body, which others may share."""
+    if isinstance(body, list):
+        return body
+    return [body if isinstance(body, bytes) else orjson.dumps(body)]
+
+
+def pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """The same bytes in strings of at most `PIECE` bytes; small parts share one."""
+    waiting: list[bytes | memoryview] = []
+    size = 0
+    for part in parts:
+        for start in range(0, len(part), PIECE):
+            cut = part[start : start + PIECE]
+            if waiting and size + len(cut) > PIECE:
+                yield b"".join(waiting)
+                waiting, size = [], 0
+            waiting.append(cut)
+            size += len(cut)
+    if waiting:
+        yield b"".join(waiting)
+
+
+async def _sent(parts: Parts) -> AsyncIterator[bytes]:
+    """The pieces of a body, between which others are answered."""
+    for piece in pieces(parts):
+        yield piece
         await asyncio.sleep(0)
 
 

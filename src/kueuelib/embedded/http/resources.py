@@ -16,7 +16,7 @@ from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
-from kueuelib.embedded.http.answers import PIECE, answer, success
+from kueuelib.embedded.http.answers import PIECE, answer, parts_of, success
 from kueuelib.embedded.http.connect import LOG, METHODS, check_log, connect
 from kueuelib.embedded.http.negotiation import VIEWS, YAML, Form, negotiate
 from kueuelib.embedded.http.parameters import (
@@ -57,6 +57,8 @@ class Resources:
         served = self._service.registry.served(route.group, route.version, route.plural)
         if served is None or (route.rest and route.subresource != "proxy"):
             raise failures.unknown_resource()
+        if route.name in (".", ".."):
+            raise BadRequest(f"Name parameter invalid: \"{route.name}\": may not be '{route.name}'")
         return await _Call(self._service, self._authorizer, request, route, caller, *served).serve()
 
 
@@ -179,9 +181,8 @@ class _Call:
         options = delete_options(query, await self._optional_body(), self.caller)
         selection = list_options(query)
         check_list(query, selection)
-        resource = self.kind.resource(self.version.name)
         page = await self.service.delete_collection(
-            resource, self.route.namespace, selection, options
+            self.kind.resource(self.version.name), self.route.namespace, selection, options
         )
         body = views.raw_list(self.kind, self.version, page.items, page.meta)
         return await self._reply(body, wanted)
@@ -379,9 +380,9 @@ class _Call:
     async def _reply(
         self, body: Any, wanted: Form, warnings: Sequence[str] = (), status: int = 200
     ) -> web.Response:
-        raw = body if isinstance(body, bytes) else orjson.dumps(body)
+        parts = parts_of(body)
         if self.version.deprecation:
             warnings = [self.version.deprecation, *warnings]
-        size = len(raw) if wanted.format == YAML else 0
+        size = sum(map(len, parts)) if wanted.format == YAML else 0
         work = self.service.large.work
-        return await work(size, answer, raw, status=status, wanted=wanted, warnings=warnings)
+        return await work(size, answer, parts, status=status, wanted=wanted, warnings=warnings)

@@ -10,6 +10,7 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
+from kueuelib.embedded.http.answers import Parts
 from kueuelib.embedded.http.negotiation import Form
 from kueuelib.embedded.registry.columns import AGE, CREATED
 from kueuelib.embedded.registry.kind import Column, Kind, Version
@@ -129,7 +130,7 @@ def list_head(kind: str, api_version: str, meta: Obj) -> bytes:
     return head[:-1] + b',"items":['
 
 
-def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) -> bytes:
+def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) -> Parts:
     """A list of encoded objects; items of built-in kinds lose apiVersion and kind."""
     api_version = kind.api_version(version.name)
     prefixes: tuple[bytes, ...] = ()
@@ -142,11 +143,11 @@ def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) ->
         length = len(prefixes[0])
     else:
         length, meta = 0, {"continue": "", **meta}
-    parts: list[Any] = [list_head(kind.list_kind, api_version, meta)]
+    parts: Parts = [list_head(kind.list_kind, api_version, meta)]
     for raw in items:
         cut = raw.startswith(prefixes)
         parts += (b"{", memoryview(raw)[length:], b",") if cut else (raw, b",")
-    return b"".join([*(parts[:-1] or parts), b"]}"])
+    return [*(parts[:-1] or parts), b"]}"]
 
 
 def viewed(obj: Any, kind: Kind, version: Version, wanted: Form, now: float, include: str) -> Any:

@@ -9,12 +9,12 @@ as by kube-apiserver (`kueuelib.runtime.patience`); a client that returns lists 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from aiohttp import web
 
-from kueuelib.embedded.http.answers import PIECE, warning_headers
-from kueuelib.embedded.http.frames import Framer, Line
+from kueuelib.embedded.http.answers import pieces, warning_headers
+from kueuelib.embedded.http.frames import Framer
 from kueuelib.embedded.http.negotiation import JSON, VIEWS, Form, negotiate
 from kueuelib.embedded.http.parameters import watch_options
 from kueuelib.embedded.http.routes import Route
@@ -45,47 +45,13 @@ async def watch(
         await response.prepare(request)
         async for batch in stream.batches():
             size = sum(len(raw) for _, raw in batch) if wanted.view else 0
-            await send(request, response, await service.large.work(size, list, map(frame, batch)))
+            lines = await service.large.work(size, list, map(frame, batch))
+            for piece in pieces(chain.from_iterable(lines)):
+                await response.write(piece)
+                if request.protocol.writing_paused:
+                    await request.writer.drain()
+                await asyncio.sleep(0)
         await response.write_eof()
     except ConnectionError:
         pass  # the client has left
     return response
-
-
-
-
-def pieces(lines: Sequence[Line]) -> Iterator[bytes]:
-    """Lines as byte strings of at most `PIECE` bytes; small lines share one."""
-    waiting: list[bytes] = []
-    size = 0
-    for line in lines:
-        length = sum(map(len, line))
-        if waiting and size + length > PIECE:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-        if length <= PIECE:
-            waiting.extend(line)
-            size += length
-            continue
-        head, body, tail = line
-        yield head
-        for start in range(0, len(body), PIECE):
-            yield body[start : start + PIECE]
-        yield tail
-    if waiting:
-        yield b"".join(waiting)
-
-
-async def send(
-    request: web.BaseRequest, response: web.StreamResponse, lines: Sequence[Line]
-) -> None:
-    """Sends lines.
-
-    Raises:
-        ConnectionError: the connection was closed.
-    """
-    for piece in pieces(lines):
-        await response.write(piece)
-        if request.protocol.writing_paused:
-            await request.writer.drain()
-        await asyncio.sleep(0)
