@@ -277,6 +277,21 @@ async def test_names_of_others_are_not_accepted(api, defined):
     assert (await api.get("/apis/example.com/v1/namespaces/default/gadgets")).status == 404
 
 
+async def test_a_default_that_comes_later_is_no_wish(api):
+    await api.post(CRDS, crd())
+    await api.post(WIDGETS, widget())
+    place = "spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/later"
+    late = [{"op": "add", "path": f"/{place}", "value": {"type": "integer", "default": 7}}]
+    path = f"{CRDS}/widgets.example.com"
+    assert (await api.patch(path, late, "application/json-patch+json")).status == 200
+    one = f"{WIDGETS}/{widget()['metadata']['name']}"
+    async with asyncio.timeout(20):
+        while (await api.get(one)).body["spec"].get("later") != 7:
+            await asyncio.sleep(0.05)
+    found = await api.patch(one, {"metadata": {"labels": {"a": "b"}}})
+    assert (found.body["metadata"]["generation"], found.body["spec"]["later"]) == (1, 7)
+
+
 async def test_versions_without_conversion_differ_by_name_only(api):
     await api.post(CRDS, crd(version("v1beta1", storage=False), version("v1")))
     await api.post(WIDGETS, widget())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 
 import pytest
 
@@ -198,3 +200,64 @@ async def test_a_watcher_that_left_is_forgotten(api, server):
         if not table._waiters:
             break
     assert not table._waiters
+
+
+async def test_a_list_of_any_age_comes_whole(api):
+    for name in "abc":
+        await make(api, name)
+    found = (await api.get(MAPS, params={"limit": "1", "resourceVersion": "0"})).body
+    assert set("abc") <= set(names(found["items"]))
+    assert "continue" not in found["metadata"]
+
+
+def with_changes(token, **changes):
+    body = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    return base64.urlsafe_b64encode(json.dumps({**body, **changes}).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"v": "meta.k8s.io/v2"}, 400, "does not recognize this encoded version meta.k8s.io/v2"),
+        ({"rv": 2**63}, 400, "continue key is not valid"),
+        ({"rv": "5"}, 400, "continue key is not valid"),
+        ({"rv": 0}, 400, "incorrect encoded start resourceVersion"),
+        ({"start": ""}, 400, "encoded start key empty"),
+        ({"rv": 10**9}, 504, "Timeout: Too large resource version: 1000000000"),
+        ({"rv": -1}, 200, ""),
+    ],
+)
+async def test_a_token_that_was_tampered_with_is_refused(api, changes, status, words):
+    for name in "abc":
+        await make(api, name)
+    token = (await api.get(MAPS, params={"limit": "1"})).body["metadata"]["continue"]
+    params = {"limit": "1", "continue": with_changes(token, **changes)}
+    found = await api.get(MAPS, params=params)
+    assert found.status == status
+    assert words in found.body.get("message", "")
+    assert status != 200 or names(found.body["items"]) == ["b"]
+
+
+STATE = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+
+
+async def test_only_who_wants_bookmarks_gets_the_one_after_the_present_state(api):
+    await make(api, "a")
+    found = await api.watch(MAPS, 9, timeoutSeconds="1", **STATE)
+    assert {type_ for type_, _ in told(found)} == {"ADDED"}
+
+
+async def test_a_watch_of_a_state_to_come_is_told_that_it_is_not_there(api):
+    (error,) = await api.watch(MAPS, 9, resourceVersion="99999999", timeoutSeconds="5", **STATE)
+    assert (error["type"], error["object"]["code"]) == ("ERROR", 504)
+
+
+async def test_a_watch_that_has_no_time_tells_no_state(api):
+    await make(api, "a")
+    assert {each["type"] for each in await api.watch(MAPS, 9, timeoutSeconds="-1")} <= {"ERROR"}
+
+
+async def test_a_name_that_leads_elsewhere_is_a_bad_request(api):
+    found = await api.get(f"{MAPS}/%2E%2E")
+    assert found.status == 400
+    assert found.body["message"] == "Name parameter invalid: \"..\": may not be '..'"

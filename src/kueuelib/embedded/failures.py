@@ -133,7 +133,7 @@ def future_version(asked: int, current: int) -> ServerTimeout:
     """A resource version that does not exist yet."""
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return ServerTimeout(
-        f"Too large resource version: {asked}, current: {current}",
+        f"Timeout: Too large resource version: {asked}, current: {current}",
         details={"causes": causes, "retryAfterSeconds": 1},
         retry_after=1,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import attrs
 import orjson
@@ -19,6 +19,7 @@ from kueuelib.embedded.storage import Compacted, Entry, Storage, Table
 from kueuelib.embedded.verbs import ListOptions
 from kueuelib.errors import BadRequest
 
+_ENCODED = "meta.k8s.io/v1"
 NOT_OLDER = "NotOlderThan"
 MATCHES = ("", "Exact", NOT_OLDER)
 NOT_CONTINUED = "resourceVersionMatch is forbidden when continue is provided"
@@ -81,9 +82,14 @@ class Reads:
         selection = select(kind, namespace, options, lambda: _check_match(options))
         table = self._storage.table(kind.table)
         revision, start = self._point(options)
+        current = self._storage.revision
+        if revision > current:
+            raise failures.future_version(revision, current)
+        revision = current if revision < 0 else revision
+        whole = options.resource_version == "0" and not options.continue_token  # as from a cache
         selected: Iterable[Entry] = (
             _selected(table, selection, start)
-            if revision == self._storage.revision
+            if revision == current
             else _past(table, selection, revision, start, continued=bool(options.continue_token))
         )
         entries: list[Entry] = []
@@ -92,7 +98,7 @@ class Reads:
             options.label_selector or options.field_selector
         )
         for entry in selected:
-            if not options.limit or len(entries) < options.limit:
+            if whole or not options.limit or len(entries) < options.limit:
                 entries.append(entry)
                 continue
             more += 1
@@ -208,16 +214,21 @@ def _past(
 
 
 def _encode_token(revision: int, last: ObjectKey) -> str:
-    body = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": list(last)})
+    body = orjson.dumps({"v": _ENCODED, "rv": revision, "start": list(last)})
     return base64.urlsafe_b64encode(body).decode().rstrip("=")
 
 
 def _decode_token(text: str) -> tuple[int, ObjectKey]:
-    try:
+    why = "illegal base64 data at input byte 0"
+    with suppress(ValueError, AttributeError):
         body = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        namespace, name = body["start"]
-        return int(body["rv"]), ObjectKey(str(namespace), str(name))
-    except (ValueError, KeyError, TypeError, binascii.Error) as error:
-        raise BadRequest(
-            "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
-        ) from error
+        version, revision, start = body.get("v", ""), body.get("rv", 0), body.get("start")
+        if version != _ENCODED:
+            why = f"server does not recognize this encoded version {version}"
+        elif type(revision) is not int or not revision or abs(revision) >= 2**63:
+            why = f"incorrect encoded start resourceVersion (version {_ENCODED})"
+        elif isinstance(start, list) and [type(each) for each in start] == [str, str]:
+            return revision, ObjectKey(*start)
+        else:
+            why = f"encoded start key empty (version {_ENCODED})"
+    raise BadRequest(f"invalid continue token: continue key is not valid: {why}")

@@ -83,6 +83,8 @@ class Stream:
         timeout = self._options.timeout
         if timeout is None:
             timeout = DEFAULT_TIMEOUT * (1 + random.random())
+        if timeout < 0:
+            return
         deadline = loop.time() + timeout
         try:
             position = self._table.end
@@ -90,11 +92,13 @@ class Stream:
             if self._revision == 0 if wanted is None else wanted:
                 position = self._table.end
                 revision = self._storage.revision
+                if self._revision > revision:
+                    raise failures.future_version(self._revision, revision)
                 entries = self._reads.entries(self._kind, self._selection)
                 for start in range(0, len(entries), INITIAL_BATCH):
                     part = entries[start : start + INITIAL_BATCH]
                     yield await self._frames([("ADDED", entry) for entry in part])
-                if self._options.send_initial_events:
+                if self._options.send_initial_events and self._options.bookmarks:
                     yield [self._bookmark(revision, end_of_state=True)]
             elif self._revision:
                 position = self._table.position(self._revision)

@@ -14,7 +14,7 @@ from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
 from kueuelib.embedded.builtins.raw import section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.decoding import check_metadata, decode, redefine
+from kueuelib.embedded.decoding import check_metadata, decode, redefine, settle
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.registry.kind import Kind, Version
@@ -162,7 +162,10 @@ class Writes:
             options.size = max(options.size, len(entry.raw))
             present = await self._large.work(options.size, entry.obj)
             old = await self._converter.convert_one(kind, present, version.name)
-            wanted = await transform(old, settled=_is_settled(kind, version, entry))
+            settled = _is_settled(kind, version, entry)
+            if not (settled or kind.builtin):
+                settle(version, old)
+            wanted = await transform(old, settled=settled)
             insisted = given_version or insisted_on(wanted, old)
             fixed = check_preconditions(target, wanted, old, insisted)
             new, same = await self._prepare(target, wanted, old, fixed, options)

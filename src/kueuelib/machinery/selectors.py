@@ -90,7 +90,9 @@ class Requirement:
                     raise InvalidSelector(f"{self.key}: {value!r} is not a valid label value")
         elif self.op in (Op.GT, Op.LT):
             if len(values) != 1 or not _INTEGER.fullmatch(values[0]):
-                raise InvalidSelector(f"{self.key}: {self.op.value} needs exactly one integer")
+                given = ", ".join(values) or "nothing"
+                text = f"{self.key}: {self.op.value} needs exactly one integer, not {given}"
+                raise InvalidSelector(text)
         elif values:
             raise InvalidSelector(f"{self.key}: {self.op.value} takes no values")
 

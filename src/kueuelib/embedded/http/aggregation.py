@@ -45,11 +45,7 @@ _IN_PATHS = "/$&+,:;=@"
 """What Go leaves as it is in a path, besides letters, digits and `-_.~`."""
 _HANDED_ON = ("Accept", "Content-Type", "User-Agent")
 _HANDED_BACK = ("Content-Type", "Cache-Control", "Warning", "Retry-After")
-_OWN_HEADERS: Final = [
-    ("Accept", "application/json"),
-    (_USER, "system:kube-aggregator"),
-    (_GROUP, "system:masters"),
-]
+_OWN: Final = [(_USER, "system:kube-aggregator"), (_GROUP, "system:masters")]
 LIST_SECONDS, LIST_LIMIT = 5.0, 2**21
 """The time limit, and the maximum number of bytes, of another server's list of resources."""
 RENEW_SECONDS, RETRY_SECONDS = 30.0, 1.0
@@ -198,7 +194,7 @@ class Aggregation:
         try:
             async with (
                 asyncio.timeout(LIST_SECONDS),
-                await self._call("GET", path, _OWN_HEADERS, spec) as answer,
+                await self._call("GET", path, _OWN, spec) as answer,
             ):
                 async for chunk in answer.content.iter_any():
                     raw += chunk

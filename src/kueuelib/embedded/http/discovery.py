@@ -121,16 +121,14 @@ class Discovery:
         """
         items = []
         for name, versions in self._others().items():
-            shown = [self._other_version(name, version) for version in versions]
+            shown = []
+            for version in versions:
+                listed = self._aggregation.resources(name, version)
+                known = {} if listed is None else {"resources": _aggregated(name, version, listed)}
+                freshness = "Stale" if listed is None else "Current"
+                shown.append({"version": version, **known, "freshness": freshness})
             items.append({"metadata": {"creationTimestamp": None, "name": name}, "versions": shown})
         return {**body, "items": [*body["items"], *items]} if items else body
-
-    def _other_version(self, group: str, version: str) -> Obj:
-        resources = self._aggregation.resources(group, version)
-        if resources is None:
-            return {"version": version, "freshness": "Stale"}
-        shown = _aggregated(group, version, resources)
-        return {"version": version, "resources": shown, "freshness": "Current"}
 
     def resource_list(self, group: str, version: str) -> Obj | None:
         """`/api/v1` and `/apis/<group>/<version>`, None when it is unknown."""

@@ -57,7 +57,7 @@ class Resources:
         served = self._service.registry.served(route.group, route.version, route.plural)
         if served is None or (route.rest and route.subresource != "proxy"):
             raise failures.unknown_resource()
-        if route.name in (".", ".."):
+        if route.name in (".", "..") and not route.subresource:
             raise BadRequest(f"Name parameter invalid: \"{route.name}\": may not be '{route.name}'")
         return await _Call(self._service, self._authorizer, request, route, caller, *served).serve()
 
