@@ -369,12 +369,66 @@ async def test_a_token_of_an_unknown_account_is_not_made(api):
     assert (await api.get(f"{ACCOUNTS}/none/token")).status == 405
 
 
-@pytest.mark.parametrize("change", ["", "x", "signature", "head"])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"spec": {"boundObjectRef": {}}}, 400),
+        ({"metadata": {"name": "other"}}, 422),
+        ({"metadata": {"namespace": "kube-system"}}, 400),
+        ({"spec": {"boundObjectRef": {"kind": "Secret", "name": "s", "uid": "u"}}}, 409),
+    ],
+)
+async def test_a_token_is_only_made_for_what_the_path_names(api, account, body, status):
+    await api.post("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
+    bound = body.get("spec", {}).get("boundObjectRef")
+    if bound:
+        bound["apiVersion"] = "v1"
+    assert (await api.post(f"{ACCOUNTS}/worker/token", body)).status == status
+
+
+async def test_a_token_of_a_user_is_for_the_server_alone(api):
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    token = api.server.token
+    mine = await api.post(path, {"spec": {"token": token}})
+    assert mine.body["status"]["authenticated"] is True
+    other = await api.post(path, {"spec": {"token": token, "audiences": ["x"]}})
+    assert "authenticated" not in other.body["status"]
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "groups"),
+    [
+        ("eve", "system:unauthenticated", ["system:unauthenticated"]),
+        ("system:serviceaccount:default", "", ["system:authenticated"]),
+        ("system:anonymous", "", ["system:unauthenticated"]),
+        ("system:anonymous", "devs", ["devs", "system:unauthenticated"]),
+    ],
+)
+async def test_an_impersonated_user_has_the_groups_of_his_state(api, user, group, groups):
+    nobody = {"kind": "Group", "apiGroup": GROUP, "name": "system:unauthenticated"}
+    asking = rule(["selfsubjectreviews"], ["create"], groups=["authentication.k8s.io"])
+    await grant(api, asking, subjects=[nobody], cluster=True)
+    headers = {"Impersonate-User": user} | ({"Impersonate-Group": group} if group else {})
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    about = (await api.post(path, {}, headers=headers)).body["status"]["userInfo"]
+    assert about["groups"] == groups
+
+
+async def test_an_access_review_has_no_name(api):
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    named = await api.post(path, {"metadata": {"name": "x"}, "spec": review()})
+    assert (named.status, named.body["details"]["causes"][0]["field"]) == (422, "metadata")
+    plain = {"metadata": {"creationTimestamp": None}, "spec": review()}
+    assert (await api.post(path, plain)).status == 201
+
+
+@pytest.mark.parametrize("change", ["", "x", "signature", "head", "padding"])
 async def test_a_forged_token_lets_nobody_in(api, account, change):
     head, body, signature = (await token_of(api)).split(".")
     forged = {
         "": "..",
         "x": "x",
+        "padding": f"{head}.{body}.{signature}==",
         "signature": f"{head}.{body}.{signature[:-4]}AAAA",
         "head": f"{base64.urlsafe_b64encode(b'{}').decode()}.{body}.{signature}",
     }[change]

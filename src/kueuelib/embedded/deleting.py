@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 
@@ -57,8 +56,9 @@ class Deletes:
             old = await self._converter.convert_one(kind, await read(size, entry.obj), version.name)
             self._check_preconditions(kind, key, old, options)
             request = self._request(kind, version, key, old, options)
-            await self._chain.mutate(kind, request)
-            await self._chain.validate(kind, request)
+            if options.way != "eviction":
+                await self._chain.mutate(kind, request)
+                await self._chain.validate(kind, request)
             obj = await self._converter.to_stored(kind, await read(size, entry.obj))
             gone = self._end(kind, obj, asked, options, request)
             if options.dry_run:
@@ -150,24 +150,23 @@ class Deletes:
     def _request(
         self, kind: Kind, version: Version, key: ObjectKey, old: Obj, options: DeleteOptions
     ) -> AdmissionRequest:
-        described: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-        if options.grace_period is not None:
-            described["gracePeriodSeconds"] = options.grace_period
-        if options.propagation is not None:
-            described["propagationPolicy"] = str(options.propagation)
-        if options.dry_run:
-            described["dryRun"] = ["All"]
+        given = {
+            "gracePeriodSeconds": options.grace_period,
+            "propagationPolicy": options.propagation,
+            "dryRun": ["All"] if options.dry_run else None,
+        }
+        described = {name: value for name, value in given.items() if value is not None}
         return AdmissionRequest(
             operation=Operation.DELETE,
             resource=kind.resource(version.name),
             subresource="",
-            key=key,
+            key=ObjectKey(key.namespace, "") if options.way == "collection" else key,
             obj=None,
             old=old,
             caller=options.caller,
             dry_run=options.dry_run,
             now=self._now(),
-            options=described,
+            options={"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", **described},
         )
 
 

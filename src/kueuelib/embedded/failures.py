@@ -115,13 +115,23 @@ def forbidden(kind: Kind, name: str, why: str) -> Forbidden:
     )
 
 
+def absent(plural: str, name: str, group: str = "") -> NotFound:
+    """There is no object with the name, which the request refers to."""
+    qualified = f"{plural}.{group}" if group else plural
+    return NotFound(f'{qualified} "{name}" not found', details=_about(plural, group, name))
+
+
+def other_namespace() -> BadRequest:
+    """The object names another namespace than the path."""
+    return BadRequest(
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
+
+
 def other_uid(kind: Kind, name: str, wanted: str, actual: str) -> Conflict:
     """The name belongs to another object."""
-    return conflict(
-        kind,
-        name,
-        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}",
-    )
+    why = f"UID in precondition: {wanted}, UID in object meta: {actual}"
+    return conflict(kind, name, f"Precondition failed: {why}")
 
 
 def expired(message: str) -> Gone:

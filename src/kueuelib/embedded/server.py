@@ -246,16 +246,11 @@ class ApiServer:
             listener.listen(BACKLOG)
         except OSError as error:
             listener.close()
-            address = f"{self.host}:{port}"
+            why, advice = error.strerror or str(error), "choose an address of this machine"
             if error.errno == errno.EADDRINUSE:
-                raise ConfigError(
-                    address,
-                    "another program listens there",
-                    "choose another port, or 0 for any free one",
-                ) from error
-            raise ConfigError(
-                address, error.strerror or str(error), "choose an address of this machine"
-            ) from error
+                why = "another program listens there"
+                advice = "choose another port, or 0 for any free one"
+            raise ConfigError(f"{self.host}:{port}", why, advice) from error
         listener.setblocking(False)
         return listener
 

@@ -24,7 +24,7 @@ from kueuelib.embedded.access.tokens import Tokens
 from kueuelib.embedded.admission.chain import Chain, StoredObjects
 from kueuelib.embedded.admission.hook_rules import check_hooks
 from kueuelib.embedded.admission.namespaces import NamespaceLifecycle
-from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
+from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules, Operation
 from kueuelib.embedded.admission.webhooks import WebhookChain
 from kueuelib.embedded.builtins.stored_rules import StoredRules
 from kueuelib.embedded.committing import Commits
@@ -280,23 +280,25 @@ class ApiService:
     ) -> None:
         """Binds a pod to a node, like a scheduler. Raises Conflict if it cannot be bound."""
         binding: Obj = {
-            "metadata": {"name": key.name, "uid": uid},
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
             "target": {"kind": "Node", "name": node},
         }
         await self.bind_pod(key, binding, options or WriteOptions())
 
-    async def bind_pod(
-        self, key: ObjectKey, binding: Mapping[str, Any], options: WriteOptions
-    ) -> None:
+    async def bind_pod(self, key: ObjectKey, binding: Obj, options: WriteOptions) -> None:
         """`pods/binding` with a whole Binding."""
-        subresources.check_binding(binding)
         kind, version = self.registry.require(PODS)
+        target = Target(kind, version, key, BINDING, admitted=True)
+        binding = await self.writes.admit(Operation.CREATE, target, binding, options)
+        subresources.check_binding(binding)
 
         async def transform(old: Obj, *, settled: bool) -> Obj:
             del settled
             return subresources.bind(kind, old, binding, self.now())
 
-        await self.writes.change(Target(kind, version, key, BINDING), transform, options)
+        await self.writes.change(target, transform, options)
 
     async def scale(
         self, target: Target, body: Any, type_: PatchType | None, options: WriteOptions
@@ -367,6 +369,7 @@ class ApiService:
         kind, version = self.registry.require(resource)
         selection = attrs.evolve(selection, limit=selection.limit or sys.maxsize)
         page = await self.reads.list(kind, version.name, namespace, selection)
+        options = attrs.evolve(options, way="collection")
         deleted = []
         for key, raw in zip(page.keys, page.items, strict=True):
             with suppress(NotFound):

@@ -46,15 +46,13 @@ def action_of(key: ObjectKey, subresource: str, body: Any) -> Obj:
             f'{given} in version "{version}" cannot be handled as a {wanted}: '
             f"converting ({version}.{given}) to ({type_}): unknown conversion"
         )
-    meta = action.get("metadata")
-    meta = meta if isinstance(meta, dict) else {}
+    meta = section(action, "metadata")
     if (meta.get("name") or "") != key.name:
         raise BadRequest(f"name in URL does not match name in {wanted} object")
     if meta.get("namespace") not in (None, "", key.namespace):
-        raise BadRequest(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    return action
+        raise failures.other_namespace()
+    head = {"apiVersion": at, "kind": given, "metadata": {**meta, "namespace": key.namespace}}
+    return {**action, **head}
 
 
 def check_binding(binding: Mapping[str, Any]) -> None:

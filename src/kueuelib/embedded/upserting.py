@@ -10,6 +10,7 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
+from kueuelib.embedded.builtins.fields import invalid
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.decoding import copy_json, decode
 from kueuelib.embedded.large import Large
@@ -17,13 +18,9 @@ from kueuelib.embedded.managing import Managers, configuration, unconvertible
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.embedded.write_checks import Target, check_revision, place
 from kueuelib.embedded.writing import Writes
-from kueuelib.errors import AlreadyExists, BadRequest, FieldError
+from kueuelib.errors import AlreadyExists, BadRequest
 
-_MUST_BE_SPECIFIED = FieldError(
-    "metadata.resourceVersion",
-    "FieldValueInvalid",
-    "Invalid value: 0: must be specified for an update",
-)
+_MUST_BE_SPECIFIED = invalid("metadata.resourceVersion", 0, "must be specified for an update")
 
 
 @attrs.frozen(eq=False)
@@ -62,10 +59,7 @@ class Upserts:
         if meta["name"] != target.key.name:
             raise failures.mismatch(target.key, meta["name"])
         if kind.namespaced and meta["namespace"] != target.key.namespace:
-            raise BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
+            raise failures.other_namespace()
         revision = meta.get("resourceVersion", "")
         if revision == "0":
             revision = meta["resourceVersion"] = ""

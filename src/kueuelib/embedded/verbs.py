@@ -76,6 +76,8 @@ class DeleteOptions:
         accepted: whether a deletion that has only begun is answered with 202.
         uid: the object must have this UID, or the answer is 409.
         resource_version: the object must have this version, or the answer is 409.
+        way: how it comes to be deleted: empty for by its name, `collection`, or `eviction`, which
+            admission has seen as such.
     """
 
     caller: Caller = SYSTEM
@@ -85,6 +87,7 @@ class DeleteOptions:
     accepted: bool = False
     uid: str | None = None
     resource_version: str | None = None
+    way: str = ""
 
 
 @attrs.frozen

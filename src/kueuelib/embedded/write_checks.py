@@ -34,8 +34,9 @@ class Target:
         version: the version of the request.
         key: namespace and name.
         subresource: empty for the object itself.
-        verb: the options kind that webhooks see: `Update` or `Patch`.
+        verb: `Update` or `Patch`.
         applied: whether the owners of fields are known already, from an apply.
+        admitted: whether plug-ins and webhooks have seen the action that changes the object.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class Target:
     subresource: str = ""
     verb: str = "Update"
     applied: bool = False
+    admitted: bool = False
 
 
 def keep_other_half(target: Target, new: Obj, old: Obj) -> None:
@@ -106,19 +108,6 @@ def check_preconditions(
         for key in fixed
         if meta.get(key) not in (None, "", old["metadata"].get(key))
     ]
-
-
-def check_placed(kind: Kind, obj: Obj, key: ObjectKey) -> None:
-    """Check that mutating webhooks have not changed name and namespace.
-
-    Raises:
-        BadRequest: one of them has.
-    """
-    meta = obj["metadata"]
-    if meta.get("namespace", "") != key.namespace or (
-        key.name and meta.get("name", "") != key.name
-    ):
-        raise BadRequest(f"a mutating webhook changed the name or namespace of {kind.kind} {key}")
 
 
 def broken_rules(

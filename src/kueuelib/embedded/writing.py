@@ -11,6 +11,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, identity
 from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
+from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid
 from kueuelib.embedded.builtins.raw import section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
@@ -19,11 +20,11 @@ from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.storage import Entry, StaleWrite
+from kueuelib.embedded.subresources import SCALE, scale_of, scaled
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.embedded.write_checks import (
     Target,
     broken_rules,
-    check_placed,
     check_preconditions,
     insisted_on,
     keep_other_half,
@@ -78,22 +79,17 @@ class Writes:
         obj = await self._large.work(options.size, decode, kind, version, given, options)
         place(kind, obj, namespace)
         meta = obj["metadata"]
-        if meta.get("resourceVersion"):
-            raise failures.unexplained("resourceVersion should not be set on objects to be created")
-        prefix = "" if meta.get("name") else meta.get("generateName", "")
         key = ObjectKey(meta.get("namespace", ""), meta.get("name", ""))
-        request = self._request(
-            Operation.CREATE,
-            Target(kind, version, key, "", "Patch" if applied else "Create"),
-            obj,
-            None,
-            options,
-        )
+        request = self._request(Operation.CREATE, Target(kind, version, key), obj, None, options)
         if not applied:
             await self._managers.track(kind, version, None, obj, "", options, request.now)
         await self._mutate(kind, version, request)
-        new = request.new
-        check_placed(kind, new, key)
+        new, meta = request.new, request.new["metadata"]
+        if meta.get("resourceVersion"):
+            raise failures.unexplained("resourceVersion should not be set on objects to be created")
+        if meta.get("namespace", "") != key.namespace:
+            raise failures.other_namespace()
+        prefix = "" if meta.get("name") else meta.get("generateName", "")
         identity.begin(kind, new, request.now)
         if kind.kind == "LimitRange" and not (meta.get("name") or prefix):
             new["metadata"]["name"] = new["metadata"]["uid"]
@@ -207,8 +203,15 @@ class Writes:
             await self._managers.track(
                 kind, version, old, wanted, subresource, options, request.now
             )
-        mutated = await self._mutate(kind, version, request)
-        new, name = request.new, target.key.name
+        scaling = subresource == SCALE
+        if scaling:
+            request.obj, request.old = scale_of(version, wanted), scale_of(version, old)
+        mutated = not target.admitted and await self._mutate(kind, version, request)
+        new, name = wanted if scaling else request.new, target.key.name
+        if mutated and scaling:
+            new = scaled(kind, version, wanted, request.new)
+        if (given := new["metadata"].get("name")) != name:
+            fixed = [*fixed, invalid("metadata.name", given, IMMUTABLE)]
 
         def finish() -> bool:
             if mutated or kind.builtin:
@@ -220,15 +223,23 @@ class Writes:
             return identity.same_content(new, old)
 
         same = await self._large.work(options.size, finish)
-        await self._chain.validate(kind, request)
+        if not target.admitted:
+            await self._chain.validate(kind, request)
         return new, same
 
     # ---- shared steps
 
+    async def admit(self, how: Operation, target: Target, body: Obj, options: WriteOptions) -> Obj:
+        """The body of an action that is not stored, as plug-ins and webhooks leave it."""
+        request = self._request(how, target, body, None, options)
+        await self._chain.mutate(target.kind, request)
+        await self._chain.validate(target.kind, request)
+        return request.new
+
     async def _mutate(self, kind: Kind, version: Version, request: AdmissionRequest) -> bool:
         """Calls mutating webhooks; returns whether one changed the object."""
         changed = await self._chain.mutate(kind, request)
-        if changed:
+        if changed and not request.foreign:
             check_metadata(kind, version, request.new)
             redefine(kind, version, request.new)
         return changed
@@ -237,7 +248,7 @@ class Writes:
         self, operation: Operation, target: Target, obj: Obj, old: Obj | None, options: WriteOptions
     ) -> AdmissionRequest:
         described: dict[str, Any] = {
-            "kind": f"{target.verb}Options",
+            "kind": f"{operation.title()}Options",
             "apiVersion": "meta.k8s.io/v1",
         }
         if options.dry_run:
@@ -254,7 +265,7 @@ class Writes:
             caller=options.caller,
             dry_run=options.dry_run,
             now=self._now(),
-            options=described,
+            options={} if operation is Operation.CONNECT else described,
             warnings=options.warnings,
         )
 

@@ -68,6 +68,9 @@ class AccessRule:
     paths: tuple[str, ...] = ()
 
 
+EVERYTHING = (AccessRule(("*",), ("*",), ("*",)), AccessRule(("*",), paths=("*",)))
+
+
 class Authorizer(Protocol):
     """Decides."""
 
@@ -89,7 +92,7 @@ class AlwaysAllow:
     def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
         """Everything."""
         del caller, namespace
-        return (AccessRule(("*",), ("*",), ("*",)), AccessRule(("*",), paths=("*",)))
+        return EVERYTHING
 
 
 def refusal(caller: Caller, wish: Attributes, reason: str = "") -> Forbidden:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kueuelib.embedded.access.attributes import MASTERS, AccessRule, Attributes
-from kueuelib.embedded.access.rbac import EVERYTHING, RBAC, Rbac, grants, rules_in
+from kueuelib.embedded import failures
+from kueuelib.embedded.access.attributes import EVERYTHING, MASTERS, AccessRule, Attributes
+from kueuelib.embedded.access.rbac import RBAC, Rbac, grants, rules_in
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Operation, Reader
-from kueuelib.errors import NotFound
 
 _COLLECTED = frozenset(("ownerReferences", "finalizers", "managedFields"))
 
@@ -54,9 +54,7 @@ class Escalation(AdmissionPlugin):
             return
         rules = self.rbac.rules_of(ref, namespace) if "roleRef" in new else rules_in(new)
         if rules is None:
-            about = {"name": ref["name"], "group": RBAC, "kind": request.resource.plural}
-            text = f'{request.resource.plural}.{RBAC} "{ref["name"]}" not found'
-            raise NotFound(text, details=about)
+            raise failures.absent(request.resource.plural, ref["name"], RBAC)
         held = self.rbac.rules(request.caller, namespace)
         missing = [_shown(each) for rule in rules for each in _missing(rule, held)]
         if missing:

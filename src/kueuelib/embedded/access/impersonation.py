@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from kueuelib.embedded.access.attributes import AUTHENTICATED, Attributes, Authorizer, refusal
+from kueuelib.embedded.access.attributes import (
+    AUTHENTICATED,
+    UNAUTHENTICATED,
+    Attributes,
+    Authorizer,
+    refusal,
+)
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.access.tokens import ACCOUNTS_GROUP
 from kueuelib.embedded.admission.plugin import Caller
@@ -49,11 +55,12 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
         decision = authorizer.authorize(caller, wish)
         if not decision.allowed:
             raise refusal(caller, wish, decision.reason)
-    if user.startswith(ACCOUNT_PREFIX) and not groups:
+    if _is_account(user) and not groups:
         namespace = user.removeprefix(ACCOUNT_PREFIX).partition(":")[0]
         groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}")
-    if user != ANONYMOUS_USER and AUTHENTICATED not in groups:
-        groups = (*groups, AUTHENTICATED)
+    state = UNAUTHENTICATED if user == ANONYMOUS_USER else AUTHENTICATED
+    if state not in groups and UNAUTHENTICATED not in groups:
+        groups = (*groups, state)
     return Caller(user, uid, groups, extra, caller.agent)
 
 
@@ -74,11 +81,15 @@ def _shown(uid: str, groups: tuple[str, ...], extra: Mapping[str, list[str]]) ->
     return f'&user.DefaultInfo{{Name:"", UID:{json.dumps(uid)}, Groups:{listed}, Extra:{named}}}'
 
 
+def _is_account(user: str) -> bool:
+    return user.startswith(ACCOUNT_PREFIX) and user.count(":") == 3
+
+
 def _wishes(
     user: str, groups: tuple[str, ...], uid: str, extra: Mapping[str, list[str]]
 ) -> list[Attributes]:
     about = "authentication.k8s.io"
-    if user.startswith(ACCOUNT_PREFIX) and user.count(":") == 3:
+    if _is_account(user):
         namespace, _, name = user.removeprefix(ACCOUNT_PREFIX).partition(":")
         attributes = [
             Attributes("impersonate", resource="serviceaccounts", namespace=namespace, name=name)

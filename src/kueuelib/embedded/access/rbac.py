@@ -9,7 +9,13 @@ import attrs
 
 from kueuelib.api.kinds import SERVICE_ACCOUNTS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.access.attributes import MASTERS, AccessRule, Attributes, Decision
+from kueuelib.embedded.access.attributes import (
+    EVERYTHING,
+    MASTERS,
+    AccessRule,
+    Attributes,
+    Decision,
+)
 from kueuelib.embedded.admission.plugin import Caller, Reader
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.registry.kind import Kind
@@ -23,7 +29,6 @@ CLUSTER_ROLE_BINDINGS = Resource(
 ROLES = Resource(RBAC, "v1", "roles", "Role", namespaced=True)
 ROLE_BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
 ACCOUNT_PREFIX = "system:serviceaccount:"
-EVERYTHING = (AccessRule(("*",), ("*",), ("*",)), AccessRule(("*",), paths=("*",)))
 
 
 @attrs.frozen

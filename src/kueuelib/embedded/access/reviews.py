@@ -12,6 +12,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AccessRule, Attributes, Authorizer
 from kueuelib.embedded.access.tokens import ISSUER, Verified
 from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.builtins.raw import section
 from kueuelib.errors import BadRequest, FieldError
 
 KINDS: Mapping[str, tuple[str, str]] = {
@@ -57,7 +58,10 @@ class Reviews:
         spec = given.get("spec") or {}
         if not isinstance(spec, Mapping):
             raise BadRequest(f"the spec of a {kind} is an object")
-        meta = given.get("metadata") or {}
+        meta = section(given, "metadata")
+        ignored = {"managedFields", "namespace" if plural.startswith("local") else ""}
+        if "Access" in kind and any(meta[key] for key in meta.keys() - ignored):
+            raise _invalid(kind, "metadata", "must be empty", None)
         body: Obj = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": meta}
         if plural != "selfsubjectreviews":
             body["spec"] = dict(spec)
@@ -99,22 +103,17 @@ class Reviews:
         if verified is None:
             return {"user": {}, "error": "invalid bearer token"}
         audiences = [each for each in wanted if each in verified.audiences]
-        if verified.audiences and not audiences:
+        if not audiences:
             text = f"token audiences {list(verified.audiences)} is invalid for the target "
             return {"user": {}, "error": f"{text}audiences {list(wanted)}"}
-        return {
-            "authenticated": True,
-            "user": user_info(verified.caller),
-            "audiences": audiences or list(wanted),
-        }
+        return {"authenticated": True, "user": user_info(verified.caller), "audiences": audiences}
 
     def _rules(self, caller: Caller, namespace: str) -> Obj:
         if not namespace:
             raise BadRequest("no namespace on request")
-        resources: list[Obj] = []
-        paths: list[Obj] = []
-        for rule in self.authorizer.rules(caller, namespace):
-            (paths if rule.paths else resources).append(_told(rule))
+        rules = self.authorizer.rules(caller, namespace)
+        resources = [_told(rule) for rule in rules if not rule.paths]
+        paths = [_told(rule) for rule in rules if rule.paths]
         return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kueuelib.api.meta import Obj, ObjectKey, labels_of
+from kueuelib.api.meta import Obj, labels_of
 from kueuelib.embedded.access.rbac import CLUSTER_ROLES
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.registry.kind import Kind
@@ -49,9 +49,7 @@ class RoleAggregation:
             if rules == (role.get("rules") or []):
                 continue
             try:
-                self._commits.put(
-                    kind, ObjectKey("", entry.key.name), role | {"rules": rules}, entry
-                )
+                self._commits.put(kind, entry.key, role | {"rules": rules}, entry)
             except StaleWrite as error:
                 raise AssertionError("nothing was awaited since the entry was read") from error
 

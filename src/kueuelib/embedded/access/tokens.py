@@ -25,7 +25,9 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AUTHENTICATED
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.admission.plugin import Caller, Reader
-from kueuelib.errors import BadRequest, FieldError, NotFound
+from kueuelib.embedded.builtins.fields import invalid
+from kueuelib.embedded.builtins.raw import section
+from kueuelib.errors import BadRequest, Conflict
 from kueuelib.runtime.authority import pem_of
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -36,6 +38,7 @@ MAXIMUM_SECONDS = 2**32
 _CACHE_LIMIT = 1024
 _SIZE = 32
 _BOUND = {"Pod": PODS, "Secret": SECRETS, "Node": NODES}
+_KIND, _GROUP = "TokenRequest", "authentication.k8s.io"
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
@@ -57,6 +60,8 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
+    if "=" in text:
+        raise ValueError("a token has no padding")
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
 
@@ -96,20 +101,23 @@ class Tokens:
 
     # ---- giving
 
-    def request(self, account: ObjectKey, given: Any, now: float) -> Obj:
+    def request(self, account: ObjectKey, given: Obj, now: float) -> Obj:
         """The answered `TokenRequest` for an account.
 
         Raises:
             NotFound: the account, or the object that the token should be bound to, does not exist.
-            BadRequest: it is not a TokenRequest.
-            Invalid: the requested lifetime is too short or too long.
+            BadRequest: it cannot be bound to that.
+            Conflict: the object has another UID.
+            Invalid: the lifetime is too short or too long, or it names another account.
         """
+        meta, spec = given["metadata"], given.get("spec") or {}
+        if meta.get("name") not in (None, "", account.name):
+            text = "must match the service account name if specified"
+            error = invalid("metadata.name", meta["name"], text)
+            raise failures.invalid_named(_KIND, _GROUP, account.name, [error])
         service_account = self._reader.get(SERVICE_ACCOUNTS, account)
         if service_account is None:
-            raise _absent("serviceaccounts", account.name)
-        if not isinstance(given, dict) or given.get("kind", "TokenRequest") != "TokenRequest":
-            raise BadRequest("a TokenRequest is expected")
-        spec = given.get("spec") or {}
+            raise failures.absent("serviceaccounts", account.name)
         seconds = spec.get("expirationSeconds")
         seconds = DEFAULT_SECONDS if seconds is None else seconds
         if not isinstance(seconds, int) or not MINIMUM_SECONDS <= seconds <= MAXIMUM_SECONDS:
@@ -124,8 +132,8 @@ class Tokens:
             "creationTimestamp": format_time(now),
         }
         return {
-            "kind": "TokenRequest",
-            "apiVersion": "authentication.k8s.io/v1",
+            "kind": _KIND,
+            "apiVersion": f"{_GROUP}/v1",
             "metadata": meta,
             "spec": {
                 "audiences": audiences,
@@ -136,7 +144,7 @@ class Tokens:
         }
 
     def _bound(self, account: ObjectKey, ref: Any) -> dict[str, Any]:
-        if not ref:
+        if ref is None:
             return {}
         resource = _BOUND.get(ref.get("kind"))
         if resource is None:
@@ -150,12 +158,14 @@ class Tokens:
             resource, ObjectKey(account.namespace if resource.namespaced else "", name)
         )
         if target is None:
-            raise _absent(resource.plural, name)
+            raise failures.absent(resource.plural, name)
         uid = target["metadata"]["uid"]
         if ref.get("uid") and ref["uid"] != uid:
-            raise BadRequest(
-                f"the UID in the bound object reference ({ref['uid']}) does not match the UID "
-                f"in record. The object might have been deleted and then recreated"
+            raise Conflict(
+                f'Operation cannot be fulfilled on {resource.kind} "{name}": the UID in the bound '
+                f"object reference ({ref['uid']}) does not match the UID in record. The object "
+                "might have been deleted and then recreated",
+                details={"name": name, "kind": resource.kind},
             )
         spec = target.get("spec") or {}
         if resource.kind == "Pod" and spec.get("serviceAccountName") != account.name:
@@ -271,18 +281,25 @@ class Tokens:
         return {"keys": [key]}
 
 
-def _absent(plural: str, name: str) -> NotFound:
-    return NotFound(f'{plural} "{name}" not found', details={"name": name, "kind": plural})
-
-
 def _bad_lifetime(name: str, seconds: Any) -> Exception:
-    short = not isinstance(seconds, int) or seconds < MINIMUM_SECONDS
-    text = (
-        "may not specify a duration less than 10 minutes"
-        if short
-        else "may not specify a duration larger than 2^32 seconds"
+    text = "may not specify a duration larger than 2^32 seconds"
+    if not isinstance(seconds, int) or seconds < MINIMUM_SECONDS:
+        text = "may not specify a duration less than 10 minutes"
+    return failures.invalid_named(
+        _KIND, _GROUP, name, [invalid("spec.expirationSeconds", seconds, text)]
     )
-    error = FieldError(
-        "spec.expirationSeconds", "FieldValueInvalid", f"Invalid value: {seconds}: {text}"
-    )
-    return failures.invalid_named("TokenRequest", "authentication.k8s.io", name, [error])
+
+
+def token_request(account: ObjectKey, given: Any) -> Obj:
+    """The body of a request for a token.
+
+    Raises:
+        BadRequest: it is not a TokenRequest, or one for another namespace.
+    """
+    asked = {} if given is None else given
+    if not isinstance(asked, dict) or asked.get("kind", _KIND) != _KIND:
+        raise BadRequest(f"a {_KIND} is expected")
+    meta = {"namespace": account.namespace, **section(asked, "metadata")}
+    if meta["namespace"] != account.namespace:
+        raise failures.other_namespace()
+    return {**asked, "apiVersion": f"{_GROUP}/v1", "kind": _KIND, "metadata": meta}

@@ -112,7 +112,7 @@ class Hook:
         if self.namespaces.everything:
             return True
         if kind.kind == "Namespace" and not kind.group:
-            own = request.obj if request.obj is not None else request.old
+            own = request.old if request.subresource or request.obj is None else request.obj
             return own is not None and self.namespaces.matches(labels_of(own))
         if not kind.namespaced:
             return True

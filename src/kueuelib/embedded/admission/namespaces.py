@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import NAMESPACES
 from kueuelib.api.meta import ObjectKey
+from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Operation, Reader
-from kueuelib.errors import Forbidden, NotFound
 
 IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
 
@@ -32,32 +32,19 @@ class NamespaceLifecycle(AdmissionPlugin):
         if request.operation is Operation.DELETE:
             name = request.key.name
             if name in IMMORTAL:
-                raise Forbidden(
-                    f'namespaces "{name}" is forbidden: this namespace may not be deleted',
-                    details={"name": name, "kind": "namespaces"},
-                )
+                raise request.refuse("this namespace may not be deleted")
             return
         name = request.key.namespace
         namespace = reader.get(NAMESPACES, ObjectKey("", name))
         if namespace is None:
-            raise NotFound(
-                f'namespaces "{name}" not found', details={"name": name, "kind": "namespaces"}
-            )
+            raise failures.absent("namespaces", name)
         if namespace["metadata"].get("deletionTimestamp"):
-            self._refuse(request, name)
-
-    @staticmethod
-    def _refuse(request: AdmissionRequest, namespace: str) -> None:
-        resource = request.resource
-        plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-        about = {"name": request.key.name, "group": resource.group, "kind": resource.plural}
-        cause = {
-            "reason": "NamespaceTerminating",
-            "message": f"namespace {namespace} is being terminated",
-            "field": "metadata.namespace",
-        }
-        raise Forbidden(
-            f'{plural} "{request.key.name}" is forbidden: unable to create new content in '
-            f"namespace {namespace} because it is being terminated",
-            details={**{key: value for key, value in about.items() if value}, "causes": [cause]},
-        )
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            error = request.refuse(why)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {name} is being terminated",
+                "field": "metadata.namespace",
+            }
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error

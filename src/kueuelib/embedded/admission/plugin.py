@@ -73,12 +73,13 @@ class AdmissionRequest:
         resource: the kind at the version of the request.
         subresource: for example `status`; empty for the object itself.
         key: namespace and name; the name is empty while `generateName` was not resolved.
-        obj: the new object, which may be changed in place; None for deletions.
+        obj: the new object, which may be changed in place; None for deletions. Those of some
+            subresources have a kind of their own, for example `Scale`.
         old: the stored object; None for creations.
         caller: the caller.
         dry_run: whether nothing will be stored.
         now: seconds since the epoch.
-        options: the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions.
+        options: the CreateOptions, UpdateOptions or DeleteOptions; empty to connect.
         warnings: texts for the client, one `Warning` header each.
     """
 
@@ -104,6 +105,13 @@ class AdmissionRequest:
         if resource.group:
             details["group"] = resource.group
         return Forbidden(f'{plural} "{name}" is forbidden: {why}', details=details)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the object has another kind than the resource."""
+        about = self.obj or {}
+        own = (self.resource.api_version, self.resource.kind)
+        return bool(self.subresource) and (about.get("apiVersion"), about.get("kind")) != own
 
     @property
     def new(self) -> Obj:

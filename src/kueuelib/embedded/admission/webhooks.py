@@ -69,9 +69,11 @@ class WebhookChain:
                 continue
             changed |= await self._mutate(kind, request, call)
             if call[0].again:
-                seen.append((call, _bytes(request)))
+                seen.append((call, orjson.dumps(request.obj)))
         for call, before in seen:
-            if _bytes(request) != before and await self._meant(kind, request, namespace, call):
+            if orjson.dumps(request.obj) != before and await self._meant(
+                kind, request, namespace, call
+            ):
                 changed |= await self._mutate(kind, request, call)
         return changed
 
@@ -152,9 +154,14 @@ class WebhookChain:
     async def _mutate(self, kind: Kind, request: AdmissionRequest, call: Call) -> bool:
         hook, version = call
         response = await self._ask(kind, request, call)
-        patch = response.get("patch")
-        if not patch or request.obj is None:
+        patch, given = response.get("patch"), request.obj
+        if not patch:
             return False
+        if given is None:
+            raise ServerError(
+                f'Internal error occurred: admission webhook "{hook.name}" attempted to modify '
+                "the object, which is not supported for this operation"
+            )
         failed = (
             f'Internal error occurred: webhook "{hook.name}" returned response with a bad patch'
         )
@@ -162,12 +169,16 @@ class WebhookChain:
             raise ServerError(f"{failed}: unsupported patch type {response.get('patchType')!r}")
         try:
             operations = orjson.loads(base64.b64decode(patch))
-            given = await self._converter.convert_one(kind, request.obj, version)
+            if not request.foreign:
+                given = await self._converter.convert_one(kind, given, version)
             new = json_patch(given, operations)
         except (binascii.Error, ValueError, ApiError) as error:
-            raise ServerError(f"{failed}: {error}") from error
-        if not isinstance(new, dict) or new.get("kind") != kind.kind:
-            raise ServerError(f"{failed}: the result is not a {kind.kind}")
+            raise ServerError(f"{failed}: {error.__cause__ or error}") from error
+        if any(new.get(each) != given[each] for each in ("apiVersion", "kind")):
+            raise ServerError(f"{failed}: the result is not a {given['kind']}")
+        if request.foreign:
+            request.obj = new
+            return True
         asked = request.resource.version
         request.obj = await self._converter.convert_one(kind, new, asked)
         check_metadata(kind, kind.versions[asked], request.obj)
@@ -210,21 +221,28 @@ class WebhookChain:
 
     async def _review(self, kind: Kind, request: AdmissionRequest, version: str, uid: str) -> Obj:
         async def at(obj: Obj | None) -> Obj | None:
-            return None if obj is None else await self._converter.convert_one(kind, obj, version)
+            if obj is None or request.foreign:
+                return obj
+            return await self._converter.convert_one(kind, obj, version)
 
         asked = request.resource.version
+        shown = {"group": kind.group, "version": version, "kind": kind.kind}
+        wanted = {**shown, "version": asked}
+        if request.foreign:
+            group, _, named = request.new["apiVersion"].rpartition("/")
+            shown = wanted = {"group": group, "version": named, "kind": request.new["kind"]}
         review: Obj = {
             "uid": uid,
-            "kind": {"group": kind.group, "version": version, "kind": kind.kind},
+            "kind": shown,
             "resource": {"group": kind.group, "version": version, "resource": kind.plural},
-            "requestKind": {"group": kind.group, "version": asked, "kind": kind.kind},
+            "requestKind": wanted,
             "requestResource": {"group": kind.group, "version": asked, "resource": kind.plural},
             "operation": str(request.operation),
             "userInfo": {"groups": [], **user_info(request.caller)},
             "object": await at(request.obj),
             "oldObject": await at(request.old),
             "dryRun": request.dry_run,
-            "options": dict(request.options),
+            "options": dict(request.options) or None,
         }
         if request.subresource:
             review["subResource"] = review["requestSubResource"] = request.subresource
@@ -240,6 +258,8 @@ def _response(answer: Obj, hook: Hook, uid: str) -> tuple[Obj, str]:
     response = answer.get("response")
     if not isinstance(response, dict):
         return {}, "webhook response was absent"
+    if not isinstance(response.get("allowed", False), bool):
+        return {}, "response.allowed is not of type bool"
     return response, _problem(answer, response, hook, uid) if hook.review == "v1" else ""
 
 
@@ -261,10 +281,6 @@ def _problem(answer: Obj, response: Obj, hook: Hook, uid: str) -> str:
     if not patch and kind is not None:
         return "webhook returned response.patchType but not response.patch"
     return 'webhook returned invalid response.patchType of ""' if kind == "" else ""
-
-
-def _bytes(request: AdmissionRequest) -> bytes:
-    return orjson.dumps(request.obj)
 
 
 def _denied(hook: Hook, given: Any) -> ApiError:

@@ -102,14 +102,5 @@ def failure(error: ApiError, wanted: Form = PLAIN) -> web.Response:
 
 def success(details: dict[str, Any] | None = None, code: int = 0) -> dict[str, Any]:
     """A Status of success."""
-    body: dict[str, Any] = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-    }
-    if details:
-        body["details"] = details
-    if code:
-        body["code"] = code
-    return body
+    more = {key: value for key, value in (("details", details), ("code", code)) if value}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **more}

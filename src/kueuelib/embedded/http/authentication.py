@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
 from aiohttp import web
 
 from kueuelib.embedded.access.attributes import AUTHENTICATED, UNAUTHENTICATED
@@ -15,11 +16,6 @@ from kueuelib.errors import Unauthorized
 
 ANONYMOUS = Caller("system:anonymous", groups=(UNAUTHENTICATED,))
 OPEN_PATHS = frozenset(("/readyz", "/livez", "/healthz", "/version"))
-
-
-def is_open(path: str) -> bool:
-    """Whether a path is open to everyone."""
-    return path in OPEN_PATHS
 
 
 class Authenticator:
@@ -41,11 +37,11 @@ class Authenticator:
         self._tokens[token.encode()] = caller
 
     def verify(self, token: str) -> Verified | None:
-        """The owner of a token, for any audience; None for an unknown token."""
+        """The owner of a token, for its audiences; None for an unknown token."""
         given = token.encode(errors="surrogateescape")
         for known, caller in self._tokens.items():
             if hmac.compare_digest(known, given):
-                return Verified(caller, ())
+                return Verified(caller, (ISSUER,))
         return self._signed(token)
 
     def caller(self, request: web.BaseRequest) -> Caller | None:
@@ -60,18 +56,12 @@ class Authenticator:
             scheme, _, token = header.partition(" ")
             if scheme.lower() == "bearer":
                 identity = self.verify(token.strip())
-                if identity is not None and (
-                    not identity.audiences or ISSUER in identity.audiences
-                ):
-                    return _with_agent(identity.caller, agent)
+                if identity is not None and ISSUER in identity.audiences:
+                    return attrs.evolve(identity.caller, agent=agent)
             raise Unauthorized("Unauthorized")
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
-        return _with_agent(_subject(certificate), agent) if certificate else None
-
-
-def _with_agent(caller: Caller, agent: str) -> Caller:
-    return Caller(caller.user, caller.uid, caller.groups, caller.extra, agent)
+        return attrs.evolve(_subject(certificate), agent=agent) if certificate else None
 
 
 def _subject(certificate: Mapping[str, Any]) -> Caller:

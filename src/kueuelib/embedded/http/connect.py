@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import forbidden
 from kueuelib.embedded.builtins.rule_table import check
-from kueuelib.embedded.http.parameters import Query, number
+from kueuelib.embedded.http.parameters import Query, flag, number
 from kueuelib.embedded.schema import times
-from kueuelib.errors import ApiError, BadRequest
+from kueuelib.errors import BadRequest
 
 LOG = "log"
 METHODS = {
@@ -21,7 +23,12 @@ METHODS = {
     "proxy": ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"),
 }
 
-
+_OPTIONS = {
+    "attach": ("PodAttachOptions", "stdin stdout stderr tty container"),
+    "exec": ("PodExecOptions", "stdin stdout stderr tty container command"),
+    "portforward": ("PodPortForwardOptions", "ports"),
+    "proxy": ("PodProxyOptions", "path"),
+}
 _LOG_NUMBERS = ("tailLines", "limitBytes", "sinceSeconds")
 
 
@@ -47,6 +54,17 @@ def check_log(query: Query, pod: str) -> None:
         raise failures.invalid_named("PodLogOptions", "", pod, errors)
 
 
+def options_of(subresource: str, query: Any, path: str) -> Obj:
+    """The options of a connection, which admission sees; `path` is that of a proxy."""
+    kind, names = _OPTIONS[subresource]
+    read: Obj = {"container": query.get("container"), "path": path}
+    read["command"] = query.getall("command", [])
+    read["ports"] = [int(each) for each in query.getall("ports", ()) if each.isdecimal()]
+    options = {name: read[name] if name in read else flag(query, name) for name in names.split()}
+    given = {name: value for name, value in options.items() if value}
+    return {"apiVersion": "v1", "kind": kind, **given}
+
+
 def connect(request: web.BaseRequest, pod: Obj, subresource: str) -> web.Response:
     """The answer for a pod, whose containers print nothing and accept no commands.
 
@@ -65,10 +83,8 @@ def connect(request: web.BaseRequest, pod: Obj, subresource: str) -> web.Respons
         return web.Response(text="")
     if not spec.get("nodeName"):
         raise BadRequest(f"pod {name} does not have a host assigned")
-    raise ApiError(
-        "error dialing backend: the containers of this cluster are simulated, nothing runs in them",
-        code=500,
-        reason="",
+    raise failures.unexplained(
+        "error dialing backend: the containers of this cluster are simulated, nothing runs in them"
     )
 
 

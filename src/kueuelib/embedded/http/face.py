@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import platform
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.http.answers import answer, failure
-from kueuelib.embedded.http.authentication import ANONYMOUS, Authenticator, is_open
+from kueuelib.embedded.http.authentication import ANONYMOUS, OPEN_PATHS, Authenticator
 from kueuelib.embedded.http.discovery import Discovery
 from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, PLAIN, VIEWS, Form, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
@@ -86,8 +86,6 @@ class Face:
             return failure(TooLarge(text))
         except RecursionError:
             return failure(BadRequest("the body of the request is nested too deeply"))
-        except asyncio.CancelledError:
-            raise
         except ConnectionError:
             raise
         except Exception as error:
@@ -101,7 +99,7 @@ class Face:
             raise failures.no_url()
         caller = self._authenticator.caller(request)
         if caller is None:
-            if not is_open(path):
+            if path not in OPEN_PATHS:
                 raise Unauthorized("Unauthorized")
             caller = ANONYMOUS
         else:
@@ -109,7 +107,7 @@ class Face:
         if "//" in path:
             raise failures.no_page() if path.startswith("//") else failures.unknown_resource()
         route = parse(path)
-        if not is_open(path):
+        if path not in OPEN_PATHS:
             wish = wish_of(request, route)
             decision = self._authorizer.authorize(caller, wish)
             if not decision.allowed:
@@ -151,19 +149,17 @@ class Face:
                     body = self._discovery.with_others(body)
                 return answer(body, wanted=wanted, media_type=wanted.media_type)
         wanted = negotiate(accept)
+        fixed: dict[str, Callable[[], Any]] = {
+            "/": lambda: {"paths": self._paths()},
+            "/version": lambda: VERSION,
+            "/.well-known/openid-configuration": self._service.tokens.configuration,
+            "/openid/v1/jwks": self._service.tokens.keys,
+            "/api": lambda: self._discovery.core(self._address),
+            "/apis": self._discovery.group_list,
+        }
         document: Any = None
-        if path == "/":
-            document = {"paths": self._paths()}
-        elif path == "/version":
-            document = VERSION
-        elif path == "/.well-known/openid-configuration":
-            document = self._service.tokens.configuration()
-        elif path == "/openid/v1/jwks":
-            document = self._service.tokens.keys()
-        elif path == "/api":
-            document = self._discovery.core(self._address)
-        elif path == "/apis":
-            document = self._discovery.group_list()
+        if path in fixed:
+            document = fixed[path]()
         elif parts[0] == "apis" and len(parts) == 2:
             document = self._discovery.group(parts[1])
         elif parts[0] == "apis" and len(parts) == 3 and parts[1]:

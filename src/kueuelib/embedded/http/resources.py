@@ -14,10 +14,11 @@ from aiohttp import web
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.access.tokens import token_request
+from kueuelib.embedded.admission.plugin import Caller, Operation
 from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import PIECE, answer, parts_of, success
-from kueuelib.embedded.http.connect import LOG, METHODS, check_log, connect
+from kueuelib.embedded.http.connect import LOG, METHODS, check_log, connect, options_of
 from kueuelib.embedded.http.negotiation import VIEWS, YAML, Form, negotiate
 from kueuelib.embedded.http.parameters import (
     check_list,
@@ -270,6 +271,11 @@ class _Call:
                 raise failures.wrong_method()
             if name == LOG:
                 check_log(self.request.query, self.route.name)
+            else:
+                path = "/" + "/".join(self.route.rest)
+                asked = options_of(name, self.request.query, path)
+                options = WriteOptions(caller=self.caller)
+                await self.service.writes.admit(Operation.CONNECT, self._target, asked, options)
             return connect(self.request, orjson.loads(await self._raw()), name)
         if (kind.group, kind.plural, name) == ("", "serviceaccounts", "token"):
             return await self._verb(POST=self._token)
@@ -280,8 +286,10 @@ class _Call:
         raise failures.unknown_resource()
 
     async def _token(self) -> web.Response:
-        given = await self._body(self._options("CreateOptions"))
-        answered = self.service.tokens.request(self._target.key, given, self._now)
+        options, target = self._options("CreateOptions"), self._target
+        asked = token_request(target.key, await self._body(options))
+        asked = await self.service.writes.admit(Operation.CREATE, target, asked, options)
+        answered = self.service.tokens.request(target.key, asked, self._now)
         return answer(answered, status=201, wanted=self._wanted())
 
     async def _get_scale(self) -> web.Response:
@@ -304,7 +312,9 @@ class _Call:
         if target.subresource == "binding":
             await self.service.bind_pod(target.key, body, options)
         else:
+            body = await self.service.writes.admit(Operation.CREATE, target, body, options)
             inner = delete_options(self.request.query, body.get("deleteOptions"), self.caller)
+            inner = attrs.evolve(inner, way="eviction")
             await self.service.deletes.delete(self.kind, self.version, target.key, inner)
         return answer(success(code=201), status=201, wanted=wanted)
 
