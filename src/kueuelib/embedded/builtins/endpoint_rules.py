@@ -33,11 +33,6 @@ def _usable(text: str, kind: str, *, again: bool) -> list[str]:
     return texts + [why for what, why in _RANGES if getattr(address, what)]
 
 
-def check_endpoints(obj: Obj) -> list[FieldError]:
-    """Check the addresses and ports of every subset."""
-    return check("Endpoints", obj, "", **_OWN)
-
-
 def check_slice(obj: Obj) -> list[FieldError]:
     """Check the type, and the addresses of that type."""
     kind = obj.get("addressType")
@@ -57,7 +52,7 @@ def check_slice(obj: Obj) -> list[FieldError]:
 def check_ingress(obj: Obj) -> list[FieldError]:
     """Check the rules or the default, with their path types and back ends."""
     spec = section(obj, "spec")
-    errors = check("IngressSpec", spec, "spec", **_OWN)
+    errors = check("IngressSpec", spec, "spec", **ENDPOINT_CHECKS)
     if not listed(spec, "rules") and not spec.get("defaultBackend"):
         text = "either `defaultBackend` or `rules` must be specified"
         errors.insert(0, invalid("spec", as_given(spec, "rules"), text))
@@ -109,7 +104,7 @@ def _backend(at: ValuePlace, _: str) -> BrokenRules:
     return errors
 
 
-_OWN: Final[Mapping[str, Check]] = {
+ENDPOINT_CHECKS: Final[Mapping[str, Check]] = {
     "addressed": _addressed,
     "named": _named,
     "endpoint": _endpoint,

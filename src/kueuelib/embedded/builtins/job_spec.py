@@ -18,10 +18,14 @@ from kueuelib.embedded.builtins.fields import (
 from kueuelib.embedded.builtins.raw import keep, listed, meaning, section, subobject
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS
 from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
-from kueuelib.embedded.builtins.workloads import UNSELECTED, label_selector, validate_template
+from kueuelib.embedded.builtins.workloads import (
+    UNSELECTED,
+    label_selector,
+    selects,
+    validate_template,
+)
 from kueuelib.embedded.schema.internal import internal
-from kueuelib.errors import FieldError, InvalidSelector
-from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.errors import FieldError
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
@@ -54,8 +58,6 @@ def generate_selector(job: Obj) -> None:
 
 
 COMPLETION_MODES = ("NonIndexed", "Indexed")
-REPLACEMENT_POLICIES = ("TerminatingOrFailed", "Failed")
-MAX_INDEXED_PARALLELISM = 100_000
 _FIXED = (
     *("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"),
 )
@@ -82,16 +84,9 @@ def _validate_generated(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
         if labels.get(key) != value
     ]
     selector = spec.get("selector")
-    if selector is not None and not errors and not _selects(selector, {**labels, **wanted}):
+    if selector is not None and not errors and not selects(selector, {**labels, **wanted}):
         errors.append(invalid("spec.selector", selector, "`selector` not auto-generated"))
     return errors
-
-
-def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    try:
-        return from_label_selector(selector).matches(labels)
-    except InvalidSelector:
-        return False
 
 
 def _validate_spec(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
@@ -101,9 +96,8 @@ def _validate_spec(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
     if selector is None:
         errors.append(required("spec.selector"))
     errors += label_selector(selector, "spec.selector")
-    try:
-        fits = selector is not None and from_label_selector(selector).matches(labels or {})
-    except InvalidSelector:
+    fits = selector is not None and selects(selector, labels or {})
+    if fits is None:
         return errors
     if not fits:
         errors.append(invalid("spec.template.metadata.labels", labels, UNSELECTED))
@@ -118,32 +112,13 @@ def _validate_spec(job: Obj, spec: Mapping[str, Any]) -> list[FieldError]:
 
 def validate_job_template(spec: Mapping[str, Any], path: str) -> list[FieldError]:
     """The broken rules of the spec of a Job or a Job template, without the selector."""
-    errors = check("JobNumbers", spec, path)
-    manager = spec.get("managedBy")
-    if manager is not None:
-        texts = naming.qualified_name(manager)
-        errors += [invalid(f"{path}.managedBy", manager, text) for text in texts]
-        if not texts and "/" not in manager:
-            text = 'must be a domain-prefixed path (such as "acme.io/foo")'
-            errors.append(invalid(f"{path}.managedBy", manager, text))
+    errors = check("JobNumbers", spec, path, domain=_domain)
     mode = spec.get("completionMode")
-    if mode not in (None, *COMPLETION_MODES):
-        errors.append(not_supported(f"{path}.completionMode", mode, COMPLETION_MODES, ordered=True))
-    elif mode == "Indexed":
-        errors += _validate_indexed(spec, path)
-    else:
-        errors += [
-            invalid(f"{path}.{key}", spec[key], "requires indexed completion mode")
-            for key in ("backoffLimitPerIndex", "maxFailedIndexes")
-            if spec.get(key) is not None
-        ]
+    if mode in (None, *COMPLETION_MODES):
+        errors += check(f"{mode or 'NonIndexed'}Job", spec, path, within=_within)
     if spec.get("podFailurePolicy"):
         errors += _failure_policy(spec, f"{path}.podFailurePolicy.rules")
-    policy = spec.get("podReplacementPolicy")
-    if policy not in (None, *REPLACEMENT_POLICIES):
-        errors.append(not_supported(f"{path}.podReplacementPolicy", policy, REPLACEMENT_POLICIES))
-    elif policy and spec.get("podFailurePolicy") and policy != "Failed":
-        errors.append(not_supported(f"{path}.podReplacementPolicy", policy, ["Failed"]))
+    errors += check("JobPolicies", spec, path)
     errors += validate_template(section(spec, "template"), f"{path}.template")
     restart = section(spec, "template", "spec").get("restartPolicy")
     where = f"{path}.template.spec.restartPolicy"
@@ -191,22 +166,14 @@ def _codes(at: ValuePlace, _: str) -> BrokenRules:
     return errors + [invalid(at.path, codes, "must be ordered")] * (codes != sorted(codes))
 
 
-def _validate_indexed(spec: Mapping[str, Any], path: str) -> list[FieldError]:
-    errors = []
-    completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
-    failed = spec.get("maxFailedIndexes")
-    if completions is None:
-        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    if parallelism > MAX_INDEXED_PARALLELISM:
-        text = (
-            f"must be less than or equal to {MAX_INDEXED_PARALLELISM} "
-            "when completion mode is Indexed"
-        )
-        errors.append(invalid(f"{path}.parallelism", parallelism, text))
-    if failed is not None and completions is not None and failed > completions:
-        text = "must be less than or equal to completions"
-        errors.append(invalid(f"{path}.maxFailedIndexes", failed, text))
-    return errors
+def _domain(at: ValuePlace, _: str) -> BrokenRules:
+    text = 'must be a domain-prefixed path (such as "acme.io/foo")'
+    return [] if "/" in at.value else [invalid(at.path, at.value, text)]
+
+
+def _within(at: ValuePlace, _: str) -> BrokenRules:
+    most, text = at.outer.get("completions"), "must be less than or equal to completions"
+    return [invalid(at.path, at.value, text)] if most is not None and at.value > most else []
 
 
 def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kueuelib.api.kinds import LIMIT_RANGES, PODS
 from kueuelib.api.meta import Obj
@@ -21,7 +21,7 @@ from kueuelib.embedded.builtins.resources import (
     parsed,
     pod_requests,
 )
-from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
+from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace
 from kueuelib.errors import FieldError
 
 TYPES = ("Container", "PersistentVolumeClaim", "Pod")
@@ -38,19 +38,6 @@ _CALLED = {"default": "default limit", "defaultRequest": "default request"}
 """The names in messages about default requests."""
 ANNOTATION = "kubernetes.io/limit-ranger"
 _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
-
-
-def check_limit_range(obj: Obj) -> list[FieldError]:
-    """Check that every item is consistent."""
-    items = listed(section(obj, "spec"), "limits")
-    return check(
-        "LimitRangeItem",
-        items,
-        "spec.limits",
-        limited=_limited,
-        known_names=_names,
-        ascending=_order,
-    )
 
 
 def _limited(at: ValuePlace, _: str) -> BrokenRules:
@@ -106,6 +93,13 @@ def _order(at: ValuePlace, _: str) -> BrokenRules:
             text = f"default value {default} must equal to defaultRequest value {request} in {name}"
             errors.append(invalid(f"{path}.defaultRequest[{name}]", request, text))
     return errors
+
+
+LIMIT_CHECKS: Final[Mapping[str, Check]] = {
+    "limited": _limited,
+    "known_names": _names,
+    "ascending": _order,
+}
 
 
 def _validate_ratio(given: Mapping[str, str], path: str) -> list[FieldError]:

@@ -14,8 +14,9 @@ from kueuelib.embedded.admission.plugin import (
     Operation,
     Reader,
 )
-from kueuelib.embedded.builtins.fields import forbidden, not_supported
+from kueuelib.embedded.builtins.fields import forbidden, unchanged
 from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.errors import FieldError
 
 HIGHEST_OF_USERS = 1_000_000_000
@@ -27,7 +28,6 @@ SYSTEM_CLASSES: Mapping[str, tuple[int, str]] = {
     ),
     "system-node-critical": (2_000_001_000, "For pods that their node cannot do without."),
 }
-POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def system_priority_classes() -> list[Obj]:
@@ -61,10 +61,7 @@ class PriorityClassRules(KindRules):
         elif value > HIGHEST_OF_USERS:
             text = f"maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}"
             errors.append(forbidden("value", text))
-        policy = obj.get("preemptionPolicy")
-        if policy not in POLICIES:
-            errors.append(not_supported("preemptionPolicy", policy, POLICIES, ordered=True))
-        return errors
+        return errors + check("PriorityClass", obj, "")
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """Value and policy are immutable."""
@@ -72,10 +69,7 @@ class PriorityClassRules(KindRules):
         errors = []
         if obj.get("value") != old.get("value"):
             errors.append(forbidden("value", "may not be changed in an update."))
-        if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
-            text = 'Invalid value: "' + str(obj.get("preemptionPolicy")) + '": field is immutable'
-            errors.append(FieldError("preemptionPolicy", "FieldValueInvalid", text))
-        return errors
+        return errors + unchanged(obj, old, "preemptionPolicy")
 
 
 def default_class(classes: Iterable[Obj]) -> Obj | None:

@@ -9,8 +9,8 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import invalid, required
 from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.rule_table import check
-from kueuelib.errors import FieldError, InvalidSelector
-from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.embedded.builtins.workloads import selects
+from kueuelib.errors import FieldError
 
 
 def check_role(obj: Obj) -> list[FieldError]:
@@ -44,13 +44,11 @@ def _validate_aggregation(aggregation: Mapping[str, Any], path: str) -> list[Fie
     if not selectors:
         text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         return [required(path, text)]
-    errors: list[FieldError] = []
-    for i, selector in enumerate(selectors):
-        try:
-            from_label_selector(selector)
-        except InvalidSelector:
-            errors.append(invalid(f"{path}[{i}]", None, "invalid label selector."))
-    return errors
+    return [
+        invalid(f"{path}[{i}]", None, "invalid label selector.")
+        for i, selector in enumerate(selectors)
+        if selects(selector, {}) is None
+    ]
 
 
 def check_binding(obj: Obj) -> list[FieldError]:

@@ -82,13 +82,17 @@ def _rules() -> Mapping[str, list[tuple[str, list[tuple[str, str]]]]]:
     return rules
 
 
-def kinds_with_rules() -> Mapping[tuple[str, str], Callable[[Obj], list[FieldError]]]:
-    """The kinds of which all rules are in `rules.txt`, with the check of an object."""
+def kinds_with_rules(**known: Any) -> Mapping[tuple[str, str], Callable[[Obj], list[FieldError]]]:
+    """The kinds of which all rules are in `rules.txt`, with the check of an object.
+
+    Args:
+        known: functions that the rules name.
+    """
     checks = {}
     for type_ in _rules():
         group, slash, kind = type_.partition("/")
         if slash:
-            checks["" if group == "core" else group, kind] = partial(check, type_, path="")
+            checks["" if group == "core" else group, kind] = partial(check, type_, path="", **known)
     return checks
 
 
@@ -138,24 +142,23 @@ def _check(type_: str, place: ValuePlace) -> list[FieldError]:
 
 def _is(rule: Callable[[str], Iterable[str]]) -> Check:
     """Check that a text, or each text of a list, follows a rule for names."""
+    return lambda at, _: [
+        invalid(path, text or "", why) for path, text in _places(at) for why in rule(text or "")
+    ]
 
-    def ask(at: ValuePlace, _: str) -> BrokenRules:
-        texts = [(at.path, at.value or "")]
-        if isinstance(at.value, list):
-            texts = [(f"{at.path}[{i}]", each) for i, each in enumerate(at.value)]
-        return [invalid(path, text, why) for path, text in texts for why in rule(text)]
 
-    return ask
+def _places(at: ValuePlace) -> list[tuple[str, Any]]:
+    """The value, or each item of a list, with its path."""
+    if isinstance(at.value, list):
+        return [(f"{at.path}[{i}]", each) for i, each in enumerate(at.value)]
+    return [(at.path, at.value)]
 
 
 def _one_of(at: ValuePlace, known: str, *, ordered: bool) -> BrokenRules:
     names = known.split(",")
-    values = [(at.path, at.value)]
-    if isinstance(at.value, list):
-        values = [(f"{at.path}[{i}]", each) for i, each in enumerate(at.value)]
     return [
         not_supported(path, value, names, ordered=ordered)
-        for path, value in values
+        for path, value in _places(at)
         if value not in names
     ]
 
@@ -206,7 +209,7 @@ def _known(at: ValuePlace, kind: str) -> BrokenRules:
 
 
 def _distinct(at: ValuePlace, struct: str) -> BrokenRules:
-    shown = [internal(struct, each) for each in at.value]
+    shown = [internal(struct, each) if struct else each for each in at.value]
     return [duplicate(f"{at.path}[{i}]", each) for i, each in enumerate(shown) if each in shown[:i]]
 
 
@@ -247,6 +250,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "between": _between,
     "port": _port,
     "if": _if,
+    "set": lambda at, _: None if at.value is None else [],
     "unless": lambda at, condition: [] if _if(at, condition) is None else None,
     "unique": _unique,
     "known": _known,
@@ -256,6 +260,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "positive": lambda at, _: _above_zero(at, "must be greater than zero"),
     "one": lambda at, text: [] if len(at.value or ()) == 1 else [required(at.path, text)],
     "forbidden": lambda at, text: [forbidden(at.path, text)],
+    "wrong": lambda at, text: [invalid(at.path, at.value, text)],
     "none": lambda at, text: [invalid(at.path, list(at.value), text)],
     "filled": lambda at, _: [
         required(f"{at.path}[{i}]") for i, each in enumerate(at.value) if not each

@@ -78,9 +78,6 @@ def _families(spec: Obj) -> list[FieldError]:
     if given and given[0] != spec.get("clusterIP"):
         errors.append(invalid(path, given, "first value must match `clusterIP`"))
     errors += check("ServiceFamilies", spec, "spec")
-    for i, family in enumerate(families):
-        if family in families[:i]:
-            errors.append(duplicate(f"spec.ipFamilies[{i}]", family))
     if len(set(families)) > 1 and spec.get("ipFamilyPolicy") == "SingleStack":
         text = (
             "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are "

@@ -20,10 +20,10 @@ from kueuelib.embedded.builtins.config_rules import (
 from kueuelib.embedded.builtins.core_rules import check_event
 from kueuelib.embedded.builtins.cron_rules import schedule, time_zone
 from kueuelib.embedded.builtins.defaults import RBAC, TEMPLATE_GENERATION
-from kueuelib.embedded.builtins.endpoint_rules import check_endpoints, check_ingress, check_slice
+from kueuelib.embedded.builtins.endpoint_rules import ENDPOINT_CHECKS, check_ingress, check_slice
 from kueuelib.embedded.builtins.fields import forbidden, immutable, invalid, not_supported, required
 from kueuelib.embedded.builtins.job_spec import validate_job_template
-from kueuelib.embedded.builtins.limit_range import check_limit_range
+from kueuelib.embedded.builtins.limit_range import LIMIT_CHECKS
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
 from kueuelib.embedded.builtins.quota_rules import (
     check_changed_quota,
@@ -222,8 +222,9 @@ _PENDING: Final[Mapping[str, Any]] = {"phase": "Pending"}
 
 def stored_rules() -> Mapping[tuple[str, str], KindRules]:
     """The strategies by group and kind: first those of which all rules are in `rules.txt`."""
+    in_table = kinds_with_rules(**ENDPOINT_CHECKS, **LIMIT_CHECKS)
     return {
-        **{known: StoredRules(check) for known, check in kinds_with_rules().items()},
+        **{known: StoredRules(check) for known, check in in_table.items()},
         ("apps", "Deployment"): StoredRules(validate_workload, _POD, _SELECTOR, {}),
         ("apps", "DaemonSet"): StoredRules(
             validate_workload, _POD, _SELECTOR, dict.fromkeys(_SCHEDULED, 0), first=True
@@ -243,9 +244,7 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
         ("", "PodTemplate"): StoredRules(
             lambda obj: validate_template(section(obj, "template"), "template"), ("template",)
         ),
-        ("", "Endpoints"): StoredRules(check_endpoints),
         ("", "Event"): StoredRules(check_event),
-        ("", "LimitRange"): StoredRules(check_limit_range),
         ("node.k8s.io", "RuntimeClass"): StoredRules(check_runtime_class, fixed=("handler",)),
         ("", "ConfigMap"): StoredRules(check_config_map, changed=check_frozen, first=True),
         ("", "Secret"): StoredRules(

@@ -91,11 +91,8 @@ def _selector(at: ValuePlace, kind: str) -> list[FieldError]:
     errors += selector_errors
     if kind != "DaemonSet":
         errors += hollow
-    try:
-        fits = empty or (
-            selector is not None and from_label_selector(selector).matches(labels or {})
-        )
-    except InvalidSelector:
+    fits = empty or (selector is not None and selects(selector, labels or {}))
+    if fits is None:
         if rules.bad is None:
             return errors + _template(rules, template)
         return [*errors, invalid(path, in_order(selector or {}), rules.bad)]
@@ -104,6 +101,14 @@ def _selector(at: ValuePlace, kind: str) -> list[FieldError]:
     if kind == "DaemonSet":
         errors += hollow
     return errors + _template(rules, template)
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool | None:
+    """Whether a label selector selects labels; None if it cannot be read."""
+    try:
+        return from_label_selector(selector).matches(labels)
+    except InvalidSelector:
+        return None
 
 
 def _template(rules: Workload, template: Mapping[str, Any]) -> list[FieldError]:
