@@ -192,7 +192,7 @@ class _Pass:
 
     def _fail(self, checks: Checks, path: str, message: str) -> None:
         """A rule that could not be evaluated."""
-        text = f'Invalid value: "{checks.type}": {message}'
+        text = f'Invalid value: "{checks.node.type}": {message}'
         self._errors.append(FieldError(path or "<nil>", "FieldValueInvalid", text))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from kueuelib.embedded.cel import ast, loops, types
+from kueuelib.embedded.cel import ast, loops, running, types
 from kueuelib.embedded.cel.code import (
     BROKEN,
     LIST_COST,
@@ -20,16 +20,6 @@ from kueuelib.embedded.cel.code import (
 from kueuelib.embedded.cel.errors import EvalError, Issue
 from kueuelib.embedded.cel.library import Library
 from kueuelib.embedded.cel.overloads import call_code, no_overload
-from kueuelib.embedded.cel.running import (
-    Env,
-    Run,
-    absorbing,
-    make_list,
-    make_map,
-    select,
-    select_optional,
-    test_field,
-)
 from kueuelib.embedded.cel.values import Optional
 
 DEEPEST = 150
@@ -129,12 +119,12 @@ class Compiler:
             return BROKEN
         field, cost = node.field, operand.cost + 1
         if node.test:
-            return Code(types.BOOL, test_field(operand.run, field), cost)
+            return Code(types.BOOL, running.test_field(operand.run, field), cost)
         if node.optional or operand.type.name == "optional_type":
             if type_.name != "optional_type":
                 type_ = types.optional_of(type_)
-            return Code(type_, select_optional(operand.run, field), cost)
-        return Code(type_, select(operand.run, field), cost)
+            return Code(type_, running.select_optional(operand.run, field), cost)
+        return Code(type_, running.select(operand.run, field), cost)
 
     def _field_type(self, node: ast.Select, operand: types.Type) -> types.Type | None:
         if operand.name == "optional_type":
@@ -188,7 +178,7 @@ class Compiler:
             return self._mistake(node, no_overload("_?_:_", [test.type, yes.type, no.type]))
         check, left, right = test.run, yes.run, no.run
 
-        def run(env: Env) -> Any:
+        def run(env: running.Env) -> Any:
             outcome = check(env)
             if outcome is True:
                 return left(env)
@@ -204,7 +194,7 @@ class Compiler:
             return BROKEN
         if any(arg.type not in (types.BOOL, types.DYN) for arg in args):
             return self._mistake(node, no_overload(node.name, [arg.type for arg in args[:2]]))
-        run = absorbing([arg.run for arg in args], decides=node.name == "_||_")
+        run = running.absorbing([arg.run for arg in args], decides=node.name == "_||_")
         return Code(types.BOOL, run, sum(arg.cost for arg in args) + 1)
 
     # ---- literals
@@ -226,13 +216,13 @@ class Compiler:
                 return self._mistake(node.items[i], text)
             type_ = together
         cost = sum(item.cost for item in items) + LIST_COST
-        run = make_list([item.run for item in items], node.optional)
+        run = running.make_list([item.run for item in items], node.optional)
         return Code(types.list_of(type_ or types.DYN), run, cost)
 
     def _map(self, node: ast.MapLiteral) -> Code:
         key_type: types.Type | None = None
         value_type: types.Type | None = None
-        runs: list[tuple[Run, Run]] = []
+        runs: list[tuple[running.Run, running.Run]] = []
         cost = MAP_COST
         for i, (key_node, value_node) in enumerate(node.entries):
             key, value = self.compile(key_node), self.compile(value_node)
@@ -254,11 +244,8 @@ class Compiler:
             key_type, value_type = keys, values
             runs.append((key.run, value.run))
             cost += key.cost + value.cost
-        return Code(
-            types.map_of(key_type or types.DYN, value_type or types.DYN),
-            make_map(runs, node.optional),
-            cost,
-        )
+        type_ = types.map_of(key_type or types.DYN, value_type or types.DYN)
+        return Code(type_, running.make_map(runs, node.optional), cost)
 
     def _unwrapped(self, node: ast.Node, type_: types.Type, *, optional: bool) -> types.Type | None:
         if not optional:
@@ -330,7 +317,7 @@ class Compiler:
             return self._mistake(node.body, text)
         given, inside, flat = source.run, body.run, node.flat
 
-        def run(env: Env) -> Any:
+        def run(env: running.Env) -> Any:
             value = given(env)
             if not isinstance(value, Optional):
                 raise EvalError("no such overload")

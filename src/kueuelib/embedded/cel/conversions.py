@@ -7,15 +7,10 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from kueuelib.embedded.cel import times
 from kueuelib.embedded.cel.budget import traversal
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.library import Library
-from kueuelib.embedded.cel.times import (
-    format_duration,
-    format_timestamp,
-    parse_duration,
-    parse_timestamp,
-)
 from kueuelib.embedded.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -134,11 +129,11 @@ def install(library: Library) -> None:
     add("string", "double", "string", format_double)
     add("string", "bool", "string", lambda v: "true" if v else "false")
     add("string", "bytes", "string", _text_of_bytes, traversal)
-    add("string", "timestamp", "string", format_timestamp)
-    add("string", "duration", "string", format_duration)
+    add("string", "timestamp", "string", times.format_timestamp)
+    add("string", "duration", "string", times.format_duration)
     add("bytes", "string", "bytes", lambda v: v.encode(errors="replace"), traversal)
-    add("timestamp", "string", "timestamp", parse_timestamp)
+    add("timestamp", "string", "timestamp", times.parse_timestamp)
     add("timestamp", "int", "timestamp", lambda v: moment(v * NANO))
-    add("duration", "string", "duration", parse_duration)
+    add("duration", "string", "duration", times.parse_duration)
     add("dyn", "A", "dyn", same)
     add("type", "A", "type", lambda v: TypeValue(type_name(v)))

@@ -59,7 +59,6 @@ class Checks:
 
     Attributes:
         node: the schema.
-        type: its OpenAPI type, which messages show instead of the value.
         adapt: makes the value for rules.
         rules: its own.
         properties: by name.
@@ -68,7 +67,6 @@ class Checks:
     """
 
     node: SchemaNode
-    type: str
     adapt: Adapt
     rules: tuple[Rule, ...]
     properties: Mapping[str, Checks]
@@ -132,7 +130,6 @@ class Builder:
             )
         return Checks(
             node,
-            node.type,
             shape.adapt,
             tuple(rule for rule in rules if rule is not None),
             properties,

@@ -15,13 +15,7 @@ import attrs
 from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
 from kueuelib.embedded.builtins.raw import holds
 from kueuelib.embedded.cluster import job_facts as facts
-from kueuelib.embedded.cluster.job_pods import (
-    first_to_go,
-    index_of,
-    is_active,
-    is_ready,
-    is_terminating,
-)
+from kueuelib.embedded.cluster import job_pods
 from kueuelib.embedded.cluster.pod_status import is_terminal, phase
 
 
@@ -34,7 +28,7 @@ def first_memory(job: Mapping[str, Any], pods: facts.Pods) -> facts.JobMemory:
     if not status:
         return facts.JobMemory()
     ended = frozenset(facts.uid_of(pod) for pod in pods if is_terminal(pod))
-    leaving = frozenset(facts.uid_of(pod) for pod in pods if is_terminating(pod))
+    leaving = frozenset(facts.uid_of(pod) for pod in pods if job_pods.is_terminating(pod))
     return facts.JobMemory(counted=ended, disposed=leaving)
 
 
@@ -96,8 +90,8 @@ class _Sync:
         self.parallelism: int = self.spec.get("parallelism", 1)
         self.suspended = bool(self.spec.get("suspend"))
         self.patient = self.spec.get("podReplacementPolicy") == "Failed"
-        self.active = [pod for pod in self.pods if is_active(pod)]
-        self.terminating = [pod for pod in self.pods if is_terminating(pod)]
+        self.active = [pod for pod in self.pods if job_pods.is_active(pod)]
+        self.terminating = [pod for pod in self.pods if job_pods.is_terminating(pod)]
         self.done = parse_indexes(self.status.get("completedIndexes"), self.completions)
         self.succeeded: int = len(self.done) if self.indexed else self.status.get("succeeded", 0)
         self.failed: int = self.status.get("failed", 0)
@@ -177,7 +171,7 @@ class _Sync:
         if not self.indexed:
             self.succeeded += 1
             return True
-        index = index_of(pod)
+        index = job_pods.index_of(pod)
         if index is None or (self.completions is not None and index >= self.completions):
             return False
         self.done.add(index)
@@ -268,7 +262,7 @@ class _Sync:
             self._delete_misplaced()
         wanted = self._wanted()
         if len(self.active) > wanted:
-            excess = sorted(self.active, key=first_to_go)[: len(self.active) - wanted]
+            excess = sorted(self.active, key=job_pods.first_to_go)[: len(self.active) - wanted]
             self._delete(self._next(excess))
             return
         missing = wanted - len(self.active)
@@ -300,8 +294,8 @@ class _Sync:
         """For an Indexed Job, deletes pods with unneeded or duplicate indexes."""
         seen: set[int] = set()
         misplaced = []
-        for pod in sorted(self.active, key=first_to_go, reverse=True):
-            index = index_of(pod)
+        for pod in sorted(self.active, key=job_pods.first_to_go, reverse=True):
+            index = job_pods.index_of(pod)
             if (
                 index is None
                 or index in seen
@@ -315,9 +309,9 @@ class _Sync:
             self._delete(self._next(misplaced))
 
     def _free_indexes(self, count: int) -> list[int]:
-        used = {index_of(pod) for pod in self.active} | self.done
+        used = {job_pods.index_of(pod) for pod in self.active} | self.done
         if self.patient:
-            used |= {index_of(pod) for pod in self.terminating}
+            used |= {job_pods.index_of(pod) for pod in self.terminating}
         free = (index for index in range(self.completions or 0) if index not in used)
         return list(islice(free, count))
 
@@ -332,7 +326,7 @@ class _Sync:
                 self.status[key] = value
             else:
                 self.status.pop(key, None)
-        self.status["ready"] = sum(1 for pod in self.active if is_ready(pod))
+        self.status["ready"] = sum(1 for pod in self.active if job_pods.is_ready(pod))
         self.status["terminating"] = len(self.terminating)
         self.status.setdefault("uncountedTerminatedPods", {})
         if self.indexed and self.done:

@@ -8,15 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
+from kueuelib.embedded import verbs
 from kueuelib.embedded.cluster.contract import CONTROLLERS
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import (
-    DeleteOptions,
-    Propagation,
-    WatchEvent,
-    WatchOptions,
-    WriteOptions,
-)
 from kueuelib.errors import ApiError
 from kueuelib.machinery.store import Delta, Store, same_version
 
@@ -97,20 +91,20 @@ class Mirror:
 
     async def create(self, obj: Obj) -> Obj:
         """Stores a new object at the server."""
-        options = WriteOptions(field_manager=CONTROLLERS)
+        options = verbs.WriteOptions(field_manager=CONTROLLERS)
         return self.written(await self._service.create(self.resource, obj, options=options))
 
     async def update_status(
         self, obj: Mapping[str, Any], status: Obj, by: str = CONTROLLERS
     ) -> Obj:
         """Replaces the status of an object, in the name of a program."""
-        changed, options = {**obj, "status": status}, WriteOptions(field_manager=by)
+        changed, options = {**obj, "status": status}, verbs.WriteOptions(field_manager=by)
         written = await self._service.update_status(self.resource, changed, options=options)
         return self.written(written)
 
     async def patch(self, key: ObjectKey, patch: Obj) -> Obj:
         """Changes an object by a merge patch."""
-        options = WriteOptions(field_manager=CONTROLLERS)
+        options = verbs.WriteOptions(field_manager=CONTROLLERS)
         return self.written(await self._service.patch(self.resource, key, patch, options=options))
 
     async def delete(
@@ -118,11 +112,11 @@ class Mirror:
         obj: Mapping[str, Any],
         *,
         grace_period: int | None = None,
-        propagation: Propagation | None = None,
+        propagation: verbs.Propagation | None = None,
     ) -> None:
         """Deletes an object, but not a new one with the same name."""
         uid = obj["metadata"]["uid"]
-        options = DeleteOptions(grace_period=grace_period, propagation=propagation, uid=uid)
+        options = verbs.DeleteOptions(grace_period=grace_period, propagation=propagation, uid=uid)
         self.written(await self._service.delete(self.resource, key_of(obj), options))
 
     def written(self, obj: Obj) -> Obj:
@@ -151,14 +145,14 @@ class Mirror:
         self._seen = int(listing.resource_version)
         self._tell(self.store.replace(items, initial=initial, same=same_version))
         self.synced.set()
-        options = WatchOptions(resource_version=listing.resource_version, bookmarks=True)
+        options = verbs.WatchOptions(resource_version=listing.resource_version, bookmarks=True)
         async with self._service.watch(self.resource, options=options) as stream:
             async for event in stream:
                 if event.type == "ERROR":
                     return
                 self._apply(event)
 
-    def _apply(self, event: WatchEvent) -> None:
+    def _apply(self, event: verbs.WatchEvent) -> None:
         obj = event.object
         self._seen = max(self._seen, _revision(obj))
         if event.type == "BOOKMARK":

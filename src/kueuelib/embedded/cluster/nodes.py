@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, format_micro_time, format_time, is_true, labels_of
+from kueuelib.api.meta import Obj, format_micro_time, format_time, labels_of
 from kueuelib.embedded.cluster.contract import HOSTNAME, POOL, POOLS, SIMULATED
 from kueuelib.embedded.release import VERSION
 
@@ -94,8 +94,3 @@ def node_lease(node: Mapping[str, Any], now: float) -> Obj:
 def is_simulated(node: Mapping[str, Any]) -> bool:
     """Whether the node has a simulated kubelet."""
     return labels_of(node).get(SIMULATED) == "true"
-
-
-def is_ready(node: Mapping[str, Any]) -> bool:
-    """Whether the node is ready."""
-    return is_true(node, "Ready")

@@ -8,15 +8,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.patching.fieldsets import (
-    FieldSet,
-    Path,
-    field,
-    from_fields_v1,
-    show,
-    to_fields_v1,
-    without,
-)
+from kueuelib.embedded.patching import fieldsets
 from kueuelib.errors import Conflict
 
 APPLY: Final = "Apply"
@@ -26,12 +18,12 @@ BEFORE_FIRST_APPLY: Final = "before-first-apply"
 ANCIENT_CHANGES: Final = "ancient-changes"
 MAX_UPDATE_MANAGERS: Final = 10
 
-_META: Final = field("metadata")
-UNOWNED: Final[tuple[Path, ...]] = (
-    (field("apiVersion"),),
-    (field("kind"),),
+_META: Final = fieldsets.field("metadata")
+UNOWNED: Final[tuple[fieldsets.Path, ...]] = (
+    (fieldsets.field("apiVersion"),),
+    (fieldsets.field("kind"),),
     *(
-        (_META, field(name))
+        (_META, fieldsets.field(name))
         for name in (
             "name",
             "namespace",
@@ -64,7 +56,7 @@ class ManagerEntry:
     manager: str
     operation: str
     api_version: str
-    fields: FieldSet
+    fields: fieldsets.FieldSet
     subresource: str = ""
     time: str = ""
 
@@ -91,7 +83,7 @@ def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
     entries: Entries = {}
     for each in raw or ():
         try:
-            fields = from_fields_v1(each.get("fieldsV1") or {})
+            fields = fieldsets.from_fields_v1(each.get("fieldsV1") or {})
         except ValueError:
             return {}
         operation, version = each.get("operation"), each.get("apiVersion")
@@ -128,7 +120,7 @@ def _raw(entry: ManagerEntry) -> Obj:
         "operation": entry.operation,
         "apiVersion": entry.api_version,
         "fieldsType": FIELDS_V1,
-        "fieldsV1": to_fields_v1(entry.fields),
+        "fieldsV1": fieldsets.to_fields_v1(entry.fields),
     }
     if entry.time:
         raw["time"] = entry.time
@@ -137,9 +129,9 @@ def _raw(entry: ManagerEntry) -> Obj:
     return raw
 
 
-def owned(fields: FieldSet) -> FieldSet:
+def owned(fields: fieldsets.FieldSet) -> fieldsets.FieldSet:
     """Only the fields that can be owned."""
-    return without(fields, UNOWNED)
+    return fieldsets.without(fields, UNOWNED)
 
 
 def capped(entries: Entries) -> Entries:
@@ -161,16 +153,16 @@ def capped(entries: Entries) -> Entries:
     return kept
 
 
-def _ends_first(path: Path) -> tuple[tuple[bool, Any], ...]:
+def _ends_first(path: fieldsets.Path) -> tuple[tuple[bool, Any], ...]:
     """The sort key of Kubernetes: for each object, its leaves first, then nested fields."""
     last = len(path) - 1
     return tuple((i < last, element) for i, element in enumerate(path))
 
 
-def apply_conflict(conflicts: Mapping[ManagerEntry, FieldSet]) -> Conflict:
+def apply_conflict(conflicts: Mapping[ManagerEntry, fieldsets.FieldSet]) -> Conflict:
     """The answer to an apply that would take fields from others without force."""
     pairs = [
-        (str(entry), show(path))
+        (str(entry), fieldsets.show(path))
         for entry, fields in sorted(conflicts.items(), key=lambda pair: str(pair[0]))
         for path in sorted(fields, key=_ends_first)
     ]
