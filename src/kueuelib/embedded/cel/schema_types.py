@@ -126,9 +126,11 @@ def _wrong(wanted: str, value: Any) -> EvalError:
 
 def _record(steps: list[tuple[str, str, Adapt]]) -> Adapt:
     def convert(value: Any) -> Record:
-        return Record(
-            (called, inner(value[name])) for name, called, inner in steps if name in value
-        )
+        record = Record()
+        for name, called, inner in steps:
+            if name in value:
+                record[called] = inner(value[name])
+        return record
 
     return _checked(dict, "an object", convert)
 
