@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kueuelib.runtime import Resource, kinds
 
-CUSTOM = ("kueue.x-k8s.io", "leaderworkerset.x-k8s.io")
+CUSTOM = ("kueue.x-k8s.io", "leaderworkerset.x-k8s.io", "monitoring.coreos.com")
 NOT_EMBEDDED = {"autoscaling", "policy", "storage.k8s.io"}
 """Groups of which the embedded server has no kind."""
 NOR = {"IngressClass", "NetworkPolicy"}
