@@ -16,15 +16,13 @@ from kueuelib.testing.processes import LocalCluster
 QUEUE, CLASS = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 NAME = "kubernetes.io/metadata.name"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-SETTINGS = """
-integrations: {frameworks: [batch/job, pod, deployment]}
-"""
+FRAMEWORKS = ("batch/job", "pod", "deployment")
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     with Processes(tmp_path) as processes:
-        started = LocalCluster(processes, settings=SETTINGS)
+        started = LocalCluster(processes, frameworks=FRAMEWORKS)
         started.start()
         yield started
 
@@ -86,7 +84,7 @@ def restarted(cluster: LocalCluster, namespace: str) -> None:
     """The manager again, now for this namespace only."""
     cluster.processes.stop("manager")
     selector = f"managedJobsNamespaceSelector: {{matchLabels: {{{NAME}: {namespace}}}}}"
-    cluster.settings = f"{SETTINGS}{selector}\n"
+    cluster.settings = f"{selector}\n"
     cluster.start_manager()
     cluster.wait_for_manager()
 

@@ -34,6 +34,8 @@ from kueuelib.scheduler.explain.trial import (
 )
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.waking import ShapeVerdict
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
 from kueuelib.testing.builders import (
@@ -466,7 +468,8 @@ def parts_of(value: Any, found: dict[int, object]) -> dict[int, object]:
     elif kind.__module__.startswith("kueuelib.scheduler") and not isinstance(value, tuple | Enum):
         frozen = attrs.has(kind) and "frozen" in kind.__setattr__.__name__
         hashed = attrs.has(kind) and kind.__hash__ is not object.__hash__  # a record
-        if frozen or hashed or kind.__name__.startswith("Frozen"):
+        checked = kind in (ShapeVerdict, WorkloadInfo)  # values: frozen for the type checker
+        if frozen or hashed or checked or kind.__name__.startswith("Frozen"):
             return found
         slots = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
         children = [getattr(value, name) for name in slots if name != "__weakref__"]

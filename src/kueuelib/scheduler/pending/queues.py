@@ -116,7 +116,9 @@ class Queues:
         item.search = None
         item.back_off = end if end is not None and now < end else None
         if item.back_off is not None:
-            item.queue.put(item, ShapeVerdict(item.info, BackingOff(item.back_off)))
+            item.queue.put(
+                item, ShapeVerdict(item.info, BackingOff(item.back_off), item.info.least())
+            )
             self._back_offs.push((item.back_off, key), self._find_back_off)
             return
         group = item.queue.put(item)
@@ -175,7 +177,8 @@ class Queues:
         else:
             freed = scope.news.changed_or_freed_since(search.began)
             complete = not (goes_on or lost or search.lost or freed)
-            verdict = ShapeVerdict(item.info, reason, search.began, item.tried, complete)
+            least = item.info.least()
+            verdict = ShapeVerdict(item.info, reason, least, search.began, item.tried, complete)
             if not (goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict)):
                 scope.touch()
                 self.silence.refused(queue.put(item, verdict), now)

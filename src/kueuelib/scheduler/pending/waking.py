@@ -18,6 +18,7 @@ from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import NoFlavors, Reason, waits_alone
+from kueuelib.scheduler.values import value
 
 Available = Callable[[str, FlavorResource], int]
 """How much more of a flavor and resource a ClusterQueue could use now."""
@@ -47,30 +48,26 @@ class News:
         return self.changed > instant or max(self.freed.values(), default=0) > instant
 
 
-@attrs.define(eq=False)
+@value
 class ShapeVerdict:
     """Why the Workloads of one shape in a ClusterQueue are parked.
 
     Attributes:
         info: the Workload.
         reason: why it was refused.
+        least: per resource, the smallest request of any pod set.
         began: the instant at which its pass over the flavors began.
         tried: the instant at which the last try of that pass began.
         complete: whether that pass refused every flavor: it was completed, no flavor was lost to
             another head, and nothing became free or changed meanwhile.
-        least: per resource, the smallest request of any pod set.
     """
 
     info: WorkloadInfo
     reason: Reason
+    least: Mapping[str, int]
     began: int = 0
     tried: int = 0
     complete: bool = True
-    least: Mapping[str, int] = attrs.field(init=False)
-
-    @least.default
-    def _least(self) -> Mapping[str, int]:
-        return self.info.least()
 
     @property
     def is_about_quota(self) -> bool:
