@@ -26,6 +26,6 @@ def unlisted(resource: Resource, error: Exception | None) -> ConfigError:
     """The error for a kind that could not be read in time, with what prevented it."""
     return ConfigError(
         resource.plural,
-        f"could not be listed in time ({error or 'no answer'})",
+        f"could not be listed in time ({str(error or '') or 'no answer'})",
         "check that the kind is installed and may be listed and watched",
     )

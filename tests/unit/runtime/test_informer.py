@@ -583,7 +583,7 @@ async def test_a_cache_catches_up_with_all_kinds_until_each_succeeds(jobs):
 
 
 async def test_a_cache_that_cannot_catch_up_names_the_kind_unless_it_may_be_missing(jobs):
-    cache = Cache(jobs.client, sync_timeout=0.2)
+    cache = Cache(jobs.client, sync_timeout=1.0)
     cache.apart(JOBS)
     status = {"kind": "Status", "reason": "NotFound", "message": "no such kind"}
     jobs.refuse_list = [web.json_response(status, status=404) for _ in range(100)]
