@@ -11,7 +11,8 @@ import orjson
 
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.recording import configuration_in
-from kueuelib.cli.replay.questions import Question, answer, question
+from kueuelib.cli.question import question
+from kueuelib.cli.replay.questions import answer
 from kueuelib.cli.replay.scenario import scenario_of
 from kueuelib.cli.replay.sides import show_difference, show_summary
 from kueuelib.cli.replay.what_if import simulate
@@ -25,6 +26,7 @@ from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import Settings
 from kueuelib.simulator.faults import BadValue
 from kueuelib.simulator.parsing import moment
+from kueuelib.simulator.play import Question
 
 
 @attrs.frozen

@@ -4,47 +4,13 @@ from __future__ import annotations
 
 import re
 
-import attrs
-
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.cli.explain.text import show
 from kueuelib.cli.terminal import terminal
-from kueuelib.errors import ConfigError
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.world import World
-from kueuelib.simulator.faults import BadValue
-from kueuelib.simulator.parsing import moment
-
-
-@attrs.frozen
-class Question:
-    """What to explain.
-
-    Attributes:
-        job: a Workload, or the job that it belongs to; the namespace may be empty.
-        at: the time, in seconds since the epoch.
-    """
-
-    job: ObjectKey
-    at: float
-
-
-def question(text: str) -> Question:
-    """The question in `--explain`.
-
-    Raises:
-        ConfigError: it does not name a job and a time.
-    """
-    job, at, when = text.rpartition("@")
-    namespace, _, name = job.rpartition("/")
-    fix = "write [NAMESPACE/]JOB@TIME"
-    if not at or not name:
-        raise ConfigError(f"--explain {text}", "does not name a job and a time", fix)
-    try:
-        return Question(ObjectKey(namespace, name), moment(when, "time"))
-    except BadValue as error:
-        raise ConfigError(f"--explain {text}", error.reason, fix) from error
+from kueuelib.simulator.play import Question
 
 
 def answer(asked: Question, world: World) -> None:

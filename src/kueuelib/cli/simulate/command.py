@@ -14,7 +14,8 @@ import attrs
 import orjson
 import yaml
 
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj
+from kueuelib.cli.question import question
 from kueuelib.cli.simulate import live
 from kueuelib.cli.simulate.earlier import CLUSTER, REPORT, RESULT, remove_earlier
 from kueuelib.cli.simulate.policies import Given, policies
@@ -22,7 +23,7 @@ from kueuelib.cli.simulate.progress import Progress
 from kueuelib.cli.simulate.text import show, show_answers
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
-from kueuelib.simulator.parsing import moment, named, not_negative
+from kueuelib.simulator.parsing import named, not_negative
 from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
 from kueuelib.simulator.readers.manifests import objects_in
@@ -93,7 +94,7 @@ def run(options: SimulateOptions) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     faults, source = Faults(strict=options.strict), Source()
     timing = Timing(options.stop_seconds, options.ready_seconds, _checks(options.checks))
-    questions = tuple(map(_question, options.explain))
+    questions = tuple(question(one, "default") for one in options.explain)
     with Trace(_jobs(options, faults, source)) as trace:
         if not trace.count:
             raise ConfigError(_names(options), f"no job in it{_why(faults)}", "give another trace")
@@ -262,25 +263,13 @@ def _check_names(
         if name not in checks:
             known = f"known: {', '.join(sorted(checks))}" if checks else "leave the option out"
             raise ConfigError(f"--check {name}", "there is no such AdmissionCheck", known)
-    for question in questions:
-        if question.job not in source.names:
+    for asked in questions:
+        if asked.job not in source.names:
             fix = "write the job as the trace names it"
-            raise ConfigError(f"--explain {question.job}", "is not a job of the trace", fix)
+            raise ConfigError(f"--explain {asked.job}", "is not a job of the trace", fix)
 
 
 def _notes(options: SimulateOptions, chosen: Sequence[Policy]) -> list[str]:
     """Effects of a policy that may be unintended."""
     overlaid = zip(options.policies, chosen[1:], strict=True)
     return [f"{path} adds {what}" for path, policy in overlaid for what in policy.adds]
-
-
-def _question(text: str) -> Question:
-    job, at, when = text.rpartition("@")
-    namespace, _, name = job.rpartition("/")
-    fix = "write [NAMESPACE/]JOB@TIME"
-    if not at or not name:
-        raise ConfigError(f"--explain {text}", "does not name a job and a time", fix)
-    try:
-        return Question(ObjectKey(namespace or "default", name), moment(when, "time"))
-    except BadValue as error:
-        raise ConfigError(f"--explain {text}", error.reason, fix) from error
