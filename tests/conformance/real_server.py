@@ -94,6 +94,8 @@ class RealServer:
     own: frozenset[str] = frozenset()
     """Paths of what the server has made for itself."""
     connection: http.client.HTTPSConnection | None = None
+    etcd: str = ""
+    """Where its store answers."""
 
     @property
     def url(self) -> str:
@@ -253,7 +255,7 @@ def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[Rea
     files["tokens.csv"] = "\n".join(lines).encode()
     for name, data in files.items():
         (work / name).write_bytes(data)
-    client = f"http://127.0.0.1:{etcd}"
+    client = server.etcd = f"http://127.0.0.1:{etcd}"
     peers = f"http://127.0.0.1:{peer}"
     commands = [
         [

@@ -63,6 +63,9 @@ class Rest:
             raise httpx.HTTPStatusError(text, request=answer.request, response=answer)
         return answer.json()
 
+    def text(self, path: str) -> str:
+        return self._http.get(path).text
+
     def get(self, path: str) -> Obj:
         return self._call("GET", path)
 

@@ -5,59 +5,39 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import ipaddress
 import os
 import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import go_manager
 import httpx
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import NameOID
 from place import QUEUE, Place, name_of, phase, uid_of
 from real_plane import Plane, assets, lacking, real_plane
 from rest import KUEUE, Obj, Rest, eventually, is_true
 from warm import Processes, kueuelib
 
-from kueuelib.controllers.manifests import WEBHOOK_SERVICE
-from kueuelib.runtime.webhook.certs import Certificates
-from kueuelib.runtime.webhook.trust import to_data
 from kueuelib.testing.processes import free_port, stop_process
 
 SHARE = float(os.environ.get("MIGRATION_SHARE", "1"))
 RUNNING, PENDING, GROUPS, CHECKED = (int(each * SHARE) for each in (200, 200, 20, 50))
-GO, MANIFESTS = "kueue-manager", "kueue-manifests.yaml"
-NAMESPACE = "kueue-system"
-CA_NAME = "kueue-ca"
+MISSING = lacking(go_manager.PROGRAM, go_manager.MANIFESTS)
 STILL = 15.0
 """Seconds in which a manager that wants to change something would do so."""
-HOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 CONFIG: dict[str, Any] = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
     "kind": "Configuration",
-    "namespace": NAMESPACE,
+    "namespace": go_manager.NAMESPACE,
     "metrics": {"bindAddress": "0"},
     "leaderElection": {"leaderElect": False},
     "integrations": {"frameworks": ["batch/job", "pod"]},
 }
-
-
-def path_of(obj: Obj) -> str:
-    """Where an object of the manifests lives."""
-    version, meta = obj["apiVersion"], obj["metadata"]
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    where = f"namespaces/{meta['namespace']}/" if "namespace" in meta else ""
-    return f"{root}/{where}{obj['kind'].lower()}s/{meta['name']}"
 
 
 class Managers:
@@ -68,33 +48,14 @@ class Managers:
         self.rest = rest
         self._folder = folder
         self._port = free_port()
-        self._found = go_certificates()
-        self._certificates = folder / "certificates"  # a kubelet would mount the Secret here
-        self._certificates.mkdir()
-        (self._certificates / "tls.crt").write_bytes(self._found.tls_cert)
-        (self._certificates / "tls.key").write_bytes(self._found.tls_key)
+        self._found = go_manager.certificates()
+        self._certificates = folder / "certificates"
+        go_manager.mount(self._found, self._certificates)
 
     # ---- theirs
 
     def install_go(self) -> None:
-        """What `kubectl apply --server-side --force-conflicts` and, for webhooks, `replace` do."""
-        folder = assets()
-        assert folder is not None
-        for obj in yaml.safe_load_all((folder / MANIFESTS).read_text()):
-            if obj["kind"] in ("Deployment", "APIService"):  # it runs elsewhere
-                continue
-            if obj["kind"] == "Secret":
-                obj["data"] = to_data(self._found)
-            for config in _client_configs(obj):
-                service = config.pop("service")
-                config["url"] = f"https://127.0.0.1:{self._port}{service['path']}"
-                config["caBundle"] = base64.b64encode(self._found.ca_cert).decode()
-            self.rest.apply(path_of(obj), obj, "kubectl")
-            if obj["kind"] in HOOKS:
-                meta = self.rest.get(path_of(obj))["metadata"]
-                version = {"resourceVersion": meta["resourceVersion"]}
-                fresh = {**obj, "metadata": {**obj["metadata"], **version}}
-                self.rest.replace(path_of(obj), fresh)
+        go_manager.install(self.rest, go_manager.manifests(self._port, self._found))
 
     @contextlib.contextmanager
     def go(self) -> Iterator[None]:
@@ -113,7 +74,7 @@ class Managers:
         config = self._folder / "go.yaml"
         config.write_text(yaml.safe_dump(content))
         command = [
-            str(folder / GO),
+            str(folder / go_manager.PROGRAM),
             f"--config={config}",
             "--feature-gates=VisibilityOnDemand=false",
         ]
@@ -156,55 +117,6 @@ class Managers:
             processes.wait_for_url(f"http://127.0.0.1:{probes}/readyz", "manager")
             yield
             processes.check()
-
-
-def _client_configs(obj: Obj) -> list[Obj]:
-    found = [hook["clientConfig"] for hook in obj.get("webhooks") or ()]
-    webhook = (obj.get("spec", {}).get("conversion") or {}).get("webhook")
-    return [*found, webhook["clientConfig"]] if webhook else found
-
-
-def go_certificates() -> Certificates:
-    """Certificates in the form of the Go manager, which keeps them if they are good for 90 days.
-
-    They also name an address, since this manager has no Service.
-    """
-
-    def key() -> tuple[rsa.RSAPrivateKey, bytes]:
-        made = rsa.generate_private_key(65537, 2048)
-        form = serialization.PrivateFormat.TraditionalOpenSSL
-        plain = serialization.NoEncryption()
-        return made, made.private_bytes(serialization.Encoding.PEM, form, plain)
-
-    now = datetime.now(UTC)
-    names = [x509.DNSName(f"{WEBHOOK_SERVICE}.{NAMESPACE}.svc")]
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    ca_key, ca_pem = key()
-    own_key, own_pem = key()
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, CA_NAME)])
-
-    def signed(public: rsa.RSAPublicKey, subject: x509.Name, *, ca: bool, names: list) -> bytes:
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer)
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=365))
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(ca_key, hashes.SHA256())
-        )
-        return made.public_bytes(serialization.Encoding.PEM)
-
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0].value)])
-    return Certificates(
-        ca_cert=signed(ca_key.public_key(), issuer, ca=True, names=[x509.DNSName(CA_NAME)]),
-        ca_key=ca_pem,
-        tls_cert=signed(own_key.public_key(), subject, ca=False, names=[*names, address]),
-        tls_key=own_pem,
-    )
 
 
 # ---- what is in flight
@@ -327,7 +239,7 @@ def assert_nothing_changed(load: Load, before: Obj) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(bool(lacking(GO, MANIFESTS)), reason=lacking(GO, MANIFESTS))
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_nothing_restarts_on_the_way_there_and_back(tmp_path: Path) -> None:
     with real_plane(tmp_path) as plane, Rest(plane.kubeconfig) as rest:
         managers = Managers(plane, rest, tmp_path)

@@ -77,6 +77,18 @@ def from_metrics(text: str) -> Counter[str]:
     return calls
 
 
+def successful_writes(text: str) -> Counter[str]:
+    """The writes of everybody that kube-apiserver has carried out, but those of its own parts."""
+    writes: Counter[str] = Counter()
+    for labels, number in _LINE.findall(text):
+        label = dict(_LABEL.findall(labels))
+        verb = _VERBS.get(label["verb"].lower(), label["verb"].lower())
+        if verb in WRITES and label["code"].startswith("2") and label["resource"] != "leases":
+            what = "/".join(filter(None, (label["resource"], label["subresource"])))
+            writes[f"{verb} {what}"] += int(float(number))
+    return writes
+
+
 def of_metrics(client: CountedClient) -> Callable[[], Any]:
     """Reads the calls of everybody but the player from a server's metrics; none if it has none."""
 

@@ -30,7 +30,7 @@ kind: Configuration
 namespace: kueue-system
 health: {{healthProbeBindAddress: "127.0.0.1:{health}"}}
 metrics: {{bindAddress: "0"}}
-webhook: {{host: 127.0.0.1, port: {webhook}}}
+webhook: {{host: 127.0.0.1, port: {webhook}{certificates}}}
 leaderElection: {{leaderElect: false}}
 clientConnection: {{qps: {qps}, burst: {qps}}}
 controller:
@@ -70,12 +70,22 @@ class Options:
         webhooks: whether kueuelib's webhooks stay; without, they go once its manager is ready.
         crds: a folder with the CRDs for managers other than kueuelib; None: those of kueuelib.
         profile: whether kueuelib's processor time is sampled.
+        health: where the manager answers probes; 0: anywhere.
+        webhook: where it serves webhooks; 0: anywhere.
+        certificates: a folder with those of a manager other than kueuelib; None: it has none.
+        install: whether kueuelib is installed.
+        wait: whether kueuelib is ready when it is handed over.
     """
 
     qps: int = 2000
     webhooks: bool = True
     crds: Path | None = None
     profile: bool = False
+    health: int = 0
+    webhook: int = 0
+    certificates: Path | None = None
+    install: bool = True
+    wait: bool = True
 
 
 def parse(text: str) -> ManagerSpec:
@@ -102,26 +112,31 @@ def parse(text: str) -> ManagerSpec:
 def managing(
     spec: ManagerSpec, server: Server, options: Options
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a manager until the end of the context; kueuelib is ready when it begins."""
-    folder, health, webhook = server.folder, free_port(), free_port()
+    """Run a manager until the end of the context."""
+    folder = server.folder
+    health, webhook = options.health or free_port(), options.webhook or free_port()
     config = folder / "config.yaml"
-    config.write_text(CONFIG.format(health=health, webhook=webhook, qps=options.qps))
+    mounted = None if spec.own else options.certificates
+    certificates = f", certDir: {mounted}" if mounted else ""
+    text = CONFIG.format(health=health, webhook=webhook, qps=options.qps, certificates=certificates)
+    config.write_text(text)
     names = {"kubeconfig": str(server.kubeconfig), "config": str(config)}
     command = [word.format(**names) for word in spec.command]
     environment = dict(os.environ)
     if spec.own:
         environment |= _compiled(command, folder.parent / "bytecode")
-        access = ["--kubeconfig", str(server.kubeconfig)]
-        install = [*command, "install", *access, "--webhook-url", f"https://127.0.0.1:{webhook}"]
-        with (folder / "install.log").open("wb") as log:
-            subprocess.run(install, check=True, stdout=log, stderr=log)
+        if options.install:
+            install = ["install", "--kubeconfig", str(server.kubeconfig)]
+            url = ["--webhook-url", f"https://127.0.0.1:{webhook}"]
+            with (folder / "install.log").open("wb") as log:
+                subprocess.run([*command, *install, *url], check=True, stdout=log, stderr=log)
         if options.profile:
             command[-2:] = [str(SAMPLER), str(folder / "profile.json")]
         command += ["manager", *_under_account(server), "--config", str(config)]
     with (folder / "manager.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
-        if spec.own:
+        if spec.own and options.wait:
             _wait(f"http://127.0.0.1:{health}/readyz", process, folder)
         yield process
     finally:
@@ -148,14 +163,15 @@ def _under_account(server: Server) -> list[str]:
 
 def _wait(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not _answers(url):
+    while not answers(url):
         if process.poll() is not None or time.monotonic() > deadline:
             text = (folder / "manager.log").read_text(errors="replace")[-2000:]
             raise SystemExit(f"the manager does not start:\n{text}")
         time.sleep(0.1)
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
+    """Whether a probe succeeds."""
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:
             return answer.status == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import subprocess
 import sys
 import tempfile
@@ -42,12 +43,14 @@ class Server:
         process: the one that counts calls, None if the metrics of the server do.
         folder: where it keeps files.
         fresh: whether it was started for this run, and ends with it.
+        etcd: where the store of a real one answers.
     """
 
     kubeconfig: Path
     folder: Path
     process: subprocess.Popen[bytes] | None = None
     fresh: bool = True
+    etcd: str = ""
 
     def reader(self, client: CountedClient) -> Callable[[], Awaitable]:
         """Return what reads the calls of everybody but this client."""
@@ -87,8 +90,8 @@ def serving(kind: str, folder: Path) -> Iterator[Server]:
             running(programs, Path(data), REAL_FLAGS) as real,
         ):
             path = folder / "kubeconfig"
-            path.write_text(_kubeconfig(real, Path(data) / "ca.pem"))
-            yield Server(path, folder)
+            path.write_text(_kubeconfig(real))
+            yield Server(path, folder, etcd=real.etcd)
     else:
         yield Server(Path(kind).resolve(), folder, fresh=False)
 
@@ -112,7 +115,8 @@ def _embedded(folder: Path) -> Iterator[Server]:
         process.wait(30)
 
 
-def _kubeconfig(server: RealServer, ca: Path) -> str:
+def _kubeconfig(server: RealServer) -> str:
+    ca = base64.b64encode(server.ca).decode()
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
@@ -121,7 +125,7 @@ def _kubeconfig(server: RealServer, ca: Path) -> str:
             "clusters": [
                 {
                     "name": "real",
-                    "cluster": {"server": server.url, "certificate-authority": str(ca)},
+                    "cluster": {"server": server.url, "certificate-authority-data": ca},
                 }
             ],
             "users": [{"name": "real", "user": {"token": server.token}}],
