@@ -56,6 +56,8 @@ MANAGERS = [parse(each.strip()) for each in os.environ.get("START_MANAGER", OWN)
 TURNS = int(os.environ.get("START_TURNS", "1"))
 FILLED = os.environ.get("START_SERVER", "")
 PROFILE = "START_PROFILE" in os.environ
+PAUSE = 0.2
+"""Seconds between two looks at what a manager has reached; each costs it a little."""
 REST = 0.05
 """Of a core, that a manager uses at most when it has looked at everything."""
 SECRET = f"/api/v1/namespaces/kueue-system/secrets/{InternalCertManagement().webhook_secret_name}"
@@ -193,7 +195,7 @@ def _start(spec: ManagerSpec, server: Server, options: Options) -> Start:
         with managing(spec, server, options) as process, ThreadPoolExecutor(3) as pool:
 
             def age(reached: Callable[[], object]) -> float:
-                eventually(lambda: process.poll() is not None or reached())
+                eventually(lambda: process.poll() is not None or reached(), pause=PAUSE)
                 assert process.poll() is None, (server.folder / "manager.log").read_text()[-3000:]
                 return _age(process.pid)
 

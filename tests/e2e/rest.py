@@ -102,7 +102,7 @@ class Rest:
                 yield event["type"], event["object"]
 
 
-def eventually(fn: Callable[[], T], seconds: float = PATIENCE) -> T:
+def eventually(fn: Callable[[], T], seconds: float = PATIENCE, pause: float = 0.05) -> T:
     """Calls `fn` until its result is true; an AssertionError or a failed answer means not yet."""
     deadline = time.monotonic() + seconds
     while True:
@@ -113,7 +113,7 @@ def eventually(fn: Callable[[], T], seconds: float = PATIENCE) -> T:
         except (AssertionError, httpx.HTTPError, KeyError) as error:
             reason = error
         assert time.monotonic() < deadline, f"not reached in {seconds:g} s: {reason}"
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 def condition(obj: Obj, type_: str) -> Obj:
