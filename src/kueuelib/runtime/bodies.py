@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import aiohttp
 import attrs
 import orjson
-from yarl import URL
 
 from kueuelib.errors import ApiError, TransportError, api_error
 
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
+
 THREAD_DECODE = 256 * 1024
 """Bodies of more bytes are decoded in a worker thread."""
-LARGE_BODY = 2**20
-"""Bodies of more bytes are sent in pieces."""
 Params = Sequence[tuple[str, str]]
 
 
@@ -30,32 +30,24 @@ class Response:
 
     Attributes:
         status: the HTTP status, 200 to 299.
-        headers: header names in lower case; repeated `warning` headers are joined by newlines.
+        headers: all headers.
         body: the raw body.
     """
 
     status: int
-    headers: dict[str, str]
+    headers: CIMultiDictProxy[str]
     body: bytes
 
 
-def url_of(base: str, path: str, params: Params) -> URL:
-    """The URL of a path under a server, quoted once."""
-    query = f"?{urlencode(params)}" if params else ""
-    return URL(f"{base}{quote(path, safe='/:@!$&()*+,;=~')}{query}", encoded=True)
+def target_of(path: str, params: Params) -> str:
+    """Path and query of a request, quoted once."""
+    quoted = quote(path, safe="/:@!$&()*+,;=~")
+    return f"{quoted}?{_query(tuple(params))}" if params else quoted
 
 
-def payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """The body to send: a large one in pieces, so that the event loop is not held up."""
-    return io.BytesIO(body) if body is not None and len(body) > LARGE_BODY else body
-
-
-def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Header names in lower case to values; all warnings in one."""
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    if "warning" in headers:
-        headers["warning"] = "\n".join(response.headers.getall("warning"))
-    return headers
+@lru_cache(maxsize=256)
+def _query(params: Params) -> str:
+    return urlencode(params)
 
 
 def failure(status: int, retry_after: str | None, body: bytes) -> ApiError:

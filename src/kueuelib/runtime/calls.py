@@ -72,8 +72,8 @@ class Calls:
                 )
                 delay = min(delay * 2, MAX_DELAY)
                 continue
-            if "warning" in response.headers:
-                self._warn(response.headers["warning"])
+            for warning in response.headers.getall("Warning", ()):
+                self._warn(warning)
             return response
         raise AssertionError("the loop returns or raises")
 
@@ -89,13 +89,12 @@ class Calls:
             self.transport.observer.retried(verb, code, "")
 
     def _warn(self, header: str) -> None:
-        """Log the server's warnings, each text once."""
-        for line in header.split("\n"):
-            quoted = _QUOTED.search(line)
-            text = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else line
-            if text not in self._warned and len(self._warned) < 1000:
-                self._warned.add(text)
-                self._log.warning("the API server warns", warning=text)
+        """Log a warning of the server, each text once."""
+        quoted = _QUOTED.search(header)
+        text = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else header
+        if text not in self._warned and len(self._warned) < 1000:
+            self._warned.add(text)
+            self._log.warning("the API server warns", warning=text)
 
 
 def _repetitions(method: str, error: Exception) -> int:

@@ -1,48 +1,240 @@
-"""The aiohttp sessions of one endpoint, and the sockets they are made of."""
+"""Requests to one endpoint, over connections that aiohttp keeps.
+
+aiohttp's own client adds a URL, a request, a task and a response with cookies, redirects and
+traces to every call. That takes more time than all that is left here.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from typing import Any
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
 
 import aiohttp
+from aiohttp.http import HttpProcessingError
+from multidict import CIMultiDictProxy
+from yarl import URL
 
+from kueuelib.errors import TransportError
+from kueuelib.runtime.bodies import in_words
 from kueuelib.runtime.endpoint import Endpoint
 
 CALL_CONNECTIONS = 64
 """Connections for calls; watches have as many as they need."""
+CONNECT_TIMEOUT = 10.0
+"""Seconds for name resolution, TCP and TLS."""
+LARGE_BODY = 2**20
+"""Bodies of more bytes are sent in pieces, so that the event loop is not held up."""
+_PIECE: Final = 2**16
+_READ_AHEAD: Final = 2**18
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
+_REPEATABLE: Final = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
+"""Methods that are sent again if the server closed the connection instead of answering."""
 
 
-class AbortingResponse(aiohttp.ClientResponse):
-    """An answer that drops its connection at once if it is closed before its end.
+class Answer:
+    """An answer whose body is still to come; it holds its connection until `release`.
 
-    aiohttp does not wait for the TLS goodbye of such a connection. That could take longer than the
-    event loop lives, which leaks the socket.
+    Attributes:
+        host: the server.
+        url: what was asked.
+        status: the HTTP status.
+        headers: all headers.
+        content: the body.
     """
 
-    def close(self) -> None:
-        """Drop the connection if it is still open; one that may be used again is not touched."""
-        connection = self.connection
-        if connection is not None and connection.transport is not None:
-            connection.transport.abort()
-        super().close()
+    __slots__ = ("_connection", "_leave", "content", "headers", "host", "status", "url")
+
+    def __init__(self, host: str, url: str, connection: Any, message: Any, content: Any) -> None:
+        self.host, self.url = host, url
+        self.status: int = message.code
+        self.headers: CIMultiDictProxy[str] = message.headers
+        self.content: aiohttp.StreamReader = content
+        self._connection = connection
+        self._leave: Callable[[], Awaitable[None]] | None = None
+
+    def held_by(self, leave: Callable[[], Awaitable[None]]) -> Answer:
+        """Let `release` call a function, once."""
+        self._leave = leave
+        return self
+
+    async def read(self) -> bytes:
+        """The whole body; the connection may be used again.
+
+        Raises:
+            TransportError: it does not arrive.
+        """
+        try:
+            body = await self.content.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise TransportError(self.url, in_words(error)) from error
+        self._connection.release()
+        return body
+
+    async def release(self) -> None:
+        """Close the connection unless the body was read; calling again does nothing."""
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            _drop(self._connection)
+            await leave()
+
+
+class Session:
+    """Sends requests to one endpoint.
+
+    Args:
+        endpoint: says where it is, and how to connect.
+        user_agent: the `User-Agent` header.
+        connections: at most so many at a time; 0: any number.
+    """
+
+    def __init__(self, endpoint: Endpoint, user_agent: str, connections: int) -> None:
+        self._user_agent = user_agent
+        self._connector = aiohttp.TCPConnector(
+            limit=connections,
+            ssl=endpoint.tls or True,
+            socket_factory=_socket,
+            keepalive_timeout=30.0,
+        )
+        self._prepare(endpoint)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._connector.closed
+
+    async def close(self) -> None:
+        """Close every connection now."""
+        await self._connector.close()
+
+    async def send(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        target: str,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+    ) -> Answer:
+        """Send a request; the answer has arrived up to its headers.
+
+        Args:
+            endpoint: where to, with the credentials of the moment.
+            method: the HTTP method.
+            target: path and query under the endpoint's URL, quoted.
+            body: what to send.
+            content_type: its type.
+            accept: types that the answer may have.
+
+        Raises:
+            ClientError: there is no connection, or no answer.
+            OSError: the same.
+        """
+        if endpoint is not self._endpoint:
+            self._prepare(endpoint)
+        head = f"{method} {self._base}{target} HTTP/1.1\r\n{self._headers}Accept: {accept}\r\n"
+        if body is not None:
+            head += f"Content-Type: {content_type}\r\n"
+        if body is not None or method not in ("GET", "HEAD"):
+            head += f"Content-Length: {len(body or b'')}\r\n"
+        request = f"{head}\r\n".encode() + (body or b"")
+        url = f"{endpoint.url}{target}"
+        try:
+            return await self._exchange(url, method, request)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            if method not in _REPEATABLE:
+                raise
+            return await self._exchange(url, method, request)
+        except HttpProcessingError as error:
+            headers = CIMultiDictProxy(self._request.headers)
+            info = aiohttp.RequestInfo(URL(url, encoded=True), method, headers)
+            raise aiohttp.ClientResponseError(
+                info, (), status=error.code, message=error.message, headers=error.headers
+            ) from error
+
+    async def _exchange(self, url: str, method: str, request: bytes) -> Answer:
+        try:
+            connection = await self._connector.connect(self._request, [], _TIMEOUT)
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError("no connection in time") from error
+        protocol, transport = connection.protocol, connection.transport
+        assert protocol is not None
+        writing = None
+        try:
+            protocol.set_response_params(read_bufsize=_READ_AHEAD, skip_payload=method == "HEAD")
+            if transport is not None and len(request) > LARGE_BODY:
+                writing = asyncio.create_task(_write_pieces(protocol, transport, request))
+            elif transport is not None:  # without one, the connection was lost, as `read` will say
+                transport.write(request)
+            while True:
+                message, content = await protocol.read()
+                if message.code >= 200:
+                    return Answer(self._host, url, connection, message, content)
+        except BaseException:
+            _drop(connection)
+            raise
+        finally:
+            if writing is not None and not writing.done():
+                writing.cancel()
+                protocol.force_close()
+
+    def _prepare(self, endpoint: Endpoint) -> None:
+        """Write down what all requests begin with, as aiohttp writes it.
+
+        Raises:
+            ValueError: a header has more than one line.
+        """
+        url = URL(endpoint.url, encoded=True)
+        proxy = None if endpoint.proxy is None else URL(endpoint.proxy)
+        headers = [("User-Agent", self._user_agent), *endpoint.headers]
+        if endpoint.authorization:
+            headers.append(("Authorization", endpoint.authorization))
+        self._host, self._base = url.with_user(None).raw_authority, url.raw_path.rstrip("/")
+        if proxy is not None and url.scheme == "http":
+            self._base = endpoint.url
+            if proxy.user:
+                credentials = b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+                headers.append(("Proxy-Authorization", f"Basic {credentials}"))
+        self._endpoint = endpoint
+        self._request = aiohttp.ClientRequest(
+            "GET",
+            url,
+            headers=headers,
+            proxy=proxy,
+            server_hostname=endpoint.server_hostname,
+            loop=asyncio.get_running_loop(),
+        )
+        lines = [f"{name}: {value}" for name, value in self._request.headers.items()]
+        if any(set(line) & set("\r\n\0") for line in lines):
+            raise ValueError(f"a header for {endpoint.url} has more than one line")
+        self._headers = "".join(f"{line}\r\n" for line in lines if not line.startswith("Accept:"))
 
 
 class Sessions:
     """The connections of one endpoint; a retired pair is closed when its last user is done."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.calls = _session(endpoint, CALL_CONNECTIONS)
-        self.watches = _session(endpoint, 0)
+    def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
+        self.calls = Session(endpoint, user_agent, CALL_CONNECTIONS)
+        self.watches = Session(endpoint, user_agent, 0)
         self._users = 0
         self._retired = False
 
-    def join(self) -> None:
-        """Count one more request, until `leave`."""
+    async def send(self, endpoint: Endpoint, *request: Any, watch: bool) -> Answer:
+        """Send a call, or begin a watch; see `Session.send`."""
         self._users += 1
+        try:
+            session = self.watches if watch else self.calls
+            return (await session.send(endpoint, *request)).held_by(self._leave)
+        except BaseException:
+            await self._leave()
+            raise
 
-    async def leave(self) -> None:
-        """Count one request less."""
+    async def _leave(self) -> None:
         self._users -= 1
         await self._close_if_idle()
 
@@ -61,20 +253,22 @@ class Sessions:
         await self.watches.close()
 
 
-def _session(endpoint: Endpoint, connections: int) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(
-        limit=connections,
-        ssl=endpoint.tls or True,
-        socket_factory=_socket,
-        keepalive_timeout=30.0,
-    )
-    return aiohttp.ClientSession(
-        connector=connector,
-        response_class=AbortingResponse,
-        trust_env=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=2**18,
-    )
+def _drop(connection: Any) -> None:
+    """Close a connection at once, unless it was released; do not wait for the goodbye of TLS.
+
+    That could take longer than the event loop lives, which leaks the socket.
+    """
+    if connection.transport is not None:
+        connection.transport.abort()
+    connection.close()
+
+
+async def _write_pieces(protocol: Any, transport: asyncio.Transport, request: bytes) -> None:
+    view = memoryview(request)
+    with suppress(OSError):  # the answer, or its absence, says what happened
+        for start in range(0, len(request), _PIECE):
+            transport.write(view[start : start + _PIECE])
+            await protocol._drain_helper()  # noqa: SLF001 - aiohttp has no other way to wait
 
 
 def _socket(address: Any) -> socket.socket:

@@ -1,4 +1,4 @@
-"""HTTP to the API server: two aiohttp sessions, credentials, deadlines (spec/framework 9.3).
+"""HTTP to the API server: two sessions, credentials, deadlines (spec/framework 9.3).
 
 One session carries calls, the other watches, so that watches can never use up the connections
 that calls need. Neither reads proxies or passwords from the environment per request.
@@ -17,26 +17,15 @@ import attrs
 from yarl import URL
 
 from kueuelib.errors import ConfigError, NotConnected, TransportError
-from kueuelib.runtime.bodies import (
-    Params,
-    Response,
-    failure,
-    headers_of,
-    in_words,
-    payload,
-    url_of,
-)
+from kueuelib.runtime.bodies import Params, Response, failure, in_words, target_of
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
 from kueuelib.runtime.lines import MAX_LINE
-from kueuelib.runtime.sessions import Sessions
+from kueuelib.runtime.sessions import CONNECT_TIMEOUT, Answer, Sessions
 from kueuelib.runtime.watch import WatchStream
 
-CONNECT_TIMEOUT = 10.0
-"""Seconds for name resolution, TCP and TLS."""
 REQUEST_TIMEOUT = 60.0
 """Seconds from sending a call to the last byte of its answer, unless a program asks for less."""
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 FORCED_REFRESH_PAUSE = 10.0
 """Seconds between two credential refreshes that a 401 asked for."""
 
@@ -144,14 +133,13 @@ class Transport:
         code, received, host = "<error>", 0, ""
         try:
             async with asyncio.timeout(self._request_timeout if timeout is None else timeout):
-                lease = await self._send(method, path, params, body, content_type, accept)
-                response = lease.response
-                host = response.url.raw_authority
+                answer = await self._send(method, path, params, body, content_type, accept)
+                host = answer.host
                 try:
-                    data = await _read(response)
+                    data = await answer.read()
                 finally:
-                    await lease.release()
-            code, received = str(response.status), len(data)
+                    await answer.release()
+            code, received = str(answer.status), len(data)
         except TimeoutError as error:
             raise self._late(path, error) from error
         finally:
@@ -160,11 +148,11 @@ class Transport:
                 self.observer.answered(
                     verb or method, method, code, host, seconds, len(body or b""), received
                 )
-        if response.status < 500:
+        if answer.status < 500:
             self.answered_at = self._clock.monotonic()
-        if response.status >= 300:
-            raise failure(response.status, response.headers.get("Retry-After"), data)
-        return Response(response.status, headers_of(response), data)
+        if answer.status >= 300:
+            raise failure(answer.status, answer.headers.get("Retry-After"), data)
+        return Response(answer.status, answer.headers, data)
 
     async def watch(
         self,
@@ -192,22 +180,21 @@ class Transport:
         query = [*params, ("watch", "true"), ("timeoutSeconds", str(max(int(timeout), 1)))]
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
-                lease = await self._send("GET", path, query, None, "", accept, watch=True)
+                answer = await self._send("GET", path, query, None, "", accept, watch=True)
         except TimeoutError as error:
             raise self._late(path, error) from error
-        response = lease.response
         try:
-            await _check_watch(response)
+            await _check_watch(answer)
         except BaseException:
-            await lease.release()
+            await answer.release()
             raise
         self.answered_at = self._clock.monotonic()
         return WatchStream(
-            response,
+            answer.content,
             server_timeout=timeout,
             what=what or path,
             max_line=self._max_line,
-            release=lease.release,
+            release=answer.release,
         )
 
     async def close(self) -> None:
@@ -242,66 +229,33 @@ class Transport:
         accept: str,
         *,
         watch: bool = False,
-    ) -> _Lease:
+    ) -> Answer:
         """Send; repeat once with other credentials if the first ones were refused."""
         may_renew = True
+        target = target_of(path, params)
         while True:
             endpoint, sessions = await self._ready()
-            url = url_of(endpoint.url, path, params)
-            session = sessions.watches if watch else sessions.calls
-            sessions.join()
             try:
-                response = await self._open(
-                    session, endpoint, method, url, body, content_type, accept
+                answer = await sessions.send(
+                    endpoint, method, target, body, content_type, accept, watch=watch
                 )
-            except BaseException:
-                await sessions.leave()
-                raise
-            lease = _Lease(response, sessions)
-            if response.status != 401 or not may_renew:
-                return lease
+            except aiohttp.ClientSSLError as error:
+                raise TransportError(_origin(endpoint), in_words(error)) from error
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                raise NotConnected(_origin(endpoint), in_words(error)) from error
+            except (aiohttp.ClientError, TimeoutError, ssl.SSLError, OSError) as error:
+                raise TransportError(f"{endpoint.url}{target}", in_words(error)) from error
+            if answer.status != 401 or not may_renew:
+                return answer
             may_renew = False
             try:
                 renewed = await self._renew(endpoint)
             except BaseException:
-                await lease.release()
+                await answer.release()
                 raise
             if not renewed:
-                return lease
-            await lease.release()
-
-    async def _open(
-        self,
-        session: aiohttp.ClientSession,
-        endpoint: Endpoint,
-        method: str,
-        url: URL,
-        body: bytes | None,
-        content_type: str,
-        accept: str,
-    ) -> aiohttp.ClientResponse:
-        headers = [("Accept", accept), ("User-Agent", self._user_agent), *endpoint.headers]
-        if endpoint.authorization:
-            headers.append(("Authorization", endpoint.authorization))
-        if body is not None:
-            headers.append(("Content-Type", content_type))
-        try:
-            return await session.request(
-                method,
-                url,
-                data=payload(body),
-                headers=headers,
-                proxy=endpoint.proxy,
-                server_hostname=endpoint.server_hostname,
-                allow_redirects=False,
-                timeout=_TIMEOUT,
-            )
-        except aiohttp.ClientSSLError as error:
-            raise TransportError(str(url.origin()), in_words(error)) from error
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotConnected(str(url.origin()), in_words(error)) from error
-        except (aiohttp.ClientError, TimeoutError, ssl.SSLError, OSError) as error:
-            raise TransportError(str(url), in_words(error)) from error
+                return answer
+            await answer.release()
 
     async def _ready(self) -> tuple[Endpoint, Sessions]:
         """The endpoint and its sessions; loads at most once at a time."""
@@ -315,7 +269,7 @@ class Transport:
                 await self._load(force=False)
             if self._sessions is None:
                 assert self._endpoint is not None
-                self._sessions = Sessions(self._endpoint)
+                self._sessions = Sessions(self._endpoint, self._user_agent)
             assert self._endpoint is not None
             return self._endpoint, self._sessions
 
@@ -335,7 +289,7 @@ class Transport:
             return
         self._endpoint = new
         if self._sessions is not None and old is not None and old.fingerprint != new.fingerprint:
-            retired, self._sessions = self._sessions, Sessions(new)
+            retired, self._sessions = self._sessions, Sessions(new, self._user_agent)
             await retired.retire()
 
     async def _renew(self, used: Endpoint) -> bool:
@@ -354,35 +308,18 @@ class Transport:
             return self._endpoint is not used and self._endpoint != used
 
 
-@attrs.define
-class _Lease:
-    """An open answer, and the sessions it keeps from being closed."""
-
-    response: aiohttp.ClientResponse
-    sessions: Sessions | None
-
-    async def release(self) -> None:
-        """Give the connection back; calling again does nothing."""
-        sessions, self.sessions = self.sessions, None
-        if sessions is not None:
-            self.response.close()
-            await sessions.leave()
+def _origin(endpoint: Endpoint) -> str:
+    return str(URL(endpoint.url, encoded=True).origin())
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    try:
-        return await response.read()
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise TransportError(str(response.url), in_words(error)) from error
-
-
-async def _check_watch(response: aiohttp.ClientResponse) -> None:
-    if response.status >= 300:
+async def _check_watch(answer: Answer) -> None:
+    if answer.status >= 300:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                data = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise TransportError(str(response.url), in_words(error)) from error
-        raise failure(response.status, response.headers.get("Retry-After"), data)
-    if response.content_type != "application/json":
-        raise TransportError(str(response.url), f"a watch answered with {response.content_type}")
+                data = await answer.read()
+        except TimeoutError as error:
+            raise TransportError(answer.url, in_words(error)) from error
+        raise failure(answer.status, answer.headers.get("Retry-After"), data)
+    content_type, _, _ = answer.headers.get("Content-Type", "nothing").partition(";")
+    if content_type != "application/json":
+        raise TransportError(answer.url, f"a watch answered with {content_type}")

@@ -29,7 +29,7 @@ class WatchStream:
     are handed out like all others. Close it with `aclose`, or use it as an async context manager.
 
     Args:
-        response: the open answer.
+        content: the body of the open answer.
         server_timeout: seconds after which the server ends the stream by itself.
         what: the kind, for messages.
         max_line: bytes of the longest event that is accepted.
@@ -42,7 +42,7 @@ class WatchStream:
 
     def __init__(
         self,
-        response: aiohttp.ClientResponse,
+        content: aiohttp.StreamReader,
         *,
         server_timeout: float,
         what: str,
@@ -50,7 +50,7 @@ class WatchStream:
         release: Callable[[], Awaitable[Any]],
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._response = response
+        self._content = content
         self._what = what
         self._release: Callable[[], Awaitable[Any]] | None = release
         self._splitter = LineSplitter(max_line)
@@ -129,7 +129,7 @@ class WatchStream:
         patience = min(self._patience, self._stop_at - self._time())
         try:
             async with asyncio.timeout(max(patience, 0.0)) as limit:
-                chunk = await self._response.content.readany()
+                chunk = await self._content.readany()
         except TimeoutError as error:
             if not limit.expired():
                 raise self._broken("the connection timed out") from error

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kueuelib.errors import ApiError, TransportError
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.sessions import LARGE_BODY
+from kueuelib.runtime.transport import Transport
+
+Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@asynccontextmanager
+async def listening(answering: Answering) -> AsyncIterator[str]:
+    """A server that speaks bytes; gives its URL."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answering(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def head(reader: asyncio.StreamReader) -> str:
+    return (await reader.readuntil(b"\r\n\r\n")).decode()
+
+
+async def test_a_request_has_one_host_and_the_length_of_its_body():
+    heads: list[str] = []
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for length in (0, 3, 0):
+            heads.append(await head(reader))
+            await reader.readexactly(length)
+            writer.write(OK)
+
+    async with listening(answering) as url:
+        endpoint = Endpoint(f"{url}/a/prefix", headers=(("Impersonate-User", "me"),))
+        async with Transport(endpoint, user_agent="us") as transport:
+            await transport.request("GET", "/x y", params=(("a", "b c"),))
+            await transport.request("POST", "/x", body=b"[1]", content_type="some/type")
+            await transport.request("POST", "/x")
+    get, post, empty = heads
+    assert get.startswith("GET /a/prefix/x%20y?a=b+c HTTP/1.1\r\n")
+    assert f"\r\nHost: {url.removeprefix('http://')}\r\n" in get
+    for line in ("User-Agent: us", "Impersonate-User: me", "Accept: application/json"):
+        assert get.count(f"\r\n{line}\r\n") == 1
+    assert "Content-" not in get
+    assert "\r\nContent-Type: some/type\r\nContent-Length: 3\r\n" in post
+    assert "\r\nContent-Length: 0\r\n" in empty
+
+
+@pytest.mark.parametrize(("method", "answered"), [("GET", True), ("PATCH", False)])
+async def test_a_read_is_sent_again_when_the_server_had_hung_up(method, answered):
+    asked: list[str] = []
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await head(reader))
+        if len(asked) != 2:
+            writer.write(OK)
+            asked.append(await head(reader))
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        await transport.request("GET", "/first")
+        if answered:
+            assert (await transport.request(method, "/second")).body == b"{}"
+        else:
+            with pytest.raises(TransportError, match=r"/second: Server disconnected"):
+                await transport.request(method, "/second")
+    assert len(asked) == (3 if answered else 2)
+
+
+async def test_an_answer_that_comes_before_the_end_of_a_large_body_is_read():
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await head(reader)).startswith("GET"):
+            writer.write(OK)
+            return
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}")
+        while await reader.read(10) and not reader.at_eof():
+            await asyncio.sleep(0)
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        with pytest.raises(ApiError) as caught:
+            await transport.request("POST", "/x", body=b"x" * (64 * LARGE_BODY))
+        assert caught.value.code == 413
+        assert (await transport.request("GET", "/y")).body == b"{}"
+
+
+async def test_what_is_not_http_is_named():
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await head(reader)
+        writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        with pytest.raises(TransportError, match=f"400, message=.*url='{url}/x'"):
+            await transport.request("GET", "/x")
+
+
+async def test_a_proxy_gets_whole_urls_and_its_credentials():
+    heads: list[str] = []
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await head(reader))
+        writer.write(OK)
+
+    async with listening(answering) as proxy:
+        known = proxy.replace("http://", "http://me:secret@")
+        async with Transport(Endpoint("http://a.test:8080/b", proxy=known)) as transport:
+            await transport.request("GET", "/x")
+    assert heads[0].startswith("GET http://a.test:8080/b/x HTTP/1.1\r\nHost: a.test:8080\r\n")
+    assert "\r\nProxy-Authorization: Basic bWU6c2VjcmV0\r\n" in heads[0]
+
+
+async def test_credentials_of_two_lines_are_refused():
+    async with Transport(Endpoint("http://127.0.0.1:1", authorization="a\r\nb: c")) as transport:
+        with pytest.raises(ValueError, match="more than one line"):
+            await transport.request("GET", "/x")
