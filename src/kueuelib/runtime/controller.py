@@ -143,6 +143,8 @@ class Controller:
         self._sources: list[tuple[Source, Handler]] = []
         self._unsubscribe: list[Callable[[], None]] = []
         self._metrics = None if telemetry is None else telemetry.controller(name, workers)
+        if self._metrics is not None:
+            self._metrics.active_workers.set_function(lambda: self.queue.core.processing)
         self._log = get_logger(f"controller.{name}")
 
     def for_(self, informer: Source, predicate: Predicate | None = None) -> Controller:
@@ -249,8 +251,6 @@ class Controller:
 
     async def _process(self, item: Item[ObjectKey]) -> None:
         key, started = item.key, self._clock.monotonic()
-        if self._metrics is not None:
-            self._metrics.active_workers.inc()
         try:
             with run_of(self.name, key):
                 steps = Steps(self._reconciler.reconcile(key), self._clock.monotonic)
@@ -269,7 +269,6 @@ class Controller:
                     )
         finally:
             if self._metrics is not None:
-                self._metrics.active_workers.dec()
                 self._metrics.seconds.observe(self._clock.monotonic() - started)
 
     def _succeeded(self, item: Item[ObjectKey], result: Result) -> None:

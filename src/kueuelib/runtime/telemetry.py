@@ -6,6 +6,7 @@ managers, or two tests, do not interfere.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
@@ -86,6 +87,27 @@ class ControllerMetrics:
     active_workers: Gauge
 
 
+class _Counter(Counter):
+    """Without a lock: values change only on the thread of the event loop."""
+
+    def inc(self, amount: float = 1, exemplar: dict[str, str] | None = None) -> None:
+        if amount < 0 or exemplar is not None:
+            super().inc(amount, exemplar)
+        else:
+            self._value._value += amount  # noqa: SLF001 - what `inc` does after taking a lock
+
+
+class _Histogram(Histogram):
+    """Without locks: values change only on the thread of the event loop."""
+
+    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
+        if exemplar is not None:
+            super().observe(amount, exemplar)
+            return
+        self._sum._value += amount  # noqa: SLF001 - what `inc` does after taking a lock
+        self._buckets[bisect_left(self._upper_bounds, amount)]._value += 1  # noqa: SLF001
+
+
 class Telemetry:
     """All metrics of one process, or of one test.
 
@@ -109,7 +131,7 @@ class Telemetry:
         """A counter; its name ends in `_total`."""
         made = self._made.get(name)
         if made is None:
-            made = Counter(name, documentation, labels, registry=self.registry)
+            made = _Counter(name, documentation, labels, registry=self.registry)
             self._made[name] = made
         assert isinstance(made, Counter)
         return made
@@ -133,7 +155,7 @@ class Telemetry:
         """A histogram with classic buckets."""
         made = self._made.get(name)
         if made is None:
-            made = Histogram(name, documentation, labels, registry=self.registry, buckets=buckets)
+            made = _Histogram(name, documentation, labels, registry=self.registry, buckets=buckets)
             self._made[name] = made
         assert isinstance(made, Histogram)
         return made
@@ -175,15 +197,12 @@ class Telemetry:
 
     def controller(self, name: str, workers: int) -> ControllerMetrics:
         """The metrics of a controller, all results starting at zero."""
-        prefix = "controller_runtime_reconcile"
+        prefix, own = "controller_runtime_reconcile", ("controller",)
         total = self.counter(
             f"{prefix}_total", "Reconciliations by result.", ("controller", "result")
         )
-        limit = self.gauge(
-            "controller_runtime_max_concurrent_reconciles", "Workers.", ("controller",)
-        )
+        limit = self.gauge("controller_runtime_max_concurrent_reconciles", "Workers.", own)
         limit.labels(name).set(workers)
-        own = ("controller",)
         return ControllerMetrics(
             results={result: total.labels(name, result) for result in RESULTS},
             errors=self.counter(
