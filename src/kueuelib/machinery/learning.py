@@ -87,11 +87,13 @@ class _Known:
         uid: of the object.
         version: of the learned state; if `gone`, of the last state in the store.
         gone: whether the object with this UID no longer exists.
+        held: whether the store has the learned state.
     """
 
     uid: str
     version: int
     gone: bool = False
+    held: bool = False
 
 
 class Ahead:
@@ -132,13 +134,14 @@ class Ahead:
             if self._known.get(key) == known:
                 del self._known[key]
 
-    def learn(self, key: ObjectKey, obj: Obj, position: int) -> bool:
+    def learn(self, key: ObjectKey, obj: Obj, position: int, *, held: bool) -> bool:
         """Record a state of an object.
 
         Args:
             key: the object.
             obj: the state.
             position: the version up to which lists and watches are complete.
+            held: whether the store will have it.
 
         Returns:
             whether the state is newer than all known states of this key.
@@ -149,7 +152,7 @@ class Ahead:
         known = self._known.get(key)
         if known is not None and (version <= known.version or (known.gone and known.uid == uid)):
             return False
-        self._known[key] = _Known(uid, version)
+        self._known[key] = _Known(uid, version, held=held)
         return True
 
     def lose(self, key: ObjectKey, held: Obj) -> bool:
@@ -161,7 +164,7 @@ class Ahead:
         return True
 
     def is_outdated(self, key: ObjectKey, obj: Obj, *, deleted: bool) -> bool:
-        """Whether a watch event is older than the known state; if not, it replaces that state."""
+        """Whether a watch event has nothing new; otherwise it replaces the known state."""
         known = self._known.get(key)
         if known is None:
             return False
@@ -174,7 +177,7 @@ class Ahead:
         if version and version < known.version:
             return True
         del self._known[key]
-        return False
+        return known.held and same and version == known.version and not deleted
 
     def pass_by(self, position: int) -> None:
         """Remove the keys that the watch has caught up with, given the version it has reached."""

@@ -167,20 +167,21 @@ class QueueCore(Generic[K]):
             return Item(key, record.priority, max(0.0, now - record.since))
         return None
 
-    def done(self, key: K, now: float) -> float:
+    def done(self, key: K, now: float) -> tuple[float, bool]:
         """The worker ended its run of `key`; a key added meanwhile becomes available.
 
         Returns:
-            how many seconds the run took.
+            how many seconds the run took, and whether `key` is available again.
 
         Raises:
             KeyError: no worker held the key.
         """
         took = max(0.0, now - self._processing.pop(key))
         record = self._records.get(key)
-        if record is not None and record.ready_at is None:
+        again = record is not None and record.ready_at is None
+        if record is not None and again:
             self._file(key, record)
-        return took
+        return took, again
 
     def forget(self, key: K) -> None:
         """The key succeeded: the rate limiter forgets its failures."""
@@ -191,9 +192,7 @@ class QueueCore(Generic[K]):
         return self._limiter.num_requeues(key)
 
     def next_deadline(self, now: float) -> float | None:
-        """When `pop_ready` is worth a call: `now`, later, or None: only after an add or done."""
-        if self._mode is _Mode.OPEN:
-            self._advance(now)
+        """When `pop_ready` is worth a call: `now` or later; None: only after an add or done."""
         while self._ready and not self._is_ready(self._ready[0][2], self._ready[0][1]):
             heappop(self._ready)
         if self._ready:
@@ -201,7 +200,7 @@ class QueueCore(Generic[K]):
         while self._waiting:
             at, _, counter, key = self._waiting[0]
             if self._is_waiting(key, counter, at):
-                return at
+                return max(at, now)
             heappop(self._waiting)
         return None
 

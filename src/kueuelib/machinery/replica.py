@@ -58,7 +58,7 @@ class Replica:
             self._answered = max(self._answered, version_number(answer))
             return ()
         key = key_in(answer)
-        if not self.ahead.learn(key, answer, number_of(self.version)):
+        if not self.ahead.learn(key, answer, number_of(self.version), held=included):
             return ()
         return (Change(key, self.kept(_copied(answer)) if included else None),)
 
@@ -115,19 +115,18 @@ class Replica:
         key = key_in(event.object)
         version = version_in(event.object)
         deleted = event.type == "DELETED"
-        value = None if deleted else self.kept(event.object)
         if self.filling is not None:
-            if value is None:
+            if deleted:
                 self.filling.pop(key, None)
             else:
-                self.filling[key] = value
+                self.filling[key] = self.kept(event.object)
             return None
         self.trusted = self.trusted or event.type != "ADDED"
         if self.trusted and version:
             self.version = version
         if self.ahead.is_outdated(key, event.object, deleted=deleted):
             return None
-        return Change(key, value)
+        return Change(key, None if deleted else self.kept(event.object))
 
     def pass_by(self) -> None:
         """Forget learned states that the watch has caught up with."""

@@ -51,34 +51,30 @@ class WorkQueue(Generic[K]):
         self, *keys: K, after: float = 0.0, priority: int | None = None, rate_limited: bool = False
     ) -> None:
         """Ask for a run of each key; see `QueueCore.add`."""
-        self.core.add(
-            *keys,
-            now=self._clock.monotonic(),
-            after=after,
-            priority=priority,
-            rate_limited=rate_limited,
-        )
-        self._wake()
+        now = self._clock.monotonic()
+        self.core.add(*keys, now=now, after=after, priority=priority, rate_limited=rate_limited)
+        self._wake(now)
 
     async def get(self) -> Item[K] | None:
         """The next key; None once the queue is shut down and empty."""
         while True:
-            item = self.core.pop_ready(self._clock.monotonic())
+            now = self._clock.monotonic()
+            item = self.core.pop_ready(now)
             if item is not None:
                 if self._times is not None:
                     self._times.waited(item.waited)
-                self._wake()
+                self._wake(now)
                 return item
             if self.core.exhausted:
                 return None
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            self._wake()
+            self._wake(now)
             try:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake()
+                    self._wake(self._clock.monotonic())
                 raise
             finally:
                 if waiter in self._waiters:
@@ -86,10 +82,12 @@ class WorkQueue(Generic[K]):
 
     def done(self, key: K) -> None:
         """The worker ended its run of `key`."""
-        took = self.core.done(key, self._clock.monotonic())
+        now = self._clock.monotonic()
+        took, again = self.core.done(key, now)
         if self._times is not None:
             self._times.worked(took)
-        self._wake()
+        if again:
+            self._wake(now)
 
     def forget(self, key: K) -> None:
         """The key succeeded: its next failure is its first."""
@@ -98,31 +96,28 @@ class WorkQueue(Generic[K]):
     def shut_down(self, *, drain: bool = False) -> None:
         """Ignore adds; hand out what is ready (`drain`), or nothing."""
         self.core.shut_down(drain=drain)
-        self._wake()
+        self._wake(self._clock.monotonic())
 
-    def _wake(self) -> None:
+    def _wake(self, now: float) -> None:
         """Wake a worker if there is something to do, else set the timer for the next delayed key.
 
         One at a time: a worker that gets a key wakes the next one. Keys that wait for their own
         earlier run do not count, so no worker wakes without work.
         """
-        if not self._waiters:
-            self._stop_timer()
+        deadline = self.core.next_deadline(now) if self._waiters else None
+        if deadline is not None and deadline > now:
+            if self._timer is None or self._timer_at != deadline:
+                self._stop_timer()
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(deadline - now, self._on_timer)
+                self._timer_at = deadline
             return
-        now = self._clock.monotonic()
-        deadline = self.core.next_deadline(now)
-        if self.core.exhausted:
+        self._stop_timer()
+        if deadline is not None:
+            self._wake_one()
+        elif self.core.exhausted:
             while self._waiters:
                 self._wake_one()
-        elif deadline is not None and deadline <= now:
-            self._wake_one()
-        if deadline is None or deadline <= now or not self._waiters:
-            self._stop_timer()
-        elif self._timer is None or self._timer_at != deadline:
-            self._stop_timer()
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(deadline - now, self._on_timer)
-            self._timer_at = deadline
 
     def _wake_one(self) -> None:
         while self._waiters:
@@ -133,7 +128,7 @@ class WorkQueue(Generic[K]):
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._wake()
+        self._wake(self._clock.monotonic())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -32,7 +32,7 @@ def test_many_adds_during_a_run_lead_to_exactly_one_more_after_it():
     assert len(queue) == 1
     assert queue.next_deadline(2.0) is None
     assert queue.pop_ready(2.0) is None
-    assert queue.done("a", 3.0) == 3.0
+    assert queue.done("a", 3.0) == (3.0, True)
     assert queue.next_deadline(3.0) == 3.0
     assert queue.pop_ready(4.0) == Item("a", 0, 3.0)
     queue.done("a", 4.0)
