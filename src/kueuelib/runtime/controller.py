@@ -248,6 +248,8 @@ class Controller:
                 await self._process(item)
             finally:
                 self.queue.done(item.key)
+            if item.priority <= LOW_PRIORITY:
+                await asyncio.sleep(0)  # most have nothing to await, and there may be many
 
     async def _process(self, item: Item[ObjectKey]) -> None:
         key, started = item.key, self._clock.monotonic()

@@ -334,6 +334,23 @@ async def test_old_news_have_low_priority():
     ]
 
 
+async def test_other_tasks_run_between_old_news():
+    informer, reconciler = FakeInformer(), Scripted()
+    informer.ready.clear()
+    controller = Controller("test", reconciler).for_(informer)
+    task = asyncio.create_task(controller.run(lambda: None))
+    await asyncio.sleep(0.01)
+    for number in range(1000):
+        informer.emit(added(obj(f"listed-{number}"), initial=True))
+    informer.ready.set()
+    await reconciler.called(1)
+    assert len(reconciler.keys) < 10
+    await reconciler.called(1000)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_owners_old_and_new_are_reconciled():
     informer = FakeInformer()
     controller = Controller("test", Scripted()).owns(informer, JOBS)
