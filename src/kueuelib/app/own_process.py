@@ -101,7 +101,7 @@ def assembler(integration: Integration) -> Assemble:
         for controller in wired.controllers:
             manager.add(Group.ELECTED, controller, f"{controller.name} controller")
         manager.add(Group.CACHES, cache, "caches")
-        manager.add(Group.OTHERS, SettledMemory(), "memory")
+        manager.add(Group.SERVERS, SettledMemory(cache), "memory")
         name = process_name(integration)
         server = add_webhooks(manager, configuration, client, telemetry, (name, name), source)
         for webhook in wired.webhooks:
