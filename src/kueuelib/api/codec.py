@@ -24,7 +24,6 @@ from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 
 T = TypeVar("T", bound=Struct)
-K = TypeVar("K", bound=KubeObject)
 
 _ONE_OF = "one of "
 _EXTRA = "\0extra"
@@ -50,8 +49,9 @@ def decode(cls: type[T], obj: Obj) -> T:
 
     Args:
         cls: the class of the object, for example `Workload`.
-        obj: the raw form, with which the value may share parts. `apiVersion` says which version a
-            queueing object is in; without it, `v1beta2` is assumed.
+        obj: the raw form, with which the value may share parts. Objects and arrays in it may be
+            typed already. `apiVersion` says which version a queueing object is in; without it,
+            `v1beta2` is assumed.
 
     Raises:
         InvalidObject: a field has the wrong type, a required field is missing, or the object is of
@@ -65,26 +65,6 @@ def decode(cls: type[T], obj: Obj) -> T:
         return _converter.structure(obj, cls)
     except ClassValidationError as error:
         raise InvalidObject(cls.__name__, _name_of(obj), list(_field_errors(error, ""))) from None
-
-
-def decode_again(known: K, old: Obj, obj: Obj, part: str) -> K:
-    """The typed value of a newer state of an object; a part that did not change is shared.
-
-    Args:
-        known: the typed value of the older state.
-        old: the older state.
-        obj: the newer state.
-        part: the name of a top-level field, the same in both forms.
-
-    Raises:
-        InvalidObject: as `decode`.
-    """
-    version = known.resource.api_version
-    same = old.get("apiVersion") == version == obj.get("apiVersion") and part in obj
-    if not same or old.get(part) != obj[part]:
-        return decode(type(known), obj)
-    rest = {name: value for name, value in obj.items() if name != part}
-    return attrs.evolve(decode(type(known), rest), **{part: getattr(known, part)})
 
 
 def encode(value: Struct, version: str = V1BETA2) -> Obj:
@@ -290,6 +270,8 @@ def _tuple_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
 
     def structure_tuple(value: Any, _: Any) -> Any:
         if type(value) is not list:
+            if type(value) is tuple:
+                return value
             raise _WrongType("array", value)
         try:
             return tuple([structure(one, item) for one in value])
@@ -324,6 +306,8 @@ def _struct_factory(cls: type, converter: Converter) -> Callable[[Any, Any], Any
 
     def structure(value: Any, kind: Any) -> Any:
         if type(value) is not dict:
+            if type(value) is cls:
+                return value
             raise _WrongType("object", value)
         if None in value.values():
             value = {

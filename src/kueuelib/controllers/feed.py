@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kueuelib.api import core, kueue
-from kueuelib.api.codec import decode, decode_again
+from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, key_of, labels_of
+from kueuelib.api.stored_workload import stored_workload
 from kueuelib.errors import InvalidObject, InvalidSelector
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -40,14 +41,13 @@ class Source:
     """How to turn one kind of objects into events.
 
     Attributes:
-        present: the event of an existing object, from the object, its previous state (None for a
-            new one) and the engine that knows that state.
+        present: the event of an existing object.
         gone: the event of a deleted one.
         digest: the part of the raw object that the engine reads; a change of anything else is not
             an event.
     """
 
-    present: Callable[[Obj, Obj | None, Engine], Event]
+    present: Callable[[Obj], Event]
     gone: Callable[[ObjectKey], Event]
     digest: Digest
 
@@ -72,17 +72,11 @@ def _workload(obj: Obj) -> object:
     return _spec_and_status(obj), labels_of(obj), annotations_of(obj), generation
 
 
-def _workload_event(obj: Obj, old: Obj | None, engine: Engine) -> Event:
-    """A Workload that waits for its pods is not shown to the scheduler.
-
-    Most changes concern the status, so a spec is decoded only once.
-    """
+def _workload_event(obj: Obj) -> Event:
+    """A Workload that waits for its pods is not shown to the scheduler."""
     if is_held_back(obj) and not has_quota(obj):
         return events.WorkloadGone(key_of(obj))
-    known = None if old is None else engine.workload(key_of(obj))
-    if known is None or old is None:
-        return events.WorkloadSet(decode(kueue.Workload, obj))
-    return events.WorkloadSet(decode_again(known, old, obj, "spec"))
+    return events.WorkloadSet(stored_workload(obj))
 
 
 def _content(obj: Obj) -> object:
@@ -90,40 +84,40 @@ def _content(obj: Obj) -> object:
 
 
 CLUSTER_QUEUES = Source(
-    lambda obj, *_: events.ClusterQueueSet(decode(kueue.ClusterQueue, obj)),
+    lambda obj: events.ClusterQueueSet(decode(kueue.ClusterQueue, obj)),
     lambda key: events.ClusterQueueGone(key.name),
     _spec,
 )
 COHORTS = Source(
-    lambda obj, *_: events.CohortChanged(decode(kueue.Cohort, obj)),
+    lambda obj: events.CohortChanged(decode(kueue.Cohort, obj)),
     lambda key: events.CohortDeleted(key.name),
     _spec,
 )
 LOCAL_QUEUES = Source(
-    lambda obj, *_: events.LocalQueueSet(decode(kueue.LocalQueue, obj)),
+    lambda obj: events.LocalQueueSet(decode(kueue.LocalQueue, obj)),
     events.LocalQueueGone,
     _spec,
 )
 FLAVORS = Source(
-    lambda obj, *_: events.FlavorSet(decode(kueue.ResourceFlavor, obj)),
+    lambda obj: events.FlavorSet(decode(kueue.ResourceFlavor, obj)),
     lambda key: events.FlavorGone(key.name),
     _spec,
 )
 CHECKS = Source(
-    lambda obj, *_: events.CheckSet(decode(kueue.AdmissionCheck, obj)),
+    lambda obj: events.CheckSet(decode(kueue.AdmissionCheck, obj)),
     lambda key: events.CheckGone(key.name),
     _spec_and_status,
 )
 NAMESPACES = Source(
-    lambda obj, *_: events.NamespaceSet(obj["metadata"]["name"], labels_of(obj)),
+    lambda obj: events.NamespaceSet(obj["metadata"]["name"], labels_of(obj)),
     lambda key: events.NamespaceGone(key.name),
     labels_of,
 )
 LIMIT_RANGES = Source(
-    lambda obj, *_: events.LimitRangeSet(decode(core.LimitRange, obj)), events.LimitRangeGone, _spec
+    lambda obj: events.LimitRangeSet(decode(core.LimitRange, obj)), events.LimitRangeGone, _spec
 )
 RUNTIME_CLASSES = Source(
-    lambda obj, *_: events.RuntimeClassSet(decode(core.RuntimeClass, obj)),
+    lambda obj: events.RuntimeClassSet(decode(core.RuntimeClass, obj)),
     lambda key: events.RuntimeClassGone(key.name),
     _content,
 )
@@ -177,7 +171,7 @@ class Feed:
             if recreated:
                 self.observe(source.gone(delta.key))
         try:
-            self.observe(source.present(new, old, self._engine))
+            self.observe(source.present(new))
         except (InvalidObject, InvalidSelector) as error:
             self._report(kind, delta.key, new, error)
             self.observe(source.gone(delta.key))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.batch import Job
-from kueuelib.api.codec import decode, decode_again, encode
+from kueuelib.api.codec import decode, encode
 from kueuelib.api.core import Lease, Pod
 from kueuelib.api.kueue import Admission, ClusterQueue, LocalQueue, PodSetAssignment, Workload
 from kueuelib.api.meta import LabelSelector, ObjectKey, parse_time
@@ -206,29 +206,3 @@ def test_past_usage_of_a_local_queue_is_the_same_in_both_versions(version):
     assert found.consumed_resources["cpu"].nanos == 1_333_333_333
     assert found.last_update == parse_time("2026-01-02T03:05:00Z")
     assert encode(value, version)["status"]["fairSharing"] == shares
-
-
-def test_a_part_that_did_not_change_is_decoded_once():
-    old = {**workload(pod_set(), queueName="a"), "apiVersion": "kueue.x-k8s.io/v1beta2"}
-    known = decode(Workload, old)
-    new = {**old, "spec": {**old["spec"]}, "status": {"requeueState": {"count": 2}}}
-    found = decode_again(known, old, new, "spec")
-    assert found == decode(Workload, new)
-    assert found.spec is known.spec
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"spec": {"podSets": [pod_set()], "queueName": "b"}},
-        {"apiVersion": V1BETA1},
-        {"spec": None},
-    ],
-)
-def test_a_part_that_changed_is_decoded_again(changes):
-    old = {**workload(pod_set(), queueName="a"), "apiVersion": "kueue.x-k8s.io/v1beta2"}
-    known = decode(Workload, old)
-    new = {**old, **changes}
-    found = decode_again(known, old, new, "spec")
-    assert found == decode(Workload, new)
-    assert found.spec is not known.spec

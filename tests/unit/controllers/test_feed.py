@@ -15,14 +15,9 @@ from kueuelib.scheduler.events import Effects
 class Engine:
     def __init__(self) -> None:
         self.seen: list[Any] = []
-        self.known: Any = None
-
-    def workload(self, key: ObjectKey) -> Any:
-        return self.known
 
     def observe(self, event: Any, now: float) -> Effects:
         self.seen.append(event)
-        self.known = getattr(event, "workload", None)
         return Effects(cluster_queues=("cq",))
 
     @property
@@ -169,20 +164,3 @@ def test_a_workload_whose_spec_changed_back_is_told_with_its_new_generation() ->
     informer.tell(Delta(DeltaKind.ADDED, key, None, old))
     informer.tell(Delta(DeltaKind.UPDATED, key, old, new))
     assert [event.workload.metadata.generation for event in engine.seen] == [1, 3]
-
-
-def test_a_change_of_status_alone_keeps_the_spec_that_the_engine_knows() -> None:
-    engine, _, informer, _ = setup(sources.WORKLOADS)
-    old = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": {"name": "w", "namespace": "ns", "uid": "u"},
-        "spec": {"podSets": []},
-    }
-    new = {**old, "status": {"requeueState": {"count": 1}}}
-    key = ObjectKey("ns", "w")
-    informer.tell(Delta(DeltaKind.ADDED, key, None, old))
-    informer.tell(Delta(DeltaKind.UPDATED, key, old, new))
-    before, after = (event.workload for event in engine.seen)
-    assert after.spec is before.spec
-    assert after.status.requeue_state.count == 1
