@@ -152,15 +152,18 @@ class Replay:
         self.engine.observe(events.WorkloadSet(attrs.evolve(workload, status=status)), now)
 
     def _arrivals(self) -> Iterator[tuple[float, str, Workload, float]]:
-        for queue in range(self.queues):
-            for kind, count, every, lasts, priority, cpu in CLASSES:
+        """Workloads of one class share their pod sets, as those of an informer do."""
+        for kind, count, every, lasts, priority, cpu in CLASSES:
+            pod_sets = make_workload(kind, "q", {"cpu": cpu}).spec.pod_sets
+            for queue in range(self.queues):
                 for number in range(count // self.scale):
                     name = f"{kind}-{queue}-{number}"
                     created = every * (number + 1)
                     workload = make_workload(
                         name, f"q{queue:04}", {"cpu": cpu}, priority=priority, created=created
                     )
-                    yield created, name, workload, lasts
+                    spec = workload.spec.evolve(pod_sets=pod_sets)
+                    yield created, name, workload.evolve(spec=spec), lasts
 
 
 def test_decisions_per_second_on_the_shape_of_upstreams_benchmark() -> None:

@@ -16,7 +16,7 @@ from kueuelib.scheduler.decide.flavors import Assignment, assign, mismatch_of
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.search import Searches
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
-from kueuelib.scheduler.pending.workload_info import workload_info
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo, needs_of, workload_info
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.queue_spec import Flavor, flavor_of, queue_spec
@@ -28,6 +28,10 @@ from kueuelib.testing.builders import (
     make_pod_set,
     make_workload,
 )
+
+
+def info_of(workload: Workload) -> WorkloadInfo:
+    return workload_info(workload, needs_of(workload, NO_LIMIT_RANGES, {}))
 
 
 def flavor(**parts: Any) -> Flavor:
@@ -145,7 +149,7 @@ def assigned(found: Workload, *groups: Any, progress: Any = (), **spec: Any) -> 
     snapshot = Snapshot(cache.freeze(["q"]))
     frozen = snapshot.queue("q")
     assert frozen is not None
-    info = workload_info(found, NO_LIMIT_RANGES, {})
+    info = info_of(found)
     return assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info, progress=progress)
 
 
@@ -213,7 +217,7 @@ def test_request_that_must_borrow_can_not_ask_for_preemption_without_the_policy(
         assert frozen is not None
         assert lender is not None
         snapshot.add(lender, {FlavorResource("f", "cpu"): 3000})
-        info = workload_info(make_workload("w", "q", {"cpu": 2}), NO_LIMIT_RANGES, {})
+        info = info_of(make_workload("w", "q", {"cpu": 2}))
         found = assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info)
         (blocker,) = found.blocked[0].groups[0].attempts[0].blockers
         assert isinstance(blocker, QuotaInUse)
@@ -266,7 +270,7 @@ def test_no_preference_makes_anybody_wait_where_borrowing_helps(
     assert frozen is not None
     assert other is not None
     snapshot.add(other, {FlavorResource("two", "cpu"): 1000})
-    info = workload_info(make_workload("w", "q", {"cpu": 1}), NO_LIMIT_RANGES, {})
+    info = info_of(make_workload("w", "q", {"cpu": 1}))
     found = assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info)
     assert found.choices[0].flavors == {"cpu": want}
     assert found.mode is Mode.FIT

@@ -8,7 +8,12 @@ import pytest
 from kueuelib.api.kueue import Workload
 from kueuelib.scheduler.pending.holding import charge, holder_of
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
-from kueuelib.scheduler.pending.workload_info import WorkloadInfo, order_of, workload_info
+from kueuelib.scheduler.pending.workload_info import (
+    WorkloadInfo,
+    needs_of,
+    order_of,
+    workload_info,
+)
 from kueuelib.testing.builders import (
     make_assignment,
     make_condition,
@@ -18,7 +23,7 @@ from kueuelib.testing.builders import (
 
 
 def info(found: Workload) -> WorkloadInfo:
-    return workload_info(found, NO_LIMIT_RANGES, {})
+    return workload_info(found, needs_of(found, NO_LIMIT_RANGES, {}))
 
 
 def admitted(assigned: int | None, count: int, reclaimable: int, cpu: int) -> Workload:

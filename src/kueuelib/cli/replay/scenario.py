@@ -21,6 +21,7 @@ from kueuelib.scheduler.pending.limit_ranges import summarize
 from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
     holds_quota,
+    needs_of,
     order_of,
     workload_info,
 )
@@ -269,7 +270,8 @@ class _Writer:
             if key.namespace == workload.namespace
         )
         rules = self._world.settings.resources
-        return workload_info(workload, limits, self._world.runtime_classes, rules=rules)
+        needs = needs_of(workload, limits, self._world.runtime_classes, rules)
+        return workload_info(workload, needs)
 
 
 def _at(instant: float, now: float) -> int:

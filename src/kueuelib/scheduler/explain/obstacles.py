@@ -20,7 +20,7 @@ from kueuelib.scheduler.object_reasons import (
     LocalQueueFacts,
 )
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
-from kueuelib.scheduler.pending.workload_info import workload_info
+from kueuelib.scheduler.pending.workload_info import needs_of
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import Reason
 
@@ -236,8 +236,8 @@ def _uncovered(world: World, queue: ClusterQueue, key: ObjectKey) -> Iterator[Pr
     covered = {name for group in queue.spec.resource_groups for name in group.covered_resources}
     asked = {
         name
-        for pod_set in workload_info(
-            world.workloads[key], NO_LIMIT_RANGES, world.runtime_classes, rules=rules
+        for pod_set in needs_of(
+            world.workloads[key], NO_LIMIT_RANGES, world.runtime_classes, rules
         ).pod_sets
         for name, amount in pod_set.per_pod.items()
         if amount and pod_set.count

@@ -6,10 +6,10 @@ released it are all in place before the next cycle can begin (spec/scheduling 2.
 
 from __future__ import annotations
 
-from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
+from kueuelib.scheduler.facts.requirements import Requirements
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.object_reasons import (
@@ -18,7 +18,6 @@ from kueuelib.scheduler.object_reasons import (
     queue_obstacle,
 )
 from kueuelib.scheduler.pending.holding import holder_of
-from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
     holds_quota,
@@ -45,9 +44,7 @@ class WorkloadFacts:
         self._settings = settings
         self._workloads: dict[ObjectKey, Workload] = {}
         self._outside: dict[ObjectKey, Standing] = {}
-        self._limit_ranges: dict[str, dict[str, LimitRange]] = {}
-        self._limits: dict[str, LimitSummary] = {}
-        self._runtime_classes: dict[str, RuntimeClass] = {}
+        self._requirements = Requirements(settings.resources)
         self._leaving: dict[ObjectKey, None] = {}
 
     def outside(self, key: ObjectKey) -> Standing:
@@ -67,27 +64,22 @@ class WorkloadFacts:
 
     def limit_range_set(self, event: events.LimitRangeSet, now: float) -> None:
         """A LimitRange was created or changed."""
-        limit_range = event.limit_range
-        self._limit_ranges.setdefault(limit_range.namespace, {})[limit_range.name] = limit_range
-        self._new_limits(limit_range.namespace, now)
+        self._requirements.put_limit_range(event.limit_range)
+        self._renew(self._state.in_namespace.members(event.limit_range.namespace), now)
 
     def limit_range_gone(self, event: events.LimitRangeGone, now: float) -> None:
         """A LimitRange was deleted."""
-        self._limit_ranges.get(event.key.namespace, {}).pop(event.key.name, None)
-        self._new_limits(event.key.namespace, now)
-
-    def _new_limits(self, namespace: str, now: float) -> None:
-        self._limits[namespace] = summarize(self._limit_ranges.get(namespace, {}).values())
-        self._renew(self._state.in_namespace.members(namespace), now)
+        self._requirements.drop_limit_range(event.key)
+        self._renew(self._state.in_namespace.members(event.key.namespace), now)
 
     def runtime_class_set(self, event: events.RuntimeClassSet, now: float) -> None:
         """A RuntimeClass was created or changed."""
-        self._runtime_classes[event.runtime_class.name] = event.runtime_class
+        self._requirements.put_runtime_class(event.runtime_class)
         self._renew(self._users_of_runtime_class(event.runtime_class.name), now)
 
     def runtime_class_gone(self, event: events.RuntimeClassGone, now: float) -> None:
         """A RuntimeClass was deleted."""
-        self._runtime_classes.pop(event.name, None)
+        self._requirements.drop_runtime_class(event.name)
         self._renew(self._users_of_runtime_class(event.name), now)
 
     def _users_of_runtime_class(self, name: str) -> tuple[ObjectKey, ...]:
@@ -109,11 +101,9 @@ class WorkloadFacts:
     def _info(self, workload: Workload) -> WorkloadInfo:
         info = workload_info(
             workload,
-            self._limits.get(workload.namespace, NO_LIMIT_RANGES),
-            self._runtime_classes,
+            self._requirements.of(workload),
             timestamp=self._settings.queue_timestamp,
             by_age=not self._settings.priority_sorting,
-            rules=self._settings.resources,
         )
         if self._settings.preemption is KUEUE:
             return info

@@ -153,23 +153,30 @@ def _eviction(workload: Workload) -> tuple[str, str, float] | None:
     )
 
 
-def workload_info(
+@value
+class Needs:
+    """What a Workload asks for.
+
+    Attributes are those of `WorkloadInfo`.
+    """
+
+    pod_sets: tuple[PodSetNeeds, ...]
+    invalid: Reason | None
+    shape: Shape
+
+
+def needs_of(
     workload: Workload,
     limits: LimitSummary,
     runtime_classes: Mapping[str, RuntimeClass],
-    *,
-    timestamp: str = EVICTION,
-    by_age: bool = False,
     rules: ResourceRules = AS_REQUESTED,
-) -> WorkloadInfo:
-    """The scheduler's form of a pending Workload.
+) -> Needs:
+    """What a Workload asks for: depends on its pod sets, reclaimable pods and priority only.
 
     Args:
         workload: the object.
         limits: the LimitRanges of its namespace.
         runtime_classes: the RuntimeClasses that exist, by name.
-        timestamp: the setting `requeuingStrategy.timestamp`, Eviction or Creation.
-        by_age: whether only age decides between the heads of a cohort.
         rules: for counting resources.
     """
     reclaimable = reclaimable_of(workload)
@@ -188,6 +195,20 @@ def workload_info(
         invalid = InvalidResources(tuple(excessive))
     elif outside:
         invalid = LimitRangeViolated(tuple(outside))
+    return Needs(tuple(pod_sets), invalid, _shape(workload, pod_sets))
+
+
+def workload_info(
+    workload: Workload, needs: Needs, *, timestamp: str = EVICTION, by_age: bool = False
+) -> WorkloadInfo:
+    """The scheduler's form of a pending Workload.
+
+    Args:
+        workload: the object.
+        needs: what it asks for.
+        timestamp: the setting `requeuingStrategy.timestamp`, Eviction or Creation.
+        by_age: whether only age decides between the heads of a cohort.
+    """
     key = workload.key
     checks = workload.status.admission_checks
     return WorkloadInfo(
@@ -195,11 +216,11 @@ def workload_info(
         ObjectKey(key.namespace, workload.spec.queue_name),
         workload.spec.priority or 0,
         order_of(workload, timestamp, by_age=by_age),
-        tuple(pod_sets),
-        invalid,
+        needs.pod_sets,
+        needs.invalid,
         _not_before(workload),
         tuple([one.name for one in checks if one.state in (CHECK_RETRY, CHECK_REJECTED)]),
-        _shape(workload, pod_sets),
+        needs.shape,
         key,
         workload.metadata.uid,
     )
