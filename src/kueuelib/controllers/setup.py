@@ -195,13 +195,7 @@ def setup(
     def submit(settled: Settled) -> None:
         applier.submit(settled, applying, teller)
 
-    loop = AdmissionLoop(
-        engine,
-        submit,
-        feed.spread,
-        metrics,
-        clock=clock,
-    )
+    loop = AdmissionLoop(engine, submit, feed.spread, metrics, clock=clock)
 
     def controller(resource: Resource, reconciler: Reconciler) -> Controller:
         name = resource.kind.lower()
@@ -218,7 +212,9 @@ def setup(
         life=settings.life,
         clock=clock,
     )
-    workload = workloads.watch(controller(kinds.WORKLOADS, workload_reconciler), informers)
+    workload = workloads.watch(
+        controller(kinds.WORKLOADS, workload_reconciler), informers, workload_reconciler.has_step
+    )
     follower = WorkloadMetrics(
         telemetry,
         metrics,

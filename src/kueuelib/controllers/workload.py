@@ -29,12 +29,13 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 from kueuelib.workload.around import Judgements, surroundings
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.next_step import Step, next_step
+from kueuelib.workload.next_step import NOTHING, Step, next_step
 from kueuelib.workload.writer import StatusWriter
 
 if TYPE_CHECKING:
@@ -134,8 +135,7 @@ class WorkloadReconciler:
         if wl is None:
             return DONE
         now = self._clock.now()
-        around = surroundings(wl, self._informers, self._activities, self.life)
-        step = next_step(wl, around, now)
+        step = self._next_step(wl, now)
         if step.make_room:
             self._preempt(self._activities.make_room(key))
         try:
@@ -154,6 +154,22 @@ class WorkloadReconciler:
         if step.look_again is None:
             return DONE
         return Result(requeue_after=max(step.look_again - now, 0.001))
+
+    def _next_step(self, wl: Obj, now: float) -> Step:
+        return next_step(wl, surroundings(wl, self._informers, self._activities, self.life), now)
+
+    def has_step(self, delta: Delta[Obj]) -> bool:
+        """Whether a change of a Workload leads to a step, now or at a later time.
+
+        Most changes do not. An initial one always counts, because it may come before those of the
+        objects around it.
+        """
+        if delta.initial or delta.new is None:
+            return delta.initial
+        try:
+            return self._next_step(delta.new, self._clock.now()) != NOTHING
+        except Exception:  # noqa: BLE001 - the reconciliation will report it
+            return True
 
     async def _take(self, wl: Obj, step: Step) -> None:
         workloads = self._informers.workloads
@@ -223,10 +239,16 @@ def owners_of(wl: Obj) -> Iterator[Obj]:
         }
 
 
-def watch(controller: Controller, informers: Informers) -> Controller:
-    """Makes a controller reconcile Workloads when they, their queues or their checks change."""
+def watch(controller: Controller, informers: Informers, has_step: Predicate) -> Controller:
+    """Makes a controller reconcile Workloads when they, their queues or their checks change.
+
+    Args:
+        controller: of a `WorkloadReconciler`.
+        informers: the informers that it listens to.
+        has_step: whether a change of a Workload leads to a step.
+    """
     return (
-        controller.for_(informers.workloads)
+        controller.for_(informers.workloads, has_step)
         .watches(informers.local_queues, _of_local_queue(informers), queue_matters)
         .watches(informers.cluster_queues, _of_cluster_queue(informers), queue_matters)
         .watches(

@@ -53,7 +53,7 @@ class Judgements(Protocol):
 def surroundings(
     wl: Obj, objects: Objects, judgements: Judgements, life: LifeSettings
 ) -> Surroundings:
-    """The queues and checks of a Workload.
+    """The queues and checks of a Workload; those of a finished one do not matter.
 
     Args:
         wl: the raw Workload.
@@ -61,6 +61,8 @@ def surroundings(
         judgements: the engine's knowledge about them.
         life: the settings for times.
     """
+    if states.is_finished(wl):
+        return Surroundings(life=life)
     queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
     raw_queue = objects.local_queue(queue_key)
     local_queue = None if raw_queue is None else LocalQueueFacts.of_raw(raw_queue)
