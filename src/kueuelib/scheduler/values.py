@@ -28,9 +28,5 @@ def record(cls: type[C]) -> type[C]:
 def changed(original: C, **changes: Any) -> C:
     """A copy of a value with some attributes changed; the type checker does not check these."""
     fields: Any = attrs.fields
-    copy = object.__new__(type(original))
-    for field in fields(type(original)):
-        setattr(copy, field.name, getattr(original, field.name))
-    for name, new in changes.items():
-        setattr(copy, name, new)
-    return copy
+    values = {field.name: getattr(original, field.name) for field in fields(type(original))}
+    return type(original)(*(values | changes).values())

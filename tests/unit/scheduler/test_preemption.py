@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import attrs
@@ -17,6 +16,7 @@ from kueuelib.scheduler.decide.cycle import Wait, decide
 from kueuelib.scheduler.decide.cycle_values import Plan
 from kueuelib.scheduler.decide.preemption.victims import Path, Preemption
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.settings import Settings
@@ -274,7 +274,7 @@ def test_victim_that_left_in_flight_is_not_told(cluster: Cluster) -> None:
 
 def _planned(cluster: Cluster) -> Plan:
     """What the next cycle decides; nobody hears of it."""
-    found = copy.deepcopy(cluster.engine).next_cycle(cluster.now)
+    found = fork(cluster.engine).next_cycle(cluster.now)
     assert found is not None
     return decide(found, cluster.now)
 

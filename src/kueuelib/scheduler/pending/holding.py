@@ -90,7 +90,8 @@ def assumed_holder(
         admitted: whether all its checks have passed.
     """
     workload = info.workload
-    reserved_at = admitted_at = None
+    reserved_at: float | None = None
+    admitted_at: float | None = None
     assumed, evicted = True, False
     return Holder(
         info.key,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 from math import inf
+from typing import Any
 
 import attrs
 
@@ -72,8 +73,8 @@ ones come first, then the lowest priority, then the newest reservation; the UID 
 equals. An assumed one has the newest reservation of all.
 """
 
-Ranked = tuple[Rank, Holder]
-"""A workload with its rank."""
+Ranked = tuple[Any, Holder]
+"""A workload with its rank, or with an order that a preemption policy puts before it."""
 
 
 def rank_of(holder: Holder) -> Rank:
