@@ -110,6 +110,21 @@ def storm_mutants(session: nox.Session) -> None:
     session.run("python", "tests/mutants/run_shell_mutants.py", *session.posargs)
 
 
+@nox.session(venv_backend="venv")
+def compiled(session: nox.Session) -> None:
+    """The decision engine compiled with mypyc, in an environment of its own; needs a C compiler."""
+    wheels, hook = session.create_tmp(), {"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "1"}
+    session.run("pip", "wheel", "-q", "--no-deps", "--wheel-dir", wheels, ".", env=hook)
+    wheel = max(Path(wheels).glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    session.install(f"{wheel}[dev]", "--force-reinstall")
+    check = "from kueuelib.scheduler import engine; assert engine.__file__.endswith('.so')"
+    session.run("python", "-P", "-c", check)
+    laws = sorted(map(str, Path("tests/properties").glob("test_scheduler_*.py")))
+    rest = session.posargs or ("tests/unit/scheduler", "tests/unit/recording", "tests/scenarios")
+    uncounted = ("--ignore", "tests/unit/scheduler/test_work.py")  # compiled calls are not seen
+    session.run("pytest", *WORKERS, *laws, *rest, *uncounted)
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks: prints figures and ratios, asserts no times."""
