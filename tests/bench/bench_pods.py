@@ -12,7 +12,7 @@ import attrs
 import pytest
 from bench_writes import WRITES, counting, read_counts
 from figures import cpu_seconds, pid_of, resident, show
-from load import QUEUE, client_of, create_all, create_queues, typed
+from load import GROUP_SIZE, client_of, create_all, create_queues, group_pods
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import is_true
@@ -21,8 +21,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.testing.processes import LocalCluster, Processes
 
 GROUPS = 500
-SIZE = 10
-COUNT = GROUPS * SIZE
+COUNT = GROUPS * GROUP_SIZE
 SECONDS_OF_A_POD = 60.0
 """All pods are there together when memory is read; they end soon after."""
 SETTLE = 3.0
@@ -105,7 +104,7 @@ def _show(
     reads = sum(number for what, number in made.items() if what.split()[0] not in WRITES)
     started, ended = cpu[1] - cpu[0], cpu[2] - cpu[1]
     show(
-        f"{COUNT:,} plain pods in groups of {SIZE}, quota for all",
+        f"{COUNT:,} plain pods in groups of {GROUP_SIZE}, quota for all",
         [
             ("pods ungated", f"{seen.rate():.0f} per second"),
             ("processor time of the manager per pod, until ungated", _ms(started)),
@@ -125,29 +124,11 @@ def _ms(seconds: float) -> str:
 
 def _pods() -> list[dict]:
     """The pods of all groups, one group after the other."""
-    return [_pod(f"group-{group:04d}", number) for group in range(GROUPS) for number in range(SIZE)]
-
-
-def _pod(group: str, number: int) -> dict:
-    container = {
-        "name": "work",
-        "image": "registry.example/work:1",
-        "args": ["--rank", str(number)],
-        "env": [{"name": "RANK", "value": str(number)}],
-        "resources": {"requests": {"cpu": "1"}},
-    }
-    meta = {
-        "name": f"{group}-{number}",
-        "namespace": "default",
-        "labels": {"kueue.x-k8s.io/queue-name": QUEUE, "kueue.x-k8s.io/pod-group-name": group},
-        "annotations": {
-            "kueue.x-k8s.io/pod-group-total-count": str(SIZE),
-            "kueuelib.dev/run-seconds": str(SECONDS_OF_A_POD),
-        },
-    }
-    return typed(
-        PODS, {"metadata": meta, "spec": {"restartPolicy": "Never", "containers": [container]}}
-    )
+    return [
+        pod
+        for number in range(GROUPS)
+        for pod in group_pods(f"group-{number:04d}", SECONDS_OF_A_POD)
+    ]
 
 
 async def _run(client: Client, when_ungated: Callable) -> Seen:

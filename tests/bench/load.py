@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS
+from kueuelib.api.kinds import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from kueuelib.api.meta import Resource, is_true
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
@@ -19,7 +19,9 @@ from kueuelib.runtime.connection import connect
 Obj = dict[str, Any]
 QUEUE = "team"
 CREATORS = 16
-"""Jobs that are being created at the same time."""
+"""Objects that are being created at the same time."""
+GROUP_SIZE = 10
+"""Pods of a group."""
 
 
 @asynccontextmanager
@@ -30,23 +32,21 @@ async def client_of(kubeconfig: Path) -> AsyncIterator[Client]:
 
 
 async def create_queues(client: Client, cpu: int) -> None:
+    """What `queue_objects` returns."""
+    for resource, obj in queue_objects(cpu):
+        await client.create(resource, obj)
+
+
+def queue_objects(cpu: int) -> Iterator[tuple[Resource, Obj]]:
     """One flavor, one ClusterQueue, one LocalQueue in the namespace `default`."""
     quota = {"name": "cpu", "nominalQuota": str(cpu)}
     group = {"coveredResources": ["cpu"], "flavors": [{"name": "main", "resources": [quota]}]}
     meta = {"name": QUEUE}
-    objects: list[tuple[Resource, Obj]] = [
-        (RESOURCE_FLAVORS, {"metadata": {"name": "main"}, "spec": {}}),
-        (
-            CLUSTER_QUEUES,
-            {"metadata": meta, "spec": {"namespaceSelector": {}, "resourceGroups": [group]}},
-        ),
-        (
-            LOCAL_QUEUES,
-            {"metadata": {**meta, "namespace": "default"}, "spec": {"clusterQueue": QUEUE}},
-        ),
-    ]
-    for resource, obj in objects:
-        await client.create(resource, typed(resource, obj))
+    local = {**meta, "namespace": "default"}
+    queue = {"namespaceSelector": {}, "resourceGroups": [group]}
+    yield RESOURCE_FLAVORS, typed(RESOURCE_FLAVORS, {"metadata": {"name": "main"}, "spec": {}})
+    yield CLUSTER_QUEUES, typed(CLUSTER_QUEUES, {"metadata": meta, "spec": queue})
+    yield LOCAL_QUEUES, typed(LOCAL_QUEUES, {"metadata": local, "spec": {"clusterQueue": QUEUE}})
 
 
 def typed(resource: Resource, obj: Obj) -> Obj:
@@ -62,6 +62,29 @@ def job(name: str, seconds: float = 1.0) -> Obj:
         "spec": {"restartPolicy": "Never", "containers": [_container()]},
     }
     return typed(JOBS, {"metadata": meta, "spec": {"template": template}})
+
+
+def group_pods(group: str, seconds: float = 60.0) -> Iterator[Obj]:
+    """The plain pods of a group, of one CPU each; they differ like the ranks of a program."""
+    for number in range(GROUP_SIZE):
+        rank = {
+            "args": ["--rank", str(number)],
+            "env": [{"name": "RANK", "value": str(number)}],
+        }
+        meta = {
+            "name": f"{group}-{number}",
+            "namespace": "default",
+            "labels": {
+                "kueue.x-k8s.io/queue-name": QUEUE,
+                "kueue.x-k8s.io/pod-group-name": group,
+            },
+            "annotations": {
+                "kueue.x-k8s.io/pod-group-total-count": str(GROUP_SIZE),
+                "kueuelib.dev/run-seconds": str(seconds),
+            },
+        }
+        spec = {"restartPolicy": "Never", "containers": [{**_container(), **rank}]}
+        yield typed(PODS, {"metadata": meta, "spec": spec})
 
 
 def workload(name: str) -> Obj:

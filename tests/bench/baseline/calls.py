@@ -27,6 +27,7 @@ _REVIEW = re.compile(
 )
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _OWN_GROUPS = ("kueue.x-k8s.io", "events.k8s.io")
+_OWN_RESOURCES = ("events", "jobs", "pods")
 
 
 class CountedClient:
@@ -66,7 +67,7 @@ def from_metrics(text: str) -> Counter[str]:
     calls: Counter[str] = Counter()
     for labels, number in _LINE.findall(text):
         label = dict(_LABEL.findall(labels))
-        ours = label["group"] in _OWN_GROUPS or label["resource"] == "events"
+        ours = label["group"] in _OWN_GROUPS or label["resource"] in _OWN_RESOURCES
         if not ours or label["system_client"]:
             continue
         verb = label["verb"].lower()

@@ -16,6 +16,11 @@ from pathlib import Path
 import attrs
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "e2e"))
+
+import go_manager
+from rest import Rest
+
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.testing.processes import free_port, stop_process
 
@@ -53,12 +58,17 @@ class ManagerSpec:
     Attributes:
         label: its name in tables.
         command: the words of its command, with `{kubeconfig}` and `{config}` in them.
-        own: whether it is kueuelib, which is installed and can say when it is ready.
+        own: whether it is kueuelib.
     """
 
     label: str
     command: tuple[str, ...]
     own: bool = False
+
+    @property
+    def full(self) -> bool:
+        """Whether it reads a configuration: it is installed, and can say when it is ready."""
+        return self.own or any("{config}" in word for word in self.command)
 
 
 @attrs.frozen
@@ -66,15 +76,15 @@ class Options:
     """What all managers of a comparison share.
 
     Attributes:
-        qps: calls per second that kueuelib's configuration allows.
+        qps: calls per second that the configuration allows.
         webhooks: whether kueuelib's webhooks stay; without, they go once its manager is ready.
-        crds: a folder with the CRDs for managers other than kueuelib; None: those of kueuelib.
+        crds: a folder with the CRDs for managers without a configuration; None: kueuelib's.
         profile: whether kueuelib's processor time is sampled.
         health: where the manager answers probes; 0: anywhere.
         webhook: where it serves webhooks; 0: anywhere.
         certificates: a folder with those of a manager other than kueuelib; None: it has none.
-        install: whether kueuelib is installed.
-        wait: whether kueuelib is ready when it is handed over.
+        install: whether a full manager is installed, and works as its ServiceAccount.
+        wait: whether a full manager is ready when it is handed over.
     """
 
     qps: int = 2000
@@ -116,11 +126,17 @@ def managing(
     folder = server.folder
     health, webhook = options.health or free_port(), options.webhook or free_port()
     config = folder / "config.yaml"
-    mounted = None if spec.own else options.certificates
+    mounted, access = None if spec.own else options.certificates, server.kubeconfig
+    if spec.full and not spec.own and options.install:
+        mounted, access = folder / "certificates", _under_account(server)
+        found = go_manager.certificates()
+        go_manager.mount(found, mounted)
+        with Rest(server.kubeconfig) as rest:
+            go_manager.install(rest, go_manager.manifests(webhook, found))
     certificates = f", certDir: {mounted}" if mounted else ""
     text = CONFIG.format(health=health, webhook=webhook, qps=options.qps, certificates=certificates)
     config.write_text(text)
-    names = {"kubeconfig": str(server.kubeconfig), "config": str(config)}
+    names = {"kubeconfig": str(access), "config": str(config)}
     command = [word.format(**names) for word in spec.command]
     environment = dict(os.environ)
     if spec.own:
@@ -132,11 +148,11 @@ def managing(
                 subprocess.run([*command, *install, *url], check=True, stdout=log, stderr=log)
         if options.profile:
             command[-2:] = [str(SAMPLER), str(folder / "profile.json")]
-        command += ["manager", *_under_account(server), "--config", str(config)]
+        command += ["manager", "--kubeconfig", str(_under_account(server)), "--config", str(config)]
     with (folder / "manager.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
-        if spec.own and options.wait:
+        if spec.full and options.wait:
             _wait(f"http://127.0.0.1:{health}/readyz", process, folder)
         yield process
     finally:
@@ -151,14 +167,14 @@ def _compiled(command: Sequence[str], folder: Path) -> dict[str, str]:
     return variables
 
 
-def _under_account(server: Server) -> list[str]:
-    """The option that lets kueuelib work under its ServiceAccount, as in a cluster."""
+def _under_account(server: Server) -> Path:
+    """The kubeconfig with which a manager works under its ServiceAccount, as in a cluster."""
     access = yaml.safe_load(server.kubeconfig.read_text())
     for entry in access["users"]:
         entry["user"]["as"] = ACCOUNT
     path = server.folder / "kubeconfig-manager"
     path.write_text(yaml.safe_dump(access))
-    return ["--kubeconfig", str(path)]
+    return path
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:

@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+import attrs
+
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.meta import Obj, find_condition, is_true, key_of
+from kueuelib.api.meta import Obj, Resource, find_condition, is_true, key_of
 from kueuelib.errors import ApiError, NotFound
 
 from .calls import CountedClient
+from .cleaning import remove_all
+from .parts import Outcome, Patience
 from .recorder import Recorder
 from .shape import CLASS_LABEL, QueuePlace, Shape, WorkloadClass, workload
 
 ADMISSION_OWNER = "kueue-admission"
 FINISH_OWNER = "kueue-job-controller-Finished"
 RETRY_SECONDS = 0.005
+SAMPLE_SECONDS = 0.25
 WATCH_SECONDS = 3600.0
 _KEPT = (
     *("BlockedOnPreemptionGates", "Evicted", "Preempted", "Requeued", "DeactivationTarget"),
@@ -43,6 +49,47 @@ async def _create(client: CountedClient, place: QueuePlace, kind: WorkloadClass)
     for number in range(kind.count):
         await asyncio.sleep(kind.interval)
         await client.create(WORKLOADS, workload(place, kind, number))
+
+
+@attrs.frozen
+class Upstream:
+    """The load of upstream's benchmark.
+
+    Attributes:
+        shape: of the queues and Workloads.
+    """
+
+    shape: Shape
+
+    def queue_objects(self) -> Iterator[tuple[Resource, Obj]]:
+        """Everything but the Workloads."""
+        return self.shape.queue_objects()
+
+    async def play(
+        self, client: CountedClient, patience: Patience, sample: Callable[[], None]
+    ) -> Outcome:
+        """Until all have finished, or nothing more happens."""
+        recorder = Recorder(self.shape)
+        execution = Execution(client, self.shape, recorder)
+        deadline = time.monotonic() + patience.limit
+        async with asyncio.TaskGroup() as group:
+            player = group.create_task(execution.run())
+            creator = group.create_task(create_all(client, self.shape))
+            while recorder.finished < self.shape.total and time.monotonic() < deadline:
+                quiet = time.monotonic() - execution.progress
+                if creator.done() and quiet > patience.quiet:
+                    break
+                await asyncio.sleep(SAMPLE_SECONDS)
+                sample()
+            creator.cancel()
+            player.cancel()
+        wall = recorder.ended - recorder.started
+        seen = len(recorder.seen)
+        return Outcome(seen, recorder.finished, wall, recorder.use(), recorder.waits())
+
+    async def remove(self, client: CountedClient) -> None:
+        """Take Workloads and queues away."""
+        await remove_all(client, self.shape)
 
 
 class Execution:

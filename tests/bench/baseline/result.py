@@ -17,27 +17,26 @@ class Result:
     Attributes:
         manager: its label.
         server: what it ran against.
-        workloads: how many were created.
-        finished: how many of them finished.
+        objects: how many were created.
+        finished: how many of them came to the end that the run waits for.
         wall: seconds from the first creation to the last end.
-        use: quota that was held, as a part of the nominal quota over that time.
-        waits: per class.
         cpu: seconds of the manager's processor, from its start until it rests.
-        start: those of them before the first Workload.
+        start: those of them before the first object.
         rss: megabytes (2**20) of the manager that were resident at most.
         player_cpu: seconds of the player's processor.
         server_cpu: of the API server and its store, if they were started for this run.
         calls: of the manager, by verb and resource.
         load: the load average of one minute at the end.
+        use: quota that was held, as a part of the nominal quota over that time; None in flows.
+        waits: per class; empty in flows.
+        creation: seconds until the last object of a flow was created.
     """
 
     manager: str
     server: str
-    workloads: int
+    objects: int
     finished: int
     wall: float
-    use: float
-    waits: dict[str, Waits]
     cpu: float
     start: float
     rss: float
@@ -45,37 +44,44 @@ class Result:
     server_cpu: float
     calls: Counter[str]
     load: float
+    use: float | None = None
+    waits: dict[str, Waits] = attrs.field(factory=dict)
+    creation: float | None = None
 
     @property
     def left(self) -> int:
-        """Workloads that did not finish."""
-        return self.workloads - self.finished
+        """Objects that did not come to their end."""
+        return self.objects - self.finished
 
     def number(self, *calls: str) -> float:
-        """So many calls were made per Workload."""
-        return sum(self.calls[each] for each in calls) / self.workloads
+        """So many calls were made per object."""
+        return sum(self.calls[each] for each in calls) / self.objects
 
     def writes(self) -> float:
-        """All writes per Workload."""
+        """All writes per object."""
         numbers = [number for call, number in self.calls.items() if call.split()[0] in WRITES]
-        return sum(numbers) / self.workloads
+        return sum(numbers) / self.objects
 
     def figures(self) -> dict[str, float]:
         """The numbers that are compared, by their title."""
         status = ("apply workloads/status", "patch workloads/status", "update workloads/status")
         events = ("create events", "patch events")
+        creation = {} if self.creation is None else {"creation, s": self.creation}
+        use = {} if self.use is None else {"quota use, %": self.use * 100}
         figures = {
             "wall, s": self.wall,
-            "quota use, %": self.use * 100,
+            **creation,
+            **use,
             "manager CPU, s": self.cpu,
             "manager CPU before the load, s": self.start,
             "manager RSS, MB": self.rss,
-            "status writes per Workload": self.number(*status),
-            "Events per Workload": self.number(*events),
-            "all writes per Workload": self.writes(),
-            "evictions": float(sum(each.evictions for each in self.waits.values())),
+            "status writes of Workloads, each": self.number(*status),
+            "Events, each": self.number(*events),
+            "all writes, each": self.writes(),
             "left over": float(self.left),
         }
+        if self.waits:
+            figures["evictions"] = float(sum(each.evictions for each in self.waits.values()))
         for name, waits in self.waits.items():
             figures[f"wait of {name}, mean, s"] = waits.mean
             figures[f"wait of {name}, p50, s"] = waits.p50

@@ -11,9 +11,10 @@ from .result import Result
 def line(result: Result) -> str:
     """One run in one line."""
     left = f", {result.left} left over" if result.left else ""
+    use = "" if result.use is None else f"use {result.use:.0%}, "
     return (
-        f"{result.manager}: {result.finished:,} of {result.workloads:,} in {result.wall:.1f} s, "
-        f"use {result.use:.0%}, manager {result.cpu:.1f} s and {result.rss:.0f} MB{left}; "
+        f"{result.manager}: {result.finished:,} of {result.objects:,} in {result.wall:.1f} s, "
+        f"{use}manager {result.cpu:.1f} s and {result.rss:.0f} MB{left}; "
         f"load {result.load:.1f}"
     )
 
@@ -32,10 +33,10 @@ def comparison(results: Sequence[Result]) -> str:
 
 
 def calls(results: Sequence[Result]) -> str:
-    """Calls per Workload of every manager, medians."""
+    """Calls per created object of every manager, medians."""
     labels = list(dict.fromkeys(each.manager for each in results))
     names = sorted({name for each in results for name in each.calls})
-    rows = [["calls per Workload", *labels]]
+    rows = [["calls per object", *labels]]
     for name in names:
         medians = [
             statistics.median(each.number(name) for each in results if each.manager == label)
