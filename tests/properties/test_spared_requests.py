@@ -19,6 +19,7 @@ from kueuelib.api.names import (
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     RETRIABLE_IN_GROUP,
+    ROLE_HASH,
     SYNC_COMPLETIONS,
 )
 from kueuelib.api.validation import RULES
@@ -175,18 +176,20 @@ def test_no_rule_refuses_a_spared_update_of_a_workload(found: tuple[Obj, Obj]) -
 
 @settings(max_examples=1000, deadline=None)
 @given(updates(JOBS))
-def test_no_rule_refuses_a_spared_update_of_a_job(found: tuple[Obj, Obj]) -> None:
+def test_no_rule_refuses_a_spared_job(found: tuple[Obj, Obj]) -> None:
     old, new = found
-    if not asks("vjob.kb.io", new, old):
-        assert validate_job(BATCH_JOB, new, old) == ()
+    for before in (old, None):
+        if not asks("vjob.kb.io", new, before):
+            assert validate_job(BATCH_JOB, new, before) == ()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(updates(PODS))
-def test_no_rule_refuses_a_spared_update_of_a_pod(found: tuple[Obj, Obj]) -> None:
+def test_no_rule_refuses_a_spared_pod(found: tuple[Obj, Obj]) -> None:
     old, new = found
-    if not asks("vpod.kb.io", new, old):
-        assert validate_job(POD, new, old) == ()
+    for before in (old, None):
+        if not asks("vpod.kb.io", new, before):
+            assert validate_job(POD, new, before) == ()
 
 
 @given(
@@ -200,10 +203,45 @@ def test_a_workload_that_is_not_shown_has_no_pod_set_to_name(pod_sets: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*CONDITIONS} - {"mworkload.kb.io", "vpod-annotated.kb.io"})
+    "name",
+    sorted(name for name in CONDITIONS if not name.startswith(("mworkload", "vpod", "vjob"))),
 )
 def test_every_new_object_is_judged(name: str) -> None:
     assert asks(name, {"metadata": {"name": "x"}}, None)
+
+
+QUEUED = {QUEUE_LABEL: "a", PRIORITY_CLASS_LABEL: "high", "app": "x"}
+GROUPED = {**QUEUED, MANAGED: "true", GROUP_LABEL: "group"}
+COUNTED = {GROUP_TOTAL_COUNT: "10", ROLE_HASH: "12ab", "note": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "annotations"),
+    [
+        ("vjob.kb.io", QUEUED, {}),
+        ("vjob.kb.io", QUEUED, {"note": "x"}),
+        ("vpod.kb.io", {**QUEUED, MANAGED: "true"}, {}),
+        ("vpod.kb.io", GROUPED, COUNTED),
+    ],
+)
+def test_an_ordinary_new_object_is_spared(name: str, labels: Obj, annotations: Obj) -> None:
+    meta = {"name": "x", "labels": labels, **({"annotations": annotations} if annotations else {})}
+    assert not asks(name, {"metadata": meta}, None)
+    assert asks(name, {"metadata": {**meta, "labels": {**labels, QUEUE_LABEL: "_"}}}, None)
+    other = {**annotations, "kueue.x-k8s.io/other": ""}
+    assert asks(name, {"metadata": {**meta, "annotations": other}}, None)
+
+
+def test_a_new_pod_is_judged_for_its_owner_its_group_and_its_number() -> None:
+    meta = {"name": "x", "labels": GROUPED, "annotations": COUNTED}
+    for change in (
+        {"ownerReferences": OWNERS[1]},
+        {"labels": QUEUED},
+        {"annotations": {GROUP_TOTAL_COUNT: "0"}},
+        {"annotations": {}},
+        {"labels": {**GROUPED, MANAGED: "false"}},
+    ):
+        assert asks("vpod.kb.io", {"metadata": {**meta, **change}}, None)
 
 
 def test_the_end_of_a_workload_and_the_release_of_its_quota_are_spared() -> None:

@@ -1,7 +1,8 @@
-"""JSON merge patches (RFC 7386) as pure functions."""
+"""JSON merge patches (RFC 7386), and the making of JSON patches (RFC 6902), as pure functions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -43,10 +44,38 @@ def diff_merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]
     return patch
 
 
+def diff_json_patch(
+    old: dict[str, Any], new: dict[str, Any], path: str = ""
+) -> Iterator[dict[str, Any]]:
+    """The operations of a JSON patch that turn `old` into `new`; none when they are equal.
+
+    A list that differs is replaced as a whole.
+
+    Args:
+        old: an object.
+        new: what it becomes.
+        path: of both; empty for the whole document.
+    """
+    for key in old.keys() - new.keys():
+        yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
+    for key, value in new.items():
+        at, before = f"{path}/{_escaped(key)}", old.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            yield from diff_json_patch(before, value, at)
+        elif key not in old:
+            yield {"op": "add", "path": at, "value": value}
+        elif not _same(before, value):
+            yield {"op": "replace", "path": at, "value": value}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 def _same(one: Any, other: Any) -> bool:
     """Equality of JSON, where 1, 1.0 and true differ."""
-    if type(one) is not type(other):
-        return False
+    if one is other or type(one) is not type(other):
+        return one is other
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list):

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import jsonpatch
 import pytest
 
-from kueuelib.api.patch import diff_merge_patch, merge_patch
+from kueuelib.api.patch import diff_json_patch, diff_merge_patch, merge_patch
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,17 @@ def test_a_merge_patch_leaves_its_arguments_alone() -> None:
     assert merge_patch(target, patch) == {"a": {"c": 2, "d": {"f": 1}}}
     assert target == {"a": {"b": 1, "c": 2}}
     assert patch == {"a": {"b": None, "d": {"e": None, "f": 1}}}
+
+
+def test_a_json_patch_names_what_differs():
+    old = {"a": 1, "b": {"x/y": 1, "same": [1]}, "list": [1], "gone": 1}
+    new = {"a": True, "b": {"x/y": 2, "same": [1], "~": {}}, "list": [1, 2]}
+    assert list(diff_json_patch(old, new)) == [
+        {"op": "remove", "path": "/gone"},
+        {"op": "replace", "path": "/a", "value": True},
+        {"op": "replace", "path": "/b/x~1y", "value": 2},
+        {"op": "add", "path": "/b/~0", "value": {}},
+        {"op": "replace", "path": "/list", "value": [1, 2]},
+    ]
+    assert jsonpatch.apply_patch(old, list(diff_json_patch(old, new))) == new
+    assert not list(diff_json_patch(new, new))

@@ -15,7 +15,7 @@ import structlog
 
 from kueuelib.errors import FieldError, InvalidObject
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.admission import ValidationResult, aggregate, json_patch, shortened
+from kueuelib.runtime.webhook.admission import ValidationResult, aggregate, shortened
 from kueuelib.runtime.webhook.certs import Names, host_names, load, renewed, server_context
 from kueuelib.runtime.webhook.server import MAX_BODY, WebhookServer
 
@@ -380,10 +380,3 @@ def test_field_errors_are_aggregated_without_repetition():
 
 def test_warnings_stop_at_the_limit_of_all():
     assert len(shortened(["x" * 200] * 100)) == 20
-
-
-def test_a_patch_tells_true_from_one():
-    assert json_patch({"a": 1}, {"a": 1}) == []
-    assert json_patch({"a": {"b": [1]}}, {"a": {"b": [1, 2]}}) == [
-        {"op": "add", "path": "/a/b/1", "value": 2}
-    ]

@@ -26,6 +26,7 @@ BATCH_JOB = Integration(
     BatchJob,
     validate_batch_job,
     judged=JUDGED,
+    plain=True,
     allows_prebuilt=True,
     shape=shape_with({"spec": struct_schema(JobSpec)}, required="spec"),
 )

@@ -65,6 +65,8 @@ class Integration:
         validate: rules beyond those of every kind.
         judged: the fields that `validate` reads besides labels, annotations and owners, for example
             `spec.parallelism`; None: any field.
+        plain: whether `validate` accepts every new object whose only label of ours is a queue name
+            or a priority class, so that the API server need not ask.
         allows_prebuilt: whether its jobs may use an existing Workload.
         watched: the label selector of the objects that are watched; empty for all.
         transform: reduces an object to what is stored.
@@ -83,6 +85,7 @@ class Integration:
     job_type: type[GenericJob]
     validate: Validate = no_rules
     judged: Sequence[str] | None = None
+    plain: bool = False
     allows_prebuilt: bool = False
     watched: str = ""
     transform: Transform = strip

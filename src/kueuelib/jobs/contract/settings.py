@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
-from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.machinery.selectors import Selector, from_label_selector
 
 
 def system_excluded(manager: str = "kueue-system") -> Mapping[str, Any]:
@@ -37,6 +38,16 @@ class PodSettings:
     namespace_selector: Mapping[str, Any] = attrs.field(factory=system_excluded)
     pod_selector: Mapping[str, Any] = attrs.field(factory=dict)
     shape_policy: str = "Enforce"
+
+    @functools.cached_property
+    def namespaces(self) -> Selector:
+        """The namespaces whose pods are queued."""
+        return from_label_selector(self.namespace_selector)
+
+    @functools.cached_property
+    def selected(self) -> Selector:
+        """The pods that are queued."""
+        return from_label_selector(self.pod_selector)
 
 
 @attrs.frozen
@@ -102,4 +113,8 @@ class JobSettings:
 
     def selects(self, namespace_labels: Mapping[str, str]) -> bool:
         """Whether jobs in a namespace with these labels may be queued at all."""
-        return from_label_selector(dict(self.namespace_selector)).matches(namespace_labels)
+        return self._namespaces.matches(namespace_labels)
+
+    @functools.cached_property
+    def _namespaces(self) -> Selector:
+        return from_label_selector(self.namespace_selector)

@@ -22,7 +22,9 @@ from kueuelib.api.names import (
     GROUP_TOTAL_COUNT,
     MANAGED,
     QUEUE_LABEL,
+    ROLE_HASH,
 )
+from kueuelib.api.patterns import SUBDOMAIN
 from kueuelib.api.pods import PodSpec, PodStatus
 from kueuelib.api.schema import struct_schema
 from kueuelib.jobs.contract.integration import WebhookEntry
@@ -48,16 +50,32 @@ from kueuelib.jobs.pods.trimming import trim, trim_missed
 from kueuelib.jobs.pods.webhook import PodWebhook
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Wired
-from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, webhook_path
+from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, unusual, webhook_path
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.optional import OptionalInformer
-from kueuelib.runtime.webhook.conditions import condition, new_or_changed
+from kueuelib.runtime.webhook.conditions import NEW, condition, new_or_changed, present
 from kueuelib.runtime.webhook.reviews import shape_with
 
 NAME = "pod"
 MANAGED_PODS = f"{MANAGED}=true"
+_GROUP, _TOTAL = (
+    f"({present(NEW, path)} && '{key}' in {NEW}.{path})"
+    for path, key in (
+        ("metadata.labels", GROUP_LABEL),
+        ("metadata.annotations", GROUP_TOTAL_COUNT),
+    )
+)
+_UNUSUAL = (
+    *unusual(
+        {MANAGED: "^true$", GROUP_LABEL: SUBDOMAIN["pattern"]},
+        {GROUP_TOTAL_COUNT: "^[1-9][0-9]{0,8}$", ROLE_HASH: ""},
+    ),
+    f"{_GROUP} != {_TOTAL}",
+    present(NEW, "metadata.ownerReferences"),
+)
+"""New pods of groups whose number is given need no review, unless an owner may be queued."""
 MISSED_PODS = f"{QUEUE_LABEL},{MANAGED}!=true"
 
 
@@ -202,7 +220,7 @@ def _entry(
         ],
     }
     if not mutating:
-        entry["matchConditions"] = [new_or_changed(*JUDGED_METADATA)]
+        entry["matchConditions"] = [new_or_changed(*JUDGED_METADATA, new=_UNUSUAL)]
     return WebhookEntry(mutating, webhook_path(PODS, mutating=mutating), entry)
 
 

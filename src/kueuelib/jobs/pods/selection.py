@@ -10,7 +10,6 @@ from kueuelib.api.names import NAMESPACE_NAME_LABEL
 from kueuelib.errors import Unavailable
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.reading import queue_of
-from kueuelib.machinery.selectors import from_label_selector
 
 
 def is_selected(
@@ -33,7 +32,7 @@ def is_selected(
     if not queue_of(pod) and not settings.manage_jobs_without_queue_name:
         return False
     options = settings.pods
-    if not from_label_selector(dict(options.pod_selector)).matches(labels_of(pod)):
+    if not options.selected.matches(labels_of(pod)):
         return False
     labels = namespace_labels
     if labels is None:
@@ -42,7 +41,7 @@ def is_selected(
             raise Unavailable(
                 f'the labels of the namespace "{namespace}" are not known yet; try again'
             )
-    if not from_label_selector(dict(options.namespace_selector)).matches(labels):
+    if not options.namespaces.matches(labels):
         return False
     return settings.manages(queue_of(pod), labels)
 

@@ -12,11 +12,20 @@ import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, Resource
-from kueuelib.api.names import NAMESPACE_NAME_LABEL, QUEUE_LABEL
+from kueuelib.api.names import NAMESPACE_NAME_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.api.patterns import SUBDOMAIN
 from kueuelib.jobs.contract.integration import Integration, WebhookEntry, no_rules
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.runtime.webhook.conditions import IS_NEW, OLD, condition, new_or_changed, present
+from kueuelib.runtime.webhook.conditions import (
+    IS_NEW,
+    OLD,
+    condition,
+    new_or_changed,
+    present,
+    unlike,
+)
 
 WATCH = ("list", "watch")
 READ = ("get", *WATCH)
@@ -29,6 +38,20 @@ _NEW_OR_NOT_READY = condition(
 )
 JUDGED_METADATA = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 """The metadata that the rules of every kind of jobs read."""
+
+
+def unusual(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Expressions, of which one holds for a new object whose rules need a review.
+
+    Args:
+        labels: of ours that need none besides the queue name, by patterns of their values.
+        annotations: of ours that need none, likewise.
+    """
+    usual = {QUEUE_LABEL: SUBDOMAIN["pattern"], PRIORITY_CLASS_LABEL: "", **labels}
+    return (
+        unlike("metadata.labels", f"{KUEUE}/", usual),
+        unlike("metadata.annotations", f"{KUEUE}/", annotations),
+    )
 
 
 def webhook_path(resource: Resource, *, mutating: bool) -> str:
@@ -150,7 +173,8 @@ def _entry(
     entry.update(copy.deepcopy(dict(selectors)))
     judged = () if integration.validate is no_rules else integration.judged
     if not mutating and judged is not None:
-        entry["matchConditions"] = [new_or_changed(*JUDGED_METADATA, *judged)]
+        new = unusual({}, {}) if integration.plain else ()
+        entry["matchConditions"] = [new_or_changed(*JUDGED_METADATA, *judged, new=new)]
     return WebhookEntry(mutating, webhook_path(resource, mutating=mutating), entry)
 
 

@@ -111,7 +111,7 @@ def knowing_owners(
     owners: Owners, mutate: RequestMutator
 ) -> Callable[[AdmissionRequest], Awaitable[Obj]]:
     """A handler that answers with the changes of `mutate`, once the object's owners are known."""
-    answer = mutating(mutate, with_request=True)
+    answer = mutating(mutate, with_request=True, pure=True)
 
     @functools.wraps(mutate)
     async def handle(request: AdmissionRequest) -> Obj:

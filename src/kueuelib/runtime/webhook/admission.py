@@ -15,6 +15,7 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
+from kueuelib.api.patch import diff_json_patch
 from kueuelib.errors import ApiError, FieldError, Forbidden, Invalid, InvalidObject
 
 MAX_WARNING = 256
@@ -109,7 +110,9 @@ def parse_request(raw: Mapping[str, Any]) -> AdmissionRequest:
     )
 
 
-def mutating(mutator: Mutator | RequestMutator, *, with_request: bool = False) -> AdmissionHandler:
+def mutating(
+    mutator: Mutator | RequestMutator, *, with_request: bool = False, pure: bool = False
+) -> AdmissionHandler:
     """A handler that answers with the patch from the object to the result of `mutator`.
 
     Deletions pass without a call. An unchanged object gives no patch. `InvalidObject` and
@@ -118,18 +121,19 @@ def mutating(mutator: Mutator | RequestMutator, *, with_request: bool = False) -
     Args:
         mutator: the pure function.
         with_request: whether it takes the request as second argument.
+        pure: whether it never changes its argument, which then is not copied.
     """
 
     @functools.wraps(mutator)
     def handle(request: AdmissionRequest) -> Obj:
         if request.object is None or request.operation in {"DELETE", "CONNECT"}:
             return {"allowed": True}
-        given = copy.deepcopy(request.object)
+        given = request.object if pure else copy.deepcopy(request.object)
         try:
             made = mutator(given, request) if with_request else mutator(given)  # type: ignore[call-arg]
         except (InvalidObject, ApiError) as error:
             return denied(error)
-        patch = json_patch(request.object, made)
+        patch = list(diff_json_patch(request.object, made))
         if not patch:
             return {"allowed": True}
         encoded = base64.b64encode(orjson.dumps(patch)).decode()
@@ -159,16 +163,6 @@ def validating(validator: Validator) -> AdmissionHandler:
         return answer
 
     return handle
-
-
-def json_patch(before: Obj, after: Obj) -> list[dict[str, Any]]:
-    """The RFC 6902 patch between two raw objects; empty when they are equal."""
-    if before is after or before == after:
-        return []
-    import jsonpatch
-
-    patch: list[dict[str, Any]] = jsonpatch.make_patch(before, after).patch
-    return patch
 
 
 def aggregate(errors: Iterable[FieldError]) -> str:

@@ -6,6 +6,8 @@ call. Kubernetes 1.27 and older drop them and send every request.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from kueuelib.api.meta import Obj
 
 NEW, OLD = "object", "oldObject"
@@ -26,13 +28,18 @@ def of_others(user: str) -> Obj:
     return condition("of-others", f"request.userInfo.username != '{user}'")
 
 
-def new_or_changed(*paths: str) -> Obj:
+def new_or_changed(*paths: str, new: Sequence[str] = ()) -> Obj:
     """New objects, and updates that change a field.
 
     Args:
         paths: of fields, for example `spec` or `metadata.labels`.
+        new: expressions, of which one has to hold for a new object; none: every new object.
     """
-    return condition("new-or-changed", IS_NEW, *(changed(path) for path in paths))
+    changes = [changed(path) for path in paths]
+    if not new:
+        return condition("new-or-changed", IS_NEW, *changes)
+    expression = f"{IS_NEW} ? {' || '.join(new)} : {' || '.join(changes)}"
+    return condition("new-or-changed", expression)
 
 
 IS_NEW = f"{OLD} == null"
@@ -42,6 +49,20 @@ IS_NEW = f"{OLD} == null"
 def changed(path: str) -> str:
     """Holds when an update sets, removes or changes a field; absent and empty differ."""
     return f"{_value(NEW, path)} != {_value(OLD, path)}"
+
+
+def unlike(path: str, prefix: str, values: Mapping[str, str]) -> str:
+    """Holds for an object with another key, or another value, of labels or annotations.
+
+    Args:
+        path: of the labels or annotations.
+        prefix: of the keys that count.
+        values: what is expected: keys, and regular expressions that their values match.
+    """
+    field = f"{NEW}.{path}"
+    fits = [f"key == '{key}' && {field}[key].matches(r'{text}')" for key, text in values.items()]
+    other = f"key.startsWith('{prefix}')" + "".join(f" && !({each})" for each in fits)
+    return f"{present(NEW, path)} && {field}.exists(key, {other})"
 
 
 def present(variable: str, path: str) -> str:
