@@ -20,6 +20,7 @@ from kueuelib.jobs.contract.commands import Change, Command
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.contract.stopping import begin_stop, end_stop, is_stop_begun
+from kueuelib.runtime.transforms import shared, strip
 
 CONTROLLER_LABELS = frozenset(
     {
@@ -201,6 +202,13 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         self._spec["parallelism"] = count
         if is_go_bool(annotations_of(self.object).get(SYNC_COMPLETIONS, "")):
             self._spec["completions"] = count
+
+
+def trim(obj: Obj) -> Obj:
+    """What is stored of a Job; Jobs with equal templates share them. Changes its argument."""
+    template = strip(obj)["spec"]["template"]
+    template["spec"] = shared(template["spec"])
+    return obj
 
 
 def pods_count(spec: Mapping[str, Any]) -> int:

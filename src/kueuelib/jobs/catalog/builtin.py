@@ -6,7 +6,7 @@ import functools
 
 from kueuelib.api.batch import JobSpec
 from kueuelib.api.schema import struct_schema
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch.job import BatchJob, trim
 from kueuelib.jobs.batch.rules import JUDGED, validate_batch_job
 from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.integration import Integration
@@ -28,6 +28,7 @@ BATCH_JOB = Integration(
     judged=JUDGED,
     plain=True,
     allows_prebuilt=True,
+    transform=trim,
     shape=shape_with({"spec": struct_schema(JobSpec)}, required="spec"),
 )
 DECLARED = (JOB_SET, MPI_JOB, *TRAINING_JOBS, TRAIN_JOB, RAY_JOB, RAY_CLUSTER, APP_WRAPPER)

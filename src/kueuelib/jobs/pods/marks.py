@@ -103,9 +103,9 @@ def ungated(pod: Obj, info: PodSetInfo) -> Obj:
     Raises:
         InvalidPodSetUpdate: the info contradicts the pod.
     """
-    changed = copy.deepcopy(pod)
-    podset_info.merge(changed, info)
-    spec = changed["spec"]
+    spec = dict(pod["spec"])
+    changed = {**pod, "metadata": dict(pod["metadata"]), "spec": spec}
+    podset_info.merge(changed, info)  # replaces fields of both, and nothing deeper
     left = [gate for gate in spec["schedulingGates"] if gate["name"] != ADMISSION_GATE]
     if left:
         spec["schedulingGates"] = left

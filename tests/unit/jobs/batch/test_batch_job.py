@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS
 from kueuelib.errors import InvalidPodSetInfo
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch.job import BatchJob, trim
 from kueuelib.jobs.contract.capabilities import StopReason
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 
@@ -154,3 +156,12 @@ def test_a_stop_without_knowledge_only_takes_the_mark_away(build):
     assert [command.patch for command in stop(job).commands] == [
         {"metadata": {"annotations": {STOPPING: None}}}
     ]
+
+
+def test_jobs_that_are_alike_share_the_specs_of_their_pods(build):
+    one, two = (build.job(template_labels={"controller-uid": uid}) for uid in "ab")
+    other = build.job(pod={"priorityClassName": "high"})
+    before = copy.deepcopy([one, two, other])
+    assert [trim(one), trim(two), trim(other)] == before
+    templates = [each["spec"]["template"] for each in (one, two, other)]
+    assert templates[0]["spec"] is templates[1]["spec"] is not templates[2]["spec"]

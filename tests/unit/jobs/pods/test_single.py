@@ -16,7 +16,9 @@ from kueuelib.jobs.contract.commands import (
     Emit,
     PatchStatus,
 )
+from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.lookups.owners import Ancestor
+from kueuelib.jobs.pods.marks import ungated
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.single import PodJob
@@ -195,3 +197,20 @@ def test_a_pod_of_an_excluded_namespace_is_left_alone(pods, workload, name):
     pod = getattr(pods, name)()
     assert plan(pods, pod, namespace_labels=excluded) == ()
     assert plan(pods, pod, workload, namespace_labels=excluded) == ()
+
+
+def test_a_start_changes_no_pod_that_is_stored(pods):
+    pod = pods.waiting("a", nodeSelector={"zone": "a"})
+    before = copy.deepcopy(pod)
+    info = PodSetInfo(
+        "main",
+        labels={"added": "x"},
+        annotations={"added": "x"},
+        node_selector={"pool": "a"},
+        tolerations=[{"key": "spot"}],
+    )
+    started = ungated(pod, info)
+    assert pod == before
+    assert started["spec"]["nodeSelector"] == {"zone": "a", "pool": "a"}
+    assert started["metadata"]["labels"] == {**before["metadata"]["labels"], "added": "x"}
+    assert "schedulingGates" not in started["spec"]
