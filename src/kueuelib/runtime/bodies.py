@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -15,9 +15,7 @@ import attrs
 import orjson
 
 from kueuelib.errors import ApiError, TransportError, api_error
-
-if TYPE_CHECKING:
-    from multidict import CIMultiDictProxy
+from kueuelib.runtime.exchange import Headers
 
 THREAD_DECODE = 256 * 1024
 """Bodies of more bytes are decoded in a worker thread."""
@@ -35,7 +33,7 @@ class Response:
     """
 
     status: int
-    headers: CIMultiDictProxy[str]
+    headers: Headers
     body: bytes
 
 

@@ -72,7 +72,7 @@ class Calls:
                 )
                 delay = min(delay * 2, MAX_DELAY)
                 continue
-            for warning in response.headers.getall("Warning", ()):
+            for warning in response.headers.all("Warning"):
                 self._warn(warning)
             return response
         raise AssertionError("the loop returns or raises")

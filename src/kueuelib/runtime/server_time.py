@@ -18,6 +18,6 @@ async def server_time(client: Client, clock: Clock = SYSTEM_CLOCK) -> float:
     """
     try:
         answer = await client.transport.request("GET", "/version")
-        return parsedate_to_datetime(answer.headers["date"]).timestamp()
-    except (ApiError, KeyError, ValueError):
+        return parsedate_to_datetime(answer.headers.first("Date") or "").timestamp()
+    except (ApiError, ValueError):
         return clock.now()

@@ -11,9 +11,11 @@ import socket
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDictProxy
 from yarl import URL
@@ -21,6 +23,7 @@ from yarl import URL
 from kueuelib.errors import TransportError
 from kueuelib.runtime.bodies import in_words
 from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.exchange import Exchange, Headers
 
 CALL_CONNECTIONS = 64
 """Connections for calls; watches have as many as they need."""
@@ -29,7 +32,6 @@ CONNECT_TIMEOUT = 10.0
 LARGE_BODY = 2**20
 """Bodies of more bytes are sent in pieces, so that the event loop is not held up."""
 _PIECE: Final = 2**16
-_READ_AHEAD: Final = 2**18
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 _REPEATABLE: Final = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
 """Methods that are sent again if the server closed the connection instead of answering."""
@@ -43,16 +45,17 @@ class Answer:
         url: what was asked.
         status: the HTTP status.
         headers: all headers.
-        content: the body.
+        content: the body, or the stream from which it comes.
     """
 
     __slots__ = ("_connection", "_leave", "content", "headers", "host", "status", "url")
 
-    def __init__(self, host: str, url: str, connection: Any, message: Any, content: Any) -> None:
+    def __init__(
+        self, host: str, url: str, connection: Any, status: int, headers: Headers, content: Any
+    ) -> None:
         self.host, self.url = host, url
-        self.status: int = message.code
-        self.headers: CIMultiDictProxy[str] = message.headers
-        self.content: aiohttp.StreamReader = content
+        self.status, self.headers = status, headers
+        self.content: aiohttp.StreamReader | bytes = content
         self._connection = connection
         self._leave: Callable[[], Awaitable[None]] | None = None
 
@@ -68,7 +71,8 @@ class Answer:
             TransportError: it does not arrive.
         """
         try:
-            body = await self.content.read()
+            content = self.content
+            body = content if isinstance(content, bytes) else await content.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise TransportError(self.url, in_words(error)) from error
         self._connection.release()
@@ -89,9 +93,12 @@ class Session:
         endpoint: says where it is, and how to connect.
         user_agent: the `User-Agent` header.
         connections: at most so many at a time; 0: any number.
+        streams: whether answers are to be read while they come.
     """
 
-    def __init__(self, endpoint: Endpoint, user_agent: str, connections: int) -> None:
+    def __init__(
+        self, endpoint: Endpoint, user_agent: str, connections: int, *, streams: bool = False
+    ) -> None:
         self._user_agent = user_agent
         self._connector = aiohttp.TCPConnector(
             limit=connections,
@@ -99,6 +106,10 @@ class Session:
             socket_factory=_socket,
             keepalive_timeout=30.0,
         )
+        made = partial(Exchange, asyncio.get_running_loop())
+        # aiohttp has no other way to protocols of our own.
+        self._connector._factory = cast("partial[ResponseHandler]", made)  # noqa: SLF001
+        self._streams = streams
         self._prepare(endpoint)
 
     @property
@@ -162,19 +173,25 @@ class Session:
             connection = await self._connector.connect(self._request, [], _TIMEOUT)
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError("no connection in time") from error
-        protocol, transport = connection.protocol, connection.transport
-        assert protocol is not None
+        protocol, transport = cast("Exchange", connection.protocol), connection.transport
         writing = None
         try:
-            protocol.set_response_params(read_bufsize=_READ_AHEAD, skip_payload=method == "HEAD")
+            common = None
+            if self._streams or method == "HEAD" or transport is None:
+                protocol.leave(has_body=method != "HEAD")
+            else:
+                common = protocol.answer()
             if transport is not None and len(request) > LARGE_BODY:
                 writing = asyncio.create_task(_write_pieces(protocol, transport, request))
             elif transport is not None:  # without one, the connection was lost, as `read` will say
                 transport.write(request)
+            if common is not None and (answer := await common) is not None:
+                return Answer(self._host, url, connection, *answer)
             while True:
                 message, content = await protocol.read()
                 if message.code >= 200:
-                    return Answer(self._host, url, connection, message, content)
+                    headers = Headers(b"\r\n".join(map(b": ".join, message.raw_headers)))
+                    return Answer(self._host, url, connection, message.code, headers, content)
         except BaseException:
             _drop(connection)
             raise
@@ -220,7 +237,7 @@ class Sessions:
 
     def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
         self.calls = Session(endpoint, user_agent, CALL_CONNECTIONS)
-        self.watches = Session(endpoint, user_agent, 0)
+        self.watches = Session(endpoint, user_agent, 0, streams=True)
         self._users = 0
         self._retired = False
 

@@ -151,7 +151,7 @@ class Transport:
         if answer.status < 500:
             self.answered_at = self._clock.monotonic()
         if answer.status >= 300:
-            raise failure(answer.status, answer.headers.get("Retry-After"), data)
+            raise failure(answer.status, answer.headers.first("Retry-After"), data)
         return Response(answer.status, answer.headers, data)
 
     async def watch(
@@ -189,6 +189,7 @@ class Transport:
             await answer.release()
             raise
         self.answered_at = self._clock.monotonic()
+        assert isinstance(answer.content, aiohttp.StreamReader)
         return WatchStream(
             answer.content,
             server_timeout=timeout,
@@ -319,7 +320,7 @@ async def _check_watch(answer: Answer) -> None:
                 data = await answer.read()
         except TimeoutError as error:
             raise TransportError(answer.url, in_words(error)) from error
-        raise failure(answer.status, answer.headers.get("Retry-After"), data)
-    content_type, _, _ = answer.headers.get("Content-Type", "nothing").partition(";")
+        raise failure(answer.status, answer.headers.first("Retry-After"), data)
+    content_type, _, _ = (answer.headers.first("Content-Type") or "nothing").partition(";")
     if content_type != "application/json":
         raise TransportError(answer.url, f"a watch answered with {content_type}")

@@ -9,6 +9,7 @@ import pytest
 
 from kueuelib.errors import Forbidden
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.exchange import Headers
 from kueuelib.runtime.server_time import server_time
 
 
@@ -16,7 +17,7 @@ def client(answer: Any) -> Client:
     async def request(*_: str) -> Any:
         if isinstance(answer, Exception):
             raise answer
-        return SimpleNamespace(headers=answer)
+        return SimpleNamespace(headers=Headers(answer))
 
     return cast("Client", SimpleNamespace(transport=SimpleNamespace(request=request)))
 
@@ -24,9 +25,9 @@ def client(answer: Any) -> Client:
 @pytest.mark.parametrize(
     ("answer", "seconds"),
     [
-        ({"date": "Thu, 01 Jan 1970 02:00:00 GMT"}, 7200.0),
-        ({}, 5.0),
-        ({"date": "yesterday"}, 5.0),
+        (b"date: Thu, 01 Jan 1970 02:00:00 GMT", 7200.0),
+        (b"", 5.0),
+        (b"date: yesterday", 5.0),
         (Forbidden("you may not ask"), 5.0),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -124,3 +125,55 @@ async def test_credentials_of_two_lines_are_refused():
     async with Transport(Endpoint("http://127.0.0.1:1", authorization="a\r\nb: c")) as transport:
         with pytest.raises(ValueError, match="more than one line"):
             await transport.request("GET", "/x")
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\nto the end", b"to the end"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, b"{}"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 22\r\n\r\n"
+            + gzip.compress(b"{}", mtime=0),
+            b"{}",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + b"10000\r\n%b\r\n" % (b"x" * 0x10000) * 10
+            + b"0\r\n\r\n",
+            b"x" * 0xA0000,
+        ),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", b"{}"),
+    ],
+)
+async def test_answers_of_every_form_are_read(answer, body):
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await head(reader)
+        for part in (answer[:9], answer[9:60], answer[60:]):
+            writer.write(part)
+            await asyncio.sleep(0.01)
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        assert (await transport.request("GET", "/x")).body == body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+    ],
+)
+async def test_an_answer_that_breaks_off_is_not_asked_for_again(answer):
+    asked: list[str] = []
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await head(reader))
+        writer.write(answer)
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        with pytest.raises(TransportError, match="Response payload is not completed"):
+            await transport.request("GET", "/x")
+    assert len(asked) == 1
