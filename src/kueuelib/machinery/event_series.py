@@ -16,6 +16,7 @@ from kueuelib.machinery.rate_limits import TokenBucket
 V = TypeVar("V")
 
 EventType = Literal["Normal", "Warning"]
+_TYPES = get_args(EventType)
 MAX_MESSAGE = 1024
 """The longest message, in bytes."""
 MAX_REASON = 128
@@ -36,8 +37,8 @@ def _fitting_message(text: str) -> str:
 
 
 def _check_type(_facts: Any, _attribute: Any, type: str) -> None:
-    if type not in get_args(EventType):
-        choice = " or ".join(map(repr, get_args(EventType)))
+    if type not in _TYPES:
+        choice = " or ".join(map(repr, _TYPES))
         raise ConfigError(f"event type {type!r}", "there is no such type", f"write {choice}")
 
 
@@ -64,8 +65,7 @@ class EventFacts:
     @cached_property
     def source(self) -> Hashable:
         """Reporter and subject: the unit of the spam filter."""
-        about = [str(self.regarding.get(name) or "") for name in _REFERENCE]
-        return (self.component, self.instance, *about)
+        return (self.component, self.instance, *map(self.regarding.get, _REFERENCE))
 
 
 _REFERENCE = ("apiVersion", "kind", "namespace", "name", "uid", "fieldPath")

@@ -244,4 +244,6 @@ def reference(obj_or_ref: Mapping[str, Any]) -> dict[str, Any]:
         "apiVersion": obj_or_ref.get("apiVersion"),
         "resourceVersion": meta.get("resourceVersion"),
     }
+    if all(fields.values()):
+        return fields
     return {name: value for name, value in fields.items() if value}

@@ -219,10 +219,13 @@ def _misfit_inside(value: dict[str, Any], shape: Shape) -> str:
             return f".{name} is missing"
     properties = shape.get("properties", {})
     for name in value.keys() & properties.keys():
-        if value[name] is not None and (problem := _misfit(value[name], properties[name])):
+        each, inner = value[name], properties[name]
+        if each is None or (type(each) is str and inner == _TEXT):  # most fields, without a call
+            continue
+        if problem := _misfit(each, inner):
             return f".{name}{problem}"
     if inner := shape.get("additionalProperties"):
         for name, each in value.items():
-            if problem := _misfit(each, inner):
+            if not (type(each) is str and inner == _TEXT) and (problem := _misfit(each, inner)):
                 return f"[{name}]{problem}"
     return ""
