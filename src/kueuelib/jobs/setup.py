@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -167,7 +168,7 @@ def setup(
             telemetry=telemetry,
         )
         if turn.informer is not None:
-            made.for_(turn.informer)
+            made.for_(turn.informer, first=_may_wait(integration))
         made.watches(workloads, _interested(integration, turn.store))
         for informer in others:
             made.watches(informer, lambda _: ())
@@ -209,6 +210,17 @@ def setup(
             followers.append(follower)
             controllers.append(KindController(follower, controller_of, recorder))
     return Jobs(tuple(controllers), tuple(followers), tuple(hooks), default_queues, tuple(optional))
+
+
+def _may_wait(integration: Integration) -> Callable[[Delta[Obj]], bool]:
+    """Whether the job of a delta may wait for its Workload; one that runs needs nothing."""
+
+    def waits(delta: Delta[Obj]) -> bool:
+        with contextlib.suppress(Exception):  # a malformed object is reported later
+            return integration.job_type(delta.last).is_suspended()
+        return False
+
+    return waits
 
 
 def _interested(

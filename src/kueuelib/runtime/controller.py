@@ -147,9 +147,14 @@ class Controller:
             self._metrics.active_workers.set_function(lambda: self.queue.core.processing)
         self._log = get_logger(f"controller.{name}")
 
-    def for_(self, informer: Source, predicate: Predicate | None = None) -> Controller:
-        """Reconcile the objects of an informer themselves."""
-        return self.watches(informer, lambda delta: (delta.key,), predicate)
+    def for_(
+        self,
+        informer: Source,
+        predicate: Predicate | None = None,
+        first: Predicate | None = None,
+    ) -> Controller:
+        """Reconcile the objects of an informer themselves; see `watches`."""
+        return self.watches(informer, lambda delta: (delta.key,), predicate, first)
 
     def owns(
         self, informer: Source, owner: Resource, predicate: Predicate | None = None
@@ -169,16 +174,33 @@ class Controller:
         return self.watches(informer, controllers, predicate)
 
     def watches(
-        self, informer: Source, map_fn: MapFunction, predicate: Predicate | None = None
+        self,
+        informer: Source,
+        map_fn: MapFunction,
+        predicate: Predicate | None = None,
+        first: Predicate | None = None,
     ) -> Controller:
-        """Reconcile the keys that a function derives from each delta."""
+        """Reconcile the keys that a function derives from each delta.
+
+        Live changes overtake the objects of a first list.
+
+        Args:
+            informer: delivers the deltas.
+            map_fn: the keys.
+            predicate: the deltas that matter; all by default.
+            first: the objects of a first list that probably need something, before the others.
+        """
 
         def handler(delta: Delta[Obj]) -> None:
             if predicate is not None and not predicate(delta):
                 return
             keys = tuple(dict.fromkeys(map_fn(delta)))
-            if keys:
-                self.queue.add(*keys, priority=LOW_PRIORITY if _is_old_news(delta) else None)
+            if not keys:
+                return
+            priority = None
+            if _is_old_news(delta):
+                priority = LOW_PRIORITY + (first is not None and first(delta))
+            self.queue.add(*keys, priority=priority)
 
         self._sources.append((informer, handler))
         return self
@@ -248,7 +270,7 @@ class Controller:
                 await self._process(item)
             finally:
                 self.queue.done(item.key)
-            if item.priority <= LOW_PRIORITY:
+            if item.priority < 0:
                 await asyncio.sleep(0)  # most have nothing to await, and there may be many
 
     async def _process(self, item: Item[ObjectKey]) -> None:

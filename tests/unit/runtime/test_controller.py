@@ -334,6 +334,17 @@ async def test_old_news_have_low_priority():
     ]
 
 
+async def test_what_probably_needs_something_goes_before_other_old_news():
+    informer = FakeInformer()
+    controller = Controller("test", Scripted())
+    controller.for_(informer, first=lambda delta: delta.last["metadata"]["name"] == "waits")
+    controller.listen()
+    for name in ("runs", "waits"):
+        informer.emit(added(obj(name), initial=True))
+    informer.emit(added(obj("new")))
+    assert popped(controller) == [("new", 0), ("waits", LOW_PRIORITY + 1), ("runs", LOW_PRIORITY)]
+
+
 async def test_other_tasks_run_between_old_news():
     informer, reconciler = FakeInformer(), Scripted()
     informer.ready.clear()
