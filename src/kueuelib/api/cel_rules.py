@@ -69,8 +69,16 @@ def _reserved(root: str) -> str:
     )
 
 
-_HELD: Final = _reserved("oldSelf")
-_HOLDS: Final = _reserved("self")
+_NOT_HOLDING: Final = f"!{_reserved('self')}"
+"""Comes last in a rule, because a loop over the conditions costs more than anything else."""
+
+
+def _while_held(rule: str, *others: str) -> str:
+    """A rule for as long as quota was reserved before a change; cheap tests come first."""
+    return " || ".join(("!has(oldSelf.status)", rule, f"!{_reserved('oldSelf')}", *others))
+
+
+_ADMITTED: Final = _has("self.status.admission")
 _ASSIGNMENTS: Final = "self.status.admission.podSetAssignments"
 _RECLAIMABLE: Final = "status.reclaimablePods"
 
@@ -259,7 +267,7 @@ _PRIORITY: Final = (
     *(
         Rule(
             "",
-            f"!{_HELD} || {_same(f'spec.{path}', default)}",
+            _while_held(_same(f"spec.{path}", default)),
             "field is immutable while quota is reserved",
             ".spec",
             version=version,
@@ -273,8 +281,10 @@ _PRIORITY: Final = (
     *(
         Rule(
             "",
-            f"!{_HELD} || {_value(f'self.spec.{kind}', quoted)} == {other} || "
-            f"{_same(f'spec.{name}', quoted)}",
+            _while_held(
+                f"{_same(f'spec.{name}', quoted)} || "
+                f"{_value(f'self.spec.{kind}', quoted)} == {other}"
+            ),
             "the name of the class is immutable while quota is reserved, but for that of a "
             "WorkloadPriorityClass",
             ".spec",
@@ -301,22 +311,21 @@ _PRIORITY: Final = (
 _STATUS: Final = (
     Rule(
         "",
-        f"!{_HOLDS} || has(self.status.admission)",
+        f"{_ADMITTED} || {_NOT_HOLDING}",
         "must be set while QuotaReserved is True: set QuotaReserved to False to release quota",
         ".status.admission",
         REQUIRED,
     ),
     Rule(
         "",
-        f"!({_HOLDS} && has(self.status.admission)) || "
-        f"{_ASSIGNMENTS}.size() == self.spec.podSets.size()",
+        f"!({_ADMITTED}) || {_ASSIGNMENTS}.size() == self.spec.podSets.size() || {_NOT_HOLDING}",
         "must have one entry for each pod set",
         ".status.admission.podSetAssignments",
     ),
     Rule(
         "",
-        f"!({_HOLDS} && has(self.status.admission)) || "
-        f"{_ASSIGNMENTS}.all(a, self.spec.podSets.exists(p, p.name == a.name))",
+        f"!({_ADMITTED}) || "
+        f"{_ASSIGNMENTS}.all(a, self.spec.podSets.exists(p, p.name == a.name)) || {_NOT_HOLDING}",
         "must name pod sets of the spec",
         ".status.admission.podSetAssignments",
     ),
@@ -334,10 +343,13 @@ _STATUS: Final = (
     ),
     Rule(
         "",
-        f"!({_HELD} && {_HOLDS} && {_has(f'oldSelf.{_RECLAIMABLE}')}) || "
-        f"({_has(f'self.{_RECLAIMABLE}')} ? oldSelf.{_RECLAIMABLE}.all(o, "
-        f"self.{_RECLAIMABLE}.exists(r, r.name == o.name && r.count >= o.count)) : "
-        f"size(oldSelf.{_RECLAIMABLE}) == 0)",
+        _while_held(
+            f"!has(oldSelf.{_RECLAIMABLE}) || "
+            f"({_has(f'self.{_RECLAIMABLE}')} ? oldSelf.{_RECLAIMABLE}.all(o, "
+            f"self.{_RECLAIMABLE}.exists(r, r.name == o.name && r.count >= o.count)) : "
+            f"size(oldSelf.{_RECLAIMABLE}) == 0)",
+            _NOT_HOLDING,
+        ),
         "counts must not shrink, and entries must stay, while quota is reserved",
         f".{_RECLAIMABLE}",
     ),
@@ -348,7 +360,7 @@ _FIXED: Final = (
     *(
         Rule(
             "",
-            f"!({_HELD} && {_HOLDS}) || {_same(f'spec.{field}', default)}",
+            _while_held(_same(f"spec.{field}", default), _NOT_HOLDING),
             "field is immutable while quota is reserved: deactivate the Workload first",
             f".spec.{field}",
         )
@@ -357,8 +369,9 @@ _FIXED: Final = (
     *(
         Rule(
             "",
-            f"!{_HELD} || self.spec.podSets.map(p, {value}) == "
-            f"oldSelf.spec.podSets.map(p, {value})",
+            _while_held(
+                f"self.spec.podSets.map(p, {value}) == oldSelf.spec.podSets.map(p, {value})"
+            ),
             f"{what} of pod sets are immutable while quota is reserved: deactivate the Workload "
             "first",
             ".spec.podSets",
