@@ -189,7 +189,7 @@ def setup(
         clock=clock,
         telemetry=telemetry,
     )
-    recorder.give_way(lambda: len(applying.queue) > 0)
+    recorder.give_way(lambda: applying.queue.busy)
     teller = Teller(lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock)
 
     def submit(settled: Settled) -> None:

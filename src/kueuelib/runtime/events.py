@@ -37,10 +37,10 @@ TRIES = 12
 """How often one event is sent when the server cannot be reached."""
 RETRY_DELAY = 10.0
 """Seconds between two tries, a quarter more or less."""
-WAY = 0.02
+LOOK = 0.1
 """Seconds between two checks whether other writes still go first."""
-LOOKS = 10
-"""After this many checks an event is written in any case."""
+WAY = 5.0
+"""Seconds for which an event lets other writes go first, while the queue is not half full."""
 FLUSH = 3.0
 """Seconds that the recorder has for what is queued when it stops."""
 
@@ -63,7 +63,7 @@ class EventSink(Protocol):
 class _Lane:
     """Events of some objects, written one by one so that those of one object keep their order."""
 
-    queue: deque[EventFacts] = attrs.field(factory=deque)
+    queue: deque[tuple[EventFacts, float]] = attrs.field(factory=deque)
     current: CreateEvent | PatchEvent | None = None
     more: asyncio.Event = attrs.field(factory=asyncio.Event)
 
@@ -135,14 +135,14 @@ class EventRecorder:
             return
         name = f"{facts.regarding.get('namespace')}/{facts.regarding.get('name')}"
         lane = self._lanes[zlib.crc32(name.encode()) % LANES]
-        lane.queue.append(facts)
+        lane.queue.append((facts, self._clock.now()))
         lane.more.set()
 
     def give_way(self, others_wait: Callable[[], bool]) -> None:
-        """Write events only when nothing more important waits, or after `WAY * LOOKS` seconds.
+        """Write events only while nothing more important is being written, or after `WAY` seconds.
 
         Args:
-            others_wait: whether something more important waits to be written.
+            others_wait: whether something more important waits to be written, or is under way.
         """
         self._others_wait = others_wait
 
@@ -174,19 +174,21 @@ class EventRecorder:
     async def _write_queued(self, lane: _Lane, *, patient: bool) -> None:
         while lane.current is not None or lane.queue:
             if patient:
-                await self._let_others_pass()
+                await self._let_others_pass(lane)
             if lane.current is None:
-                lane.current = self._series.record(lane.queue.popleft(), self._clock.now())
+                lane.current = self._series.record(*lane.queue.popleft())
             if lane.current is not None and not await self._write(lane.current, patient=patient):
                 self._series.forget(lane.current.series)
                 self._log.warning("an event is lost")
             lane.current = None
 
-    async def _let_others_pass(self) -> None:
-        for _ in range(LOOKS):
-            if not self._others_wait():
+    async def _let_others_pass(self, lane: _Lane) -> None:
+        while lane.current is None and self._others_wait():
+            _, at = lane.queue[0]
+            fresh = 0 <= self._clock.now() - at < WAY
+            if not fresh or self._waiting * 2 >= QUEUE_SIZE:
                 return
-            await self._clock.sleep(WAY)
+            await self._clock.sleep(LOOK)
 
     async def _write(self, write: CreateEvent | PatchEvent, *, patient: bool) -> bool:
         """Send one event, again if the server cannot be reached; returns whether it is written."""

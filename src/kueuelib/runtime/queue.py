@@ -47,6 +47,11 @@ class WorkQueue(Generic[K]):
         """How many keys are ready."""
         return len(self.core)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a key is ready or being worked on."""
+        return self.core.processing > 0 or len(self.core) > 0
+
     def add(
         self, *keys: K, after: float = 0.0, priority: int | None = None, rate_limited: bool = False
     ) -> None:
