@@ -112,6 +112,7 @@ class Installation:
         certificates: whether the manager makes its certificates itself.
         visibility_port: where a manager that runs elsewhere serves the visibility API, on the host
             of the webhooks; None if it does not.
+        versions: in which versions of the API objects are served.
     """
 
     namespace: str
@@ -120,6 +121,7 @@ class Installation:
     frameworks: tuple[str, ...] = ()
     certificates: bool = True
     visibility_port: int | None = None
+    versions: tuple[str, ...] = (V1BETA1, V1BETA2)
 
     @property
     def integrations(self) -> tuple[Integration, ...]:
@@ -160,7 +162,11 @@ class Installation:
 
     def definitions(self) -> list[Obj]:
         """The CRDs."""
-        return [with_conversion(crd, self.client_config) for crd in all_crds()]
+        crds = [with_conversion(crd, self.client_config) for crd in all_crds()]
+        for crd in crds:
+            for version in crd["spec"]["versions"]:
+                version["served"] = version["name"] in self.versions
+        return crds
 
     def webhooks(self) -> list[Obj]:
         """The two webhook configurations."""
@@ -271,7 +277,7 @@ async def install(client: Client, installation: Installation, deadline: float) -
         return with_bundle(obj, authority) if authority else obj  # others have no bundle
 
     written += [await _apply(client, trusting(obj)) for obj in installation.definitions()]
-    await _served(client, deadline)
+    await _served(client, installation.versions, deadline)
     written += [await _apply(client, trusting(obj)) for obj in installation.webhooks()]
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
@@ -358,8 +364,10 @@ async def _apply(client: Client, obj: Obj) -> str:
     return f"{resource.kind.lower()}/{obj['metadata']['name']} {verb}"
 
 
-async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) -> None:
-    """Waits until every CRD is established and both versions are in discovery."""
+async def _served(
+    client: Client, versions: Iterable[str], deadline: float, clock: Clock = SYSTEM_CLOCK
+) -> None:
+    """Waits until every CRD is established and the versions are in discovery."""
     wanted = {crd["metadata"]["name"]: crd["spec"]["names"]["kind"] for crd in all_crds()}
     pauses = Backoff(base=0.05, cap=2.0, jitter=0.1)
     started = clock.monotonic()
@@ -367,7 +375,7 @@ async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) 
         by_name = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS)).items}
         missing = [name for name in wanted if not is_true(by_name.get(name, {}), "Established")]
         if not missing:
-            missing = await _undiscovered(client, wanted.values())
+            missing = await _undiscovered(client, versions, wanted.values())
         if not missing:
             return
         if clock.monotonic() - started > deadline:
@@ -379,9 +387,9 @@ async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) 
         await clock.sleep(pauses.next(clock.monotonic(), random.random()))
 
 
-async def _undiscovered(client: Client, kinds: Iterable[str]) -> list[str]:
+async def _undiscovered(client: Client, versions: Iterable[str], kinds: Iterable[str]) -> list[str]:
     missing: list[str] = []
-    for version in (V1BETA1, V1BETA2):
+    for version in versions:
         served = await client.served_kinds(KUEUE, version)
         missing += [f"{kind} ({version})" for kind in kinds if kind not in served]
     return missing

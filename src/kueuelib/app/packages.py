@@ -69,20 +69,18 @@ _VALUES: Final[Mapping[str, Obj]] = {
 }
 
 
-def write_chart(folder: Path, deployed: Deployed, frameworks: tuple[str, ...] = ()) -> list[Path]:
+def write_chart(folder: Path, installation: Installation) -> list[Path]:
     """Writes a Helm chart.
 
     Args:
         folder: of the chart; it is created if it is missing.
-        deployed: the defaults of the values; certificates from elsewhere are not one of them.
-        frameworks: the bundled kinds that the manager may queue besides Jobs and Pods.
+        installation: its pods have the defaults of the values, of which certificates from
+            elsewhere are none; the namespace is that of a release.
 
     Returns:
         The files.
     """
-    files = {
-        f"templates/{name}.yaml": text for name, text in _templates(deployed, frameworks).items()
-    }
+    files = {f"templates/{name}.yaml": text for name, text in _templates(installation).items()}
     release = version("kueuelib")
     chart = {
         "apiVersion": "v2",
@@ -100,7 +98,7 @@ def write_chart(folder: Path, deployed: Deployed, frameworks: tuple[str, ...] = 
         "properties": _VALUES,
     }
     files["Chart.yaml"] = to_yaml(chart)
-    files["values.yaml"] = to_yaml(values_of(deployed))
+    files["values.yaml"] = to_yaml(values_of(_deployed(installation)))
     files["values.schema.json"] = json.dumps(schema, indent=2) + "\n"
     return _write(folder, files)
 
@@ -128,18 +126,24 @@ def values_of(deployed: Deployed) -> Obj:
     }
 
 
-def _templates(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[str, str]:
-    plain = Deployed(image="@image@", config="@config@", certificates=deployed.certificates)
+def _deployed(installation: Installation) -> Deployed:
+    assert installation.deployed is not None  # a package is for pods
+    return installation.deployed
+
+
+def _templates(installation: Installation) -> dict[str, str]:
+    certificates = _deployed(installation).certificates
+    plain = Deployed(image="@image@", config="@config@", certificates=certificates)
     port = cast("int", "@visibilityPort@")
     options = {
         "serviceMonitor": attrs.evolve(plain, service_monitor=True),
         "dashboards": attrs.evolve(plain, dashboards=True),
         "visibilityPort": attrs.evolve(plain, visibility_port=port),
     }
-    without = _marked_objects(plain, frameworks)
+    without = _marked_objects(installation, plain)
     texts: dict[tuple[str, str], str] = {key: _document(obj) for key, obj in without.items()}
     for option, with_it in options.items():
-        for key, obj in _marked_objects(with_it, frameworks).items():
+        for key, obj in _marked_objects(installation, with_it).items():
             if obj == without.get(key):
                 continue
             otherwise = f"{{{{- else }}}}\n{texts[key]}" if key in texts else ""
@@ -155,8 +159,8 @@ def _templates(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[str, str
     return templates
 
 
-def _marked_objects(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[tuple[str, str], Obj]:
-    installation = Installation("@namespace@", deployed=deployed, frameworks=frameworks)
+def _marked_objects(installation: Installation, deployed: Deployed) -> dict[tuple[str, str], Obj]:
+    installation = attrs.evolve(installation, namespace="@namespace@", deployed=deployed)
     return {
         (obj["kind"], obj["metadata"]["name"]): _marked(obj) for obj in installation.manifests()
     }

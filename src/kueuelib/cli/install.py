@@ -10,6 +10,7 @@ import anyio
 import attrs
 
 from kueuelib.api.crd import to_yaml
+from kueuelib.api.kinds import V1BETA1, V1BETA2
 from kueuelib.app.configuration import UNREADABLE, Configuration, read_configuration
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install
@@ -30,6 +31,7 @@ class InstallOptions:
         config: the configuration file; None for the default.
         service_monitor: whether to write a ServiceMonitor.
         dashboards: whether to write the dashboard for Grafana.
+        without_v1beta1: whether only `v1beta2` is served.
     """
 
     image: str | None = None
@@ -37,6 +39,7 @@ class InstallOptions:
     config: Path | None = None
     service_monitor: bool = False
     dashboards: bool = False
+    without_v1beta1: bool = False
 
     def deployed(self, namespace: str, webhook_url: str | None) -> Deployed | None:
         """The manager's pods; None when it runs elsewhere.
@@ -45,7 +48,7 @@ class InstallOptions:
             ConfigError: the configuration cannot work, or the number of pods is 0.
         """
         if webhook_url is not None:
-            if self != InstallOptions(config=self.config):
+            if self != InstallOptions(config=self.config, without_v1beta1=self.without_v1beta1):
                 raise ConfigError(
                     "--webhook-url",
                     "the manager runs outside the cluster, without a Deployment",
@@ -90,6 +93,11 @@ class InstallOptions:
         return self.configuration.integrations.frameworks if self.config else ()
 
     @property
+    def versions(self) -> tuple[str, ...]:
+        """In which versions of the API objects are served."""
+        return (V1BETA2,) if self.without_v1beta1 else (V1BETA1, V1BETA2)
+
+    @property
     def visibility_port(self) -> int | None:
         """Where the manager serves the visibility API; None if not."""
         server = self.configuration.visibility_server
@@ -107,10 +115,14 @@ def write_packages(
     deployed = options.deployed(namespace, None)
     assert deployed is not None  # there is no URL
     try:
-        kinds = options.frameworks
-        files = write_chart(chart, deployed, kinds) if chart else []
+        installation = Installation(
+            namespace,
+            deployed=deployed,
+            frameworks=options.frameworks,
+            versions=options.versions,
+        )
+        files = write_chart(chart, installation) if chart else []
         check_namespace(namespace)
-        installation = Installation(namespace, deployed=deployed, frameworks=kinds)
         files += write_kustomize(base, installation) if base else []
     except OSError as error:
         problem = error.strerror or str(error)
@@ -143,6 +155,7 @@ def run(
         options.frameworks,
         options.configuration.internal_cert_management.enable,
         options.visibility_port,
+        options.versions,
     )
     if print_only:
         sys.stdout.write("---\n".join(to_yaml(obj) for obj in installation.manifests()))

@@ -44,6 +44,18 @@ async def test_the_way_to_the_conversion_webhook_may_be_somebody_elses(tmp_path:
             assert all(config.keys() == {"service", "caBundle"} for config in back)
 
 
+async def test_only_one_version_may_be_served(tmp_path: Path) -> None:
+    ours = {crd["spec"]["names"]["kind"] for crd in all_crds()}
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            for versions in (("v1beta2",), ("v1beta1", "v1beta2")):
+                await install(client, Installation("kueue-system", URL, versions=versions), 60.0)
+                for version in ("v1beta1", "v1beta2"):
+                    served = ours.intersection(await client.served_kinds(kinds.KUEUE, version))
+                    assert served == (ours if version in versions else set())
+
+
 async def test_webhooks_that_leave_a_manager_by_url_are_told(tmp_path: Path) -> None:
     async with ApiServer() as server:
         (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))

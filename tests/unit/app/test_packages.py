@@ -88,7 +88,7 @@ def wanted(namespace: str, deployed: Deployed) -> dict[tuple[str, str], Obj]:
 def test_the_chart_gives_what_is_installed(
     tmp_path: Path, namespace: str, deployed: Deployed
 ) -> None:
-    write_chart(tmp_path, Deployed())
+    write_chart(tmp_path, Installation("kueue-system", deployed=Deployed()))
     assert by_name(rendered(tmp_path, namespace, values_of(deployed))) == wanted(
         namespace, deployed
     )
@@ -102,7 +102,7 @@ def test_the_chart_gives_what_is_installed(
 
 
 def test_the_chart_registers_the_visibility_api_only_with_a_port(tmp_path: Path) -> None:
-    write_chart(tmp_path, Deployed())
+    write_chart(tmp_path, Installation("kueue-system", deployed=Deployed()))
     values = values_of(Deployed())
     for port, versions in ((0, 0), (8082, 2)):
         objects = by_name(rendered(tmp_path, "ns", {**values, "visibilityPort": port}))
@@ -113,7 +113,7 @@ def test_the_chart_registers_the_visibility_api_only_with_a_port(tmp_path: Path)
 
 
 def test_the_values_are_described_and_nothing_else_is_taken(tmp_path: Path) -> None:
-    write_chart(tmp_path, Deployed())
+    write_chart(tmp_path, Installation("kueue-system", deployed=Deployed()))
     schema = json.loads((tmp_path / "values.schema.json").read_text())
     values = yaml.safe_load((tmp_path / "values.yaml").read_text())
     used = {

@@ -29,6 +29,9 @@ _namespace = setting("--namespace", str, "kueue-system", "The manager's namespac
 @click.option("--config", type=FILE, help="The manager's configuration.")
 @click.option("--service-monitor", is_flag=True, help="Write a ServiceMonitor for Prometheus.")
 @click.option("--dashboards", is_flag=True, help="Write a ConfigMap with Grafana's dashboard.")
+@click.option(
+    "--without-v1beta1", is_flag=True, help="Serve only v1beta2, which costs API servers less."
+)
 @click.option("--print", "print_only", is_flag=True, help="Print the manifests and change nothing.")
 @click.option("--chart", type=FILE, help="Write a Helm chart into this folder and change nothing.")
 @click.option(
@@ -44,6 +47,7 @@ def install(
     config: Path | None,
     service_monitor: bool,
     dashboards: bool,
+    without_v1beta1: bool,
     print_only: bool,
     chart: Path | None,
     kustomize: Path | None,
@@ -52,7 +56,7 @@ def install(
     """Create or update the manager and everything that it needs; safe to repeat."""
     from kueuelib.cli.install import InstallOptions, run, write_packages
 
-    options = InstallOptions(image, replicas, config, service_monitor, dashboards)
+    options = InstallOptions(image, replicas, config, service_monitor, dashboards, without_v1beta1)
     if (chart or kustomize) and print_only:
         raise ConfigError(
             "kueuelib install", "--print contradicts --chart and --kustomize", "give one of them"

@@ -428,7 +428,7 @@ QUEUE = "ClusterQueue cq"
 CASES = [
     (lose_a_definition, "crd-missing", ERROR, f"{CRD} {WORKLOADS}", "Workload is not defined"),
     (unestablish, "crd-established", ERROR, f"{CRD} {WORKLOADS}", "another kind has the name"),
-    (stop_serving, "crd-versions", WARNING, f"{CRD} {WORKLOADS}", "v1beta1 is not served"),
+    (stop_serving, "crd-versions", HINT, f"{CRD} {WORKLOADS}", "v1beta1 is not served"),
     (store_the_old_version, "crd-versions", WARNING, f"{CRD} {WORKLOADS}", "stored in v1beta1"),
     (have_stored_an_old_version, "crd-stored-versions", HINT, f"{CRD} {WORKLOADS}", "v1beta1"),
     (have_stored_a_version_that_is_gone, "crd-stored-versions", ERROR, f"{CRD} {WORKLOADS}",

@@ -58,7 +58,7 @@ def versions(snapshot: Snapshot) -> Iterator[Finding]:
     """Versions that are not served, or not the stored one, as they should be."""
     for crd, _ in _installed(snapshot):
         by_name = {one["name"]: one for one in crd["spec"]["versions"]}
-        for version, severity in ((V1BETA2, Severity.ERROR), (V1BETA1, Severity.WARNING)):
+        for version, severity in ((V1BETA2, Severity.ERROR), (V1BETA1, Severity.HINT)):
             if not by_name.get(version, {}).get("served"):
                 yield Finding(
                     severity, _subject(crd), f"{version} is not served", install(snapshot)
