@@ -59,11 +59,13 @@ class ManagerSpec:
         label: its name in tables.
         command: the words of its command, with `{kubeconfig}` and `{config}` in them.
         own: whether it is kueuelib.
+        install: further options of `kueuelib install`.
     """
 
     label: str
     command: tuple[str, ...]
     own: bool = False
+    install: tuple[str, ...] = ()
 
     @property
     def full(self) -> bool:
@@ -102,20 +104,20 @@ def parse(text: str) -> ManagerSpec:
     """Return the manager that an argument names.
 
     Args:
-        text: `[LABEL=]kueuelib`, `[LABEL=]kueuelib@TREE` for the sources in another checkout, or
-            `[LABEL=]COMMAND`.
+        text: `[LABEL=]kueuelib`, `[LABEL=]kueuelib@TREE` for the sources in another checkout, both
+            perhaps with options of `kueuelib install`, or `[LABEL=]COMMAND`.
     """
     label, equals, rest = text.partition("=")
     if not equals or not label.replace("-", "").replace(".", "").isalnum():
         label, rest = "", text
-    name, at, tree = rest.partition("@")
+    program, *words = shlex.split(rest)
+    name, at, tree = program.partition("@")
     if name != OWN:
-        words = tuple(shlex.split(rest))
-        return ManagerSpec(label or Path(words[0]).name, words)
+        return ManagerSpec(label or Path(program).name, (program, *words))
     command = (sys.executable, "-m", "kueuelib")
     if at:
         command = ("env", f"PYTHONPATH={Path(tree).resolve() / 'src'}", *command)
-    return ManagerSpec(label or Path(tree).name or OWN, command, own=True)
+    return ManagerSpec(label or Path(tree).name or OWN, command, True, tuple(words))
 
 
 @contextmanager
@@ -145,10 +147,13 @@ def managing(
             install = ["install", "--kubeconfig", str(server.kubeconfig)]
             url = ["--webhook-url", f"https://127.0.0.1:{webhook}"]
             with (folder / "install.log").open("wb") as log:
-                subprocess.run([*command, *install, *url], check=True, stdout=log, stderr=log)
+                subprocess.run(
+                    [*command, *install, *url, *spec.install], check=True, stdout=log, stderr=log
+                )
         if options.profile:
             command[-2:] = [str(SAMPLER), str(folder / "profile.json")]
-        command += ["manager", "--kubeconfig", str(_under_account(server)), "--config", str(config)]
+        access = _under_account(server) if options.webhooks else server.kubeconfig
+        command += ["manager", "--kubeconfig", str(access), "--config", str(config)]
     with (folder / "manager.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
