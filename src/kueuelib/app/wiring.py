@@ -42,6 +42,7 @@ from kueuelib.recording.writer import Recorder, RecordingOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity
@@ -218,6 +219,8 @@ async def assemble_manager(
         manager.add(Group.OTHERS, follower, f"{follower.name} kind")
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
+    of_jobs = [each.queue for each in wired.controllers if isinstance(each, Controller)]
+    recorder.give_way(lambda: any(queue.busy for queue in of_jobs))
     for informer in wired.informers:
         manager.add(Group.CACHES, informer, informer.resource.plural)
     namespace = configuration.manager_namespace

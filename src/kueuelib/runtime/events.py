@@ -99,7 +99,7 @@ class EventRecorder:
         self._series = series or EventSeries()
         self._retry_delay = retry_delay
         self._clock = clock
-        self._others_wait: Callable[[], bool] = lambda: False
+        self._others_wait: list[Callable[[], bool]] = []
         self._lanes = tuple(_Lane() for _ in range(LANES))
         self._log = get_logger("events")
         self._count_drop = self._reporter(telemetry)
@@ -142,9 +142,10 @@ class EventRecorder:
         """Write events only while nothing more important is being written, or after `WAY` seconds.
 
         Args:
-            others_wait: whether something more important waits to be written, or is under way.
+            others_wait: whether something more important waits to be written, or is under way;
+                asked besides those given before.
         """
-        self._others_wait = others_wait
+        self._others_wait.append(others_wait)
 
     @property
     def _waiting(self) -> int:
@@ -183,7 +184,7 @@ class EventRecorder:
             lane.current = None
 
     async def _let_others_pass(self, lane: _Lane) -> None:
-        while lane.current is None and self._others_wait():
+        while lane.current is None and any(wait() for wait in self._others_wait):
             _, at = lane.queue[0]
             fresh = 0 <= self._clock.now() - at < WAY
             if not fresh or self._waiting * 2 >= QUEUE_SIZE:

@@ -18,7 +18,7 @@ COMMANDS = ROOT / "docs/commands.md"
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-_OPTION = re.compile(r"(?<![-\w])--[a-z][-a-z]*")
+_OPTION = re.compile(r"(?<![-\w])--[a-z][-a-z0-9]*")
 
 
 def _links(page: Path) -> Iterator[str]:
