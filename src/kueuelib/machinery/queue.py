@@ -192,7 +192,9 @@ class QueueCore(Generic[K]):
         return self._limiter.num_requeues(key)
 
     def next_deadline(self, now: float) -> float | None:
-        """When `pop_ready` is worth a call: `now` or later; None: only after an add or done."""
+        """When `pop_ready` is worth a call: `now`, later, or None: only after an add or done."""
+        if self._mode is _Mode.OPEN:
+            self._advance(now)
         while self._ready and not self._is_ready(self._ready[0][2], self._ready[0][1]):
             heappop(self._ready)
         if self._ready:
@@ -200,7 +202,7 @@ class QueueCore(Generic[K]):
         while self._waiting:
             at, _, counter, key = self._waiting[0]
             if self._is_waiting(key, counter, at):
-                return max(at, now)
+                return at
             heappop(self._waiting)
         return None
 

@@ -14,6 +14,7 @@ from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts.grouping import Grouping
 from kueuelib.scheduler.facts.handlers import Facts
+from kueuelib.scheduler.facts.requirements import Requirements
 from kueuelib.scheduler.facts.state import EffectsBuilder, State
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.item import Pending
@@ -52,6 +53,7 @@ _MUTABLE = frozenset(
         Priorities,
         QueueState,
         Ranking,
+        Requirements,
         Queues,
         Scope,
         Silence,
