@@ -19,26 +19,16 @@ class QueueOrder(NamedTuple):
     uid: str
 
 
-class EntryOrder(NamedTuple):
-    """The place of a head within a cycle.
+EntryOrder = tuple[int, int, float, str, str]
+"""The place of a head within a cycle.
 
-    Heads that stay within their own quota come before heads that borrow; then priority, age, the
-    name of the ClusterQueue and the UID decide.
-
-    Attributes:
-        borrowing_level: how far up the tree it borrows, 0 within nominal quota, -1 to come first.
-        descending_priority: that of `QueueOrder`, or 0 for all if priority does not count (gate
-            PrioritySortingWithinCohort off).
-        queued_at: the age of the workload.
-        cluster_queue: the name of its ClusterQueue.
-        uid: its UID.
-    """
-
-    borrowing_level: int
-    descending_priority: int
-    queued_at: float
-    cluster_queue: str
-    uid: str
+- How far up the tree it borrows: 0 within nominal quota, -1 to come first. So heads that stay
+  within their own quota come before heads that borrow.
+- The priority as in `QueueOrder`, or 0 for all if priority does not count (gate
+  PrioritySortingWithinCohort off).
+- The age of the workload.
+- The name of its ClusterQueue, and its UID.
+"""
 
 
 def queue_order(priority: int, queued_at: float, uid: str) -> QueueOrder:

@@ -12,9 +12,9 @@ from kueuelib.scheduler.blockers import (
     QuotaInUse,
     UntoleratedTaint,
 )
-from kueuelib.scheduler.decide.flavors import Assignment, assign, mismatch_of
+from kueuelib.scheduler.decide.flavors import assign
+from kueuelib.scheduler.decide.offers import Proposal, mismatch_of
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor
-from kueuelib.scheduler.decide.preemption.search import Searches
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, needs_of, workload_info
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -140,7 +140,7 @@ def test_selector_on_a_label_of_another_flavor_is_left_to_the_kube_scheduler() -
     assert mismatch_of(flavor(labels={"zone": "a"}), pod(nodeSelector={"gen": "2"})) is None
 
 
-def assigned(found: Workload, *groups: Any, progress: Any = (), **spec: Any) -> Assignment:
+def assigned(found: Workload, *groups: Any, progress: Any = (), **spec: Any) -> Proposal:
     cache = Cache()
     queue = queue_spec(make_cluster_queue("q", *groups, **spec))
     for name in queue.flavors:
@@ -150,13 +150,13 @@ def assigned(found: Workload, *groups: Any, progress: Any = (), **spec: Any) -> 
     frozen = snapshot.queue("q")
     assert frozen is not None
     info = info_of(found)
-    return assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info, progress=progress)
+    return assign(snapshot, Preemptor(frozen, 0, 0.0), info, progress=progress)
 
 
 def test_zero_of_an_uncovered_resource_is_neither_missed_nor_listed() -> None:
     found = assigned(make_workload("w", "q", {"cpu": 1, "gpu": 0}), {"f": {"cpu": 1}})
     assert found.mode is Mode.FIT
-    assert found.choices[0].flavors == {"cpu": "f"}
+    assert found.admission.pod_set_assignments[0].flavors == {"cpu": "f"}
 
 
 def test_zero_of_a_full_resource_prevents_nothing() -> None:
@@ -168,15 +168,15 @@ def test_zero_of_a_full_resource_prevents_nothing() -> None:
 def test_pods_without_requests_fit_without_a_flavor() -> None:
     found = assigned(make_workload("w", "q", {}), {"f": {"cpu": 1}})
     assert found.mode is Mode.FIT
-    assert found.choices[0].flavors == {}
+    assert found.admission.pod_set_assignments[0].flavors == {}
 
 
 def test_pod_sets_behind_one_that_never_fits_are_not_looked_at() -> None:
     sets = [make_pod_set({"cpu": cpu}, name) for name, cpu in (("a", 1), ("b", 9), ("c", 1))]
     found = assigned(make_workload("w", "q", pod_sets=sets), {"f": {"cpu": 4}})
     assert found.mode is Mode.NO_FIT
-    assert [choice.name for choice in found.choices] == ["a", "b"]
     (blocked,) = found.blocked
+    assert blocked.pod_set == "b"
     (attempt,) = blocked.groups[0].attempts
     assert attempt.blockers == (ExceedsCapacity("f", "cpu", 1000, 9000, 4000),)
 
@@ -185,12 +185,12 @@ def test_search_goes_on_behind_the_flavor_that_was_tried() -> None:
     groups = {"one": {"cpu": 1}, "two": {"cpu": 1}, "three": {"cpu": 1}}
     workload = make_workload("w", "q", {"cpu": 1})
     first = assigned(workload, groups)
-    assert first.choices[0].flavors == {"cpu": "one"}
+    assert first.admission.pod_set_assignments[0].flavors == {"cpu": "one"}
     assert first.progress == (("main", (("cpu", 0),)),)
     second = assigned(workload, groups, progress=first.progress)
-    assert second.choices[0].flavors == {"cpu": "two"}
+    assert second.admission.pod_set_assignments[0].flavors == {"cpu": "two"}
     last = assigned(workload, groups, progress=second.progress)
-    assert last.choices[0].flavors == {"cpu": "three"}
+    assert last.admission.pod_set_assignments[0].flavors == {"cpu": "three"}
     assert last.progress == (("main", (("cpu", -1),)),)
 
 
@@ -198,7 +198,7 @@ def test_search_begins_anew_when_the_flavors_behind_are_gone() -> None:
     progress = (("main", (("cpu", 1),)),)
     workload = make_workload("w", "q", {"cpu": 1})
     found = assigned(workload, {"one": {"cpu": 1}}, progress=progress)
-    assert found.choices[0].flavors == {"cpu": "one"}
+    assert found.admission.pod_set_assignments[0].flavors == {"cpu": "one"}
     large = assigned(make_workload("w", "q", {"cpu": 2}), {"one": {"cpu": 1}}, progress=progress)
     assert NoFlavors(large.blocked, large.mode).text
 
@@ -218,7 +218,7 @@ def test_request_that_must_borrow_can_not_ask_for_preemption_without_the_policy(
         assert lender is not None
         snapshot.add(lender, {FlavorResource("f", "cpu"): 3000})
         info = info_of(make_workload("w", "q", {"cpu": 2}))
-        found = assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info)
+        found = assign(snapshot, Preemptor(frozen, 0, 0.0), info)
         (blocker,) = found.blocked[0].groups[0].attempts[0].blockers
         assert isinstance(blocker, QuotaInUse)
         assert (blocker.used, blocker.nominal, blocker.available, blocker.lack) == (
@@ -271,6 +271,6 @@ def test_no_preference_makes_anybody_wait_where_borrowing_helps(
     assert other is not None
     snapshot.add(other, {FlavorResource("two", "cpu"): 1000})
     info = info_of(make_workload("w", "q", {"cpu": 1}))
-    found = assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info)
-    assert found.choices[0].flavors == {"cpu": want}
+    found = assign(snapshot, Preemptor(frozen, 0, 0.0), info)
+    assert found.admission.pod_set_assignments[0].flavors == {"cpu": want}
     assert found.mode is Mode.FIT

@@ -57,7 +57,7 @@ def test_who_insists_comes_first_whatever_its_share() -> None:
             entry.head,
             entry.queue,
             entry.proposal,
-            entry.order._replace(borrowing_level=-1),
+            (-1, *entry.order[1:]),
         )
         if entry.head.cluster_queue == "a"
         else entry
@@ -95,7 +95,7 @@ def test_what_was_decided_counts_for_those_who_come_next() -> None:
     order = []
     for entry in in_turn(entries, snapshot, FAIR):
         order += names([entry])
-        snapshot.add(entry.queue, entry.proposal.assignment.usage)
+        snapshot.add(entry.queue, entry.proposal.usage)
     assert order == ["p", "q", "s"]
     snapshot, entries = heads(FAIR, cqs=cqs, cohorts=cohorts, pending=pending)
     assert names(in_turn(entries, snapshot, FAIR)) == ["p", "s", "q"]

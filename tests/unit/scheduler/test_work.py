@@ -2,6 +2,8 @@
 
 The numbers are those of Python 3.11 plus five per cent; later versions need fewer calls. A change
 that needs more has to say so here.
+
+The first decision about a shape in a ClusterQueue also prepares what that offers to the shape.
 """
 
 from __future__ import annotations
@@ -116,13 +118,15 @@ def warm(*running: int) -> Engine:
     return engine
 
 
-def test_calls_for_an_admission() -> None:
+@pytest.mark.parametrize(("priority", "most"), [(0, 58.9), (9, 35.8)])
+def test_calls_for_an_admission(priority: int, most: float) -> None:
+    """Those with priority 9 have the shape of others that were admitted before."""
     engine = warm()
     for number in range(30):
-        waits(engine, f"x{number}", f"q{number:03}", 1)
+        waits(engine, f"x{number}", f"q{number:03}", 1, priority)
     plan, deciding, settling = decided(engine)
     assert len(plan.admissions) == 30
-    assert deciding / 30 <= 55.9
+    assert deciding / 30 <= most
     assert settling / 30 <= 47.5
 
 
@@ -133,7 +137,7 @@ def test_calls_for_a_head_that_waits() -> None:
     plan, deciding, _ = decided(engine)
     assert len(plan.waits) == 30
     assert not plan.preemptions
-    assert deciding / 30 <= 84.1
+    assert deciding / 30 <= 105.2
 
 
 def test_calls_for_a_preemption() -> None:
@@ -142,7 +146,7 @@ def test_calls_for_a_preemption() -> None:
         waits(engine, f"x{number}", f"q{number:03}", 5, priority=1)
     plan, deciding, _ = decided(engine)
     assert len(plan.preemptions) == 30
-    assert deciding / 30 <= 164.8
+    assert deciding / 30 <= 190.1
 
 
 def test_victims_are_searched_once_when_all_flavors_ask_for_the_same(

@@ -10,7 +10,7 @@ from kueuelib.api.kueue import ClusterQueue, PodSet
 from kueuelib.api.quantity import amount_of
 from kueuelib.app.overview.lending import Node, spread
 from kueuelib.app.overview.values import Place, QuotaUse, Tree
-from kueuelib.scheduler.decide.flavors import mismatch_of
+from kueuelib.scheduler.decide.offers import mismatch_of
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import (

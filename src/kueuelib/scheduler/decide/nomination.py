@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kueuelib.scheduler.blockers import FIT, NO_FIT, Mode, Together
+from kueuelib.scheduler.blockers import FIT, NO_CANDIDATES, NO_FIT, Together
 from kueuelib.scheduler.decide.cycle_values import Head, Wait
-from kueuelib.scheduler.decide.flavors import Assignment, assign
+from kueuelib.scheduler.decide.flavors import assign
+from kueuelib.scheduler.decide.offers import Proposal
 from kueuelib.scheduler.decide.partial import can_shrink, search
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.guard import Judge
-from kueuelib.scheduler.decide.preemption.search import Searches
-from kueuelib.scheduler.decide.preemption.victims import SearchResult, Victim
+from kueuelib.scheduler.decide.preemption.search import find_once
+from kueuelib.scheduler.decide.preemption.victims import SearchResult
 from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
     ClusterQueueInactive,
@@ -25,12 +26,12 @@ from kueuelib.scheduler.object_reasons import (
 )
 from kueuelib.scheduler.ordering import EntryOrder
 from kueuelib.scheduler.pending.item import Progress, Requeue
-from kueuelib.scheduler.policy import Asking, Protected
+from kueuelib.scheduler.policy import Asking
 from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.values import value
+from kueuelib.scheduler.values import changed, value
 
 INSISTS_AFTER = 3
 """After this many preemptions without an outside change of quota, a workload insists on the
@@ -39,23 +40,6 @@ room.
 
 MOST_PREEMPTIONS = 5
 """The maximum number of such preemptions; then it waits for an outside change of quota."""
-
-
-@value
-class Proposal:
-    """The proposed assignment of a head.
-
-    Attributes:
-        assignment: the flavors.
-        victims: the workloads that must leave first; empty if none must, or if none would help.
-        together: why it would not help, if each pair of flavor and resource could be freed.
-        protected: the workloads that the preemption policy protected, or None.
-    """
-
-    assignment: Assignment
-    victims: tuple[Victim, ...] = ()
-    together: Together | None = None
-    protected: Protected | None = None
 
 
 @value
@@ -77,7 +61,7 @@ class Entry:
     @property
     def insists(self) -> bool:
         """Whether it precedes all heads that do not insist, regardless of borrowing."""
-        return self.order.borrowing_level < 0
+        return self.order[0] < 0
 
 
 def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -> Entry | Wait:
@@ -103,8 +87,8 @@ def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -
     priority, queued_at, uid = info.order
     if not settings.priority_sorting:
         priority = 0
-    order = EntryOrder(_level(head, proposal), priority, queued_at, head.cluster_queue, uid)
-    return Entry(head, queue, proposal, order)
+    level = -1 if proposal.mode is FIT and _insists(head) else proposal.borrowing
+    return Entry(head, queue, proposal, (level, priority, queued_at, head.cluster_queue, uid))
 
 
 def propose(
@@ -133,37 +117,39 @@ def propose(
     progress = head.progress if fungible and only is None else ()
     guard = judge.guard(asking_of(head)) if judge.asks else None
     preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing, guard)
-    searches = Searches(snapshot, preemptor)
     if head.promise is not None and only is None and _insists(head):
-        promise = head.promise
-        kept = assign(searches, info, promise.counts, fungible=fungible, only=promise.flavors)
+        counts, flavors = head.promise.counts, head.promise.flavors
+        kept = assign(snapshot, preemptor, info, counts, fungible=fungible, only=flavors)
         if kept.mode is FIT:
-            return Proposal(kept)
-    assignment = assign(searches, info, None, progress, fungible=fungible, only=only)
-    proposal = _with_victims(assignment, searches, head, settings)
-    if not _is_possible(proposal) and settings.partial_admission and can_shrink(info.pod_sets):
-        proposal = _for_fewer_pods(searches, head, settings, progress, only) or proposal
-    if guard is None:
-        return proposal
-    return Proposal(proposal.assignment, proposal.victims, proposal.together, guard.protected)
+            return kept
+    proposal = assign(snapshot, preemptor, info, None, progress, fungible=fungible, only=only)
+    if proposal.mode is not FIT:
+        proposal = _with_victims(proposal, snapshot, preemptor, head, settings)
+        shrinks = settings.partial_admission and not _is_possible(proposal)
+        if shrinks and can_shrink(info.pod_sets):
+            fewer = _for_fewer_pods(snapshot, preemptor, head, settings, progress, only)
+            proposal = fewer or proposal
+    return proposal if guard is None else changed(proposal, protected=guard.protected)
 
 
 def _with_victims(
-    assignment: Assignment, searches: Searches, head: Head, settings: Settings
+    proposal: Proposal, snapshot: Snapshot, preemptor: Preemptor, head: Head, settings: Settings
 ) -> Proposal:
-    """An assignment, and the workloads that must leave for it."""
-    if assignment.mode is FIT or assignment.mode is NO_FIT or gave_up(head):
-        return Proposal(assignment)
-    needed = assignment.usage
+    """A proposal with the workloads that must leave for it."""
+    if proposal.mode is FIT or proposal.mode is NO_FIT or gave_up(head):
+        return proposal
+    needed = proposal.usage
     if not settings.preempt_for_pods:
         needed = {pair: needed[pair] for pair in needed if pair.resource != PODS}
-    sought = searches.find(assignment.contested, needed)
-    hopeful = not sought.victims and assignment.mode in (Mode.PREEMPT, Mode.RECLAIM)
-    return Proposal(assignment, sought.victims, _together(sought) if hopeful else None)
+    sought = find_once(snapshot, preemptor, proposal.contested, needed)
+    hopeful = not sought.victims and proposal.mode is not NO_CANDIDATES
+    together = _together(sought) if hopeful else None
+    return changed(proposal, victims=sought.victims, together=together)
 
 
 def _for_fewer_pods(
-    searches: Searches,
+    snapshot: Snapshot,
+    preemptor: Preemptor,
     head: Head,
     settings: Settings,
     progress: Progress,
@@ -173,8 +159,8 @@ def _for_fewer_pods(
     info, fungible = head.info, settings.flavor_fungibility
 
     def attempt(counts: tuple[int, ...]) -> Proposal | None:
-        assignment = assign(searches, info, counts, progress, fungible=fungible, only=only)
-        proposal = _with_victims(assignment, searches, head, settings)
+        fewer = assign(snapshot, preemptor, info, counts, progress, fungible=fungible, only=only)
+        proposal = _with_victims(fewer, snapshot, preemptor, head, settings)
         return proposal if _is_possible(proposal) else None
 
     return search(info.pod_sets, attempt)
@@ -183,13 +169,6 @@ def _for_fewer_pods(
 def asking_of(head: Head) -> Asking:
     """A head in the form that the preemption policy receives."""
     return Asking(head.cluster_queue, head.info.local_queue, head.info.priority)
-
-
-def _level(head: Head, proposal: Proposal) -> int:
-    """The borrowing level of a head for its turn; -1 for those that come first."""
-    if head.promise is not None and proposal.assignment.mode is FIT and _insists(head):
-        return -1
-    return proposal.assignment.borrowing
 
 
 def _insists(head: Head) -> bool:
@@ -212,7 +191,7 @@ def _together(result: SearchResult) -> Together:
 
 
 def _is_possible(proposal: Proposal) -> bool:
-    return proposal.assignment.mode is FIT or bool(proposal.victims)
+    return proposal.mode is FIT or bool(proposal.victims)
 
 
 def _refuse(head: Head, reason: Reason, requeue: Requeue, *, transient: bool = False) -> Wait:

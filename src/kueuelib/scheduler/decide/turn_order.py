@@ -61,8 +61,8 @@ class _Mark(NamedTuple):
 
 def _mark(shown: Snapshot, node: QuotaNode, entry: Entry) -> _Mark:
     """The rank of a node with the head that it sends."""
-    usage = entry.proposal.assignment.usage
-    order = entry.order._replace(borrowing_level=0)
+    usage = entry.proposal.usage
+    order = (0, *entry.order[1:])
     if node.parent is None:
         return _Mark(borrows=False, share=NOTHING, order=order)
     mark = shown.mark()

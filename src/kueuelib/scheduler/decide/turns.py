@@ -14,12 +14,10 @@ from collections import Counter
 from typing import Final
 
 from kueuelib.api import conditions, names
-from kueuelib.api.kueue import Admission, PodSetAssignment, Workload
+from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.blockers import FIT
 from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Wait
-from kueuelib.scheduler.decide.flavors import PodSetChoice
 from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, propose
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
@@ -89,13 +87,14 @@ class Turns:
             taken = sorted(self._victims.keys() & {victim.key for victim in entry.proposal.victims})
             if taken or self._is_refused(entry):
                 entry = self._look_again(entry)
-        assignment, victims = entry.proposal.assignment, entry.proposal.victims
-        if assignment.mode is not FIT and not victims:
+        proposal = entry.proposal
+        victims = proposal.victims
+        if proposal.mode is not FIT and not victims:
             if taken:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
             self._blocked(entry)
-        elif taken and assignment.mode is FIT:
-            self._charge(entry, assignment.usage)
+        elif taken and proposal.mode is FIT:
+            self._charge(entry, proposal.usage)
             self._wait(entry, FitsAfterPreemptions(tuple(taken)), Requeue.PENDING_PREEMPTION)
         elif not self._fits(entry):
             if victims:
@@ -104,7 +103,7 @@ class Turns:
                 entry,
                 NoLongerFits(entry.queue.spec.cohort),
                 Requeue.FAILED_AFTER_NOMINATION,
-                assignment.progress,
+                proposal.progress,
                 skipped=True,
             )
         elif victims and self._comes_later(entry):
@@ -114,7 +113,7 @@ class Turns:
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
         elif self._victims and not self._may_exceed and not self._fits_beside_victims(entry):
-            self._charge(entry, assignment.usage)
+            self._charge(entry, proposal.usage)
             reason = FitsAfterPreemptions(tuple(sorted(self._victims)))
             self._wait(entry, reason, Requeue.PENDING_PREEMPTION)
         else:
@@ -125,14 +124,14 @@ class Turns:
 
     def _result(self, entry: Entry) -> str:
         """The result of a head that chose again."""
-        if entry.proposal.assignment.mode is FIT:
+        if entry.proposal.mode is FIT:
             return DEFERRED_FIT
         victims = {victim.key for victim in entry.proposal.victims}
         return NEW_TARGETS if victims and victims <= self._victims.keys() else SKIPPED
 
     def _look_again(self, entry: Entry) -> Entry:
         """The proposal for the same flavors, now that the victims of others are gone."""
-        only = {choice.name: choice.flavors for choice in entry.proposal.assignment.choices}
+        only = entry.proposal.flavors
         proposal = propose(
             self._snapshot, entry.queue, entry.head, self._settings, self._judge, only
         )
@@ -158,10 +157,13 @@ class Turns:
 
         If it does, its own victims count as gone from now on.
         """
-        snapshot, mark = self._snapshot, self._snapshot.mark()
-        for victim in entry.proposal.victims:
+        snapshot, proposal = self._snapshot, entry.proposal
+        if not proposal.victims:
+            return snapshot.fits(entry.queue, proposal.usage)
+        mark = snapshot.mark()
+        for victim in proposal.victims:
             snapshot.take_out(victim.holder)
-        fits = snapshot.fits(entry.queue, entry.proposal.assignment.usage)
+        fits = snapshot.fits(entry.queue, proposal.usage)
         if not fits:
             snapshot.undo(mark)
         return fits
@@ -175,15 +177,15 @@ class Turns:
         if self._held is None:
             self._held = Snapshot(self._frozen)
         for given in self._given:
-            self._held.add(given.queue, given.proposal.assignment.usage)
+            self._held.add(given.queue, given.proposal.usage)
         self._given.clear()
-        return self._held.fits(entry.queue, entry.proposal.assignment.usage)
+        return self._held.fits(entry.queue, entry.proposal.usage)
 
     def _comes_later(self, entry: Entry) -> bool:
         """Whether a check has to pass or to ask before the victims of a head leave (KEP-993)."""
         if not entry.queue.spec.checks:
             return False
-        usage = entry.proposal.assignment.usage
+        usage = entry.proposal.usage
         required = entry.queue.spec.checks_for(pair.flavor for pair in usage)
         late = self._snapshot.late_checks.intersection(required)
         return not preempts_early(entries_of(entry.head.info.workload), late)
@@ -210,18 +212,15 @@ class Turns:
             self.shown.add(entry.queue, amounts)
 
     def _admit(self, entry: Entry) -> None:
-        self._charge(entry, entry.proposal.assignment.usage)
+        self._charge(entry, entry.proposal.usage)
         self._given.append(entry)
         self.admissions.append(_admit(entry, self._now))
 
     def _preempt(self, entry: Entry) -> None:
-        info, assignment, victims = (
-            entry.head.info,
-            entry.proposal.assignment,
-            entry.proposal.victims,
-        )
+        info, proposal = entry.head.info, entry.proposal
+        victims = proposal.victims
         self._claim(entry)
-        self._charge(entry, assignment.usage)
+        self._charge(entry, proposal.usage)
         self.preemptions.append(
             Preemption(
                 info.key,
@@ -232,23 +231,23 @@ class Turns:
                 victims,
             )
         )
-        blocked = NoFlavors(assignment.blocked, assignment.mode)
+        blocked = NoFlavors(proposal.blocked, proposal.mode)
         reason = Preempting(blocked, tuple(sorted(victim.key for victim in victims)))
         self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=_promise(entry))
 
     def _blocked(self, entry: Entry) -> None:
-        assignment, queue = entry.proposal.assignment, entry.queue
+        proposal, queue = entry.proposal, entry.queue
         in_vain = entry.head.preempted if gave_up(entry.head) else 0
         reason = NoFlavors(
-            assignment.blocked,
-            assignment.mode,
+            proposal.blocked,
+            proposal.mode,
             entry.proposal.together,
             in_vain,
             entry.proposal.protected,
         )
         if reason.keeps_quota(queue.spec.preemption):
             self._charge(entry, self._reserved(entry))
-        self._wait(entry, reason, Requeue.GENERIC, assignment.progress)
+        self._wait(entry, reason, Requeue.GENERIC, proposal.progress)
 
     def _reserved(self, entry: Entry) -> dict[FlavorResource, int]:
         """The free part of its own quota that a blocked head withholds from later heads (4.3).
@@ -257,10 +256,10 @@ class Turns:
         they hold quota.
         """
         reserved = {}
-        assignment, queue = entry.proposal.assignment, entry.queue
-        for pair, amount in assignment.usage.items():
+        proposal, queue = entry.proposal, entry.queue
+        for pair, amount in proposal.usage.items():
             limits = queue.spec.limits.get(pair, NO_LIMITS)
-            most = limits.ceiling if assignment.borrowing else limits.nominal
+            most = limits.ceiling if proposal.borrowing else limits.nominal
             free = amount if most is None else max(0, most - self.shown.usage(queue, pair))
             reserved[pair] = min(amount, free)
         return reserved
@@ -293,35 +292,28 @@ class Turns:
 
 def _promise(entry: Entry) -> Promise:
     """The room that the victims of a head will free."""
-    assignment = entry.proposal.assignment
-    return Promise(
-        tuple(choice.count for choice in assignment.choices),
-        {choice.name: choice.flavors for choice in assignment.choices},
-    )
+    counts = tuple(each.count or 0 for each in entry.proposal.admission.pod_set_assignments)
+    return Promise(counts, entry.proposal.flavors)
 
 
 def _admit(entry: Entry, now: float) -> Admit:
-    info, assignment = entry.head.info, entry.proposal.assignment
+    info, proposal = entry.head.info, entry.proposal
     workload = info.workload
     spec = entry.queue.spec
-    required = spec.checks_for(pair.flavor for pair in assignment.usage) if spec.checks else ()
+    required = spec.checks_for(pair.flavor for pair in proposal.usage) if spec.checks else ()
+    waited = now - _queued_since(workload, now)
     return Admit(
         info.key,
         info.uid,
         workload,
         entry.head.cluster_queue,
-        Admission(entry.head.cluster_queue, tuple([_given(one) for one in assignment.choices])),
+        proposal.admission,
         passed_all(entries_of(workload), required),
         required,
-        max(0.0, now - _queued_since(workload, now)),
-        assignment.borrowing,
-        assignment.usage,
+        waited if waited > 0 else 0.0,
+        proposal.borrowing,
+        proposal.usage,
     )
-
-
-def _given(choice: PodSetChoice) -> PodSetAssignment:
-    usage = {name: quantity_of(name, amount) for name, amount in choice.requests.items()}
-    return PodSetAssignment(choice.name, choice.flavors, usage, choice.count)
 
 
 def _queued_since(workload: Workload, now: float) -> float:

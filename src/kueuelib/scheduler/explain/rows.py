@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker, ExceedsCapacity, FlavorMissing, QuotaInUse
-from kueuelib.scheduler.decide.flavors import mismatch_of
+from kueuelib.scheduler.decide.offers import mismatch_of
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.quota.amounts import PODS, FlavorResource

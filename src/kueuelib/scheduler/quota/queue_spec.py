@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Any
 
 import attrs
 
@@ -153,6 +154,8 @@ class QueueSpec:
     weight: Fraction = Fraction(1)
     by_usage: bool = False
     ignores_undeclared: bool = False
+    offers: dict[str, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    """What it offers, by the shape of Workloads; see `kueuelib.scheduler.decide.offers`."""
     _covering: Mapping[str, FlavorGroup] = attrs.field(init=False, eq=False, repr=False)
 
     @_covering.default

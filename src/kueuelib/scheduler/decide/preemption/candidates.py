@@ -21,10 +21,12 @@ from heapq import merge
 from itertools import takewhile
 from typing import NamedTuple
 
+import attrs
+
 from kueuelib.api.kueue import NEVER
 from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.scheduler.decide.preemption.guard import Guard
-from kueuelib.scheduler.decide.preemption.victims import Path
+from kueuelib.scheduler.decide.preemption.victims import Path, SearchResult
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder, Ranked
@@ -51,6 +53,7 @@ class Preemptor:
         queued_at: its age in the order of its ClusterQueue.
         fair_sharing: how shares decide on victims; None if they do not.
         guard: asks the preemption policy; None for Kueue's own.
+        results: the results of its searches; see `find_once`.
     """
 
     queue: FrozenQueue
@@ -58,6 +61,7 @@ class Preemptor:
     queued_at: float
     fair_sharing: FairSharing | None = None
     guard: Guard | None = None
+    results: dict[object, SearchResult] = attrs.field(factory=dict, init=False)
 
     @property
     def unguarded(self) -> Preemptor:

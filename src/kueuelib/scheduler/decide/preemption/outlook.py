@@ -7,11 +7,12 @@ Victims for the whole request are searched after the flavors are chosen (spec/sc
 from __future__ import annotations
 
 from kueuelib.scheduler.blockers import Mode, Outlook
-from kueuelib.scheduler.decide.preemption.search import Searches
+from kueuelib.scheduler.decide.preemption.candidates import Preemptor
+from kueuelib.scheduler.decide.preemption.search import find_once
 from kueuelib.scheduler.decide.preemption.victims import Path, SearchResult, home_of
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.snapshot import Usage
+from kueuelib.scheduler.quota.snapshot import Snapshot, Usage
 from kueuelib.scheduler.values import value
 
 
@@ -31,22 +32,24 @@ class Simulation:
     outlook: Outlook
 
 
-def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulation:
+def simulate(
+    snapshot: Snapshot, preemptor: Preemptor, pair: FlavorResource, amount: int
+) -> Simulation:
     """Tries to free `amount` of one pair.
 
     Args:
-        searches: those of the preemptor; the state is not changed.
+        snapshot: the state, which is not changed.
+        preemptor: the workload that needs quota.
         pair: flavor and resource.
         amount: more than is available now.
     """
-    snapshot = searches.snapshot
-    result = searches.find(frozenset((pair,)), {pair: amount})
+    result = find_once(snapshot, preemptor, frozenset((pair,)), {pair: amount})
     used = snapshot.used[pair]
     left = Usage(used) if result.victims else used
     for victim in result.victims:
         place = snapshot.nodes[home_of(victim)]
         arithmetic.add(place, pair, -victim.holder.usage.get(pair, 0), left)
-    home = snapshot.nodes[searches.preemptor.queue.spec.name]
+    home = snapshot.nodes[preemptor.queue.spec.name]
     borrowing, _ = arithmetic.level(home, pair, amount, left)
     mode = Mode.NO_CANDIDATES
     if result.victims:

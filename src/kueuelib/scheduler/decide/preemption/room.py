@@ -118,5 +118,6 @@ class _Need:
         """How much is missing; negative if there is more than enough."""
         free = arithmetic.available_along(self.steps, self.used)
         if not self.borrow:
-            free = min(free, self.steps[0].nominal - self.used[self.steps[0].key])
+            here = self.steps[0]
+            free = min(free, here.nominal - self.used[here.key])
         return self.amount - free

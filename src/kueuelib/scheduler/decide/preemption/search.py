@@ -23,33 +23,6 @@ from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 
 
-class Searches:
-    """The searches for one preemptor while nothing else changes the state.
-
-    A search is repeated if the whole request equals one made while flavors were chosen, so all
-    results are cached.
-
-    Args:
-        snapshot: the state; not changed.
-        preemptor: the workload that needs quota.
-    """
-
-    def __init__(self, snapshot: Snapshot, preemptor: Preemptor) -> None:
-        self.snapshot = snapshot
-        self.preemptor = preemptor
-        self._results: dict[tuple[object, ...], SearchResult] = {}
-
-    def find(self, contested: frozenset[FlavorResource], needed: Amounts) -> SearchResult:
-        """The workloads that have to leave; see `find_victims`."""
-        guard = self.preemptor.guard
-        key = (contested, frozenset(needed.items()), guard is not None and guard.broken)
-        result = self._results.get(key)
-        if result is None:
-            result = find_victims(self.snapshot, self.preemptor, contested, needed)
-            self._results[key] = result
-        return result
-
-
 def find_victims(
     snapshot: Snapshot,
     preemptor: Preemptor,
@@ -75,6 +48,25 @@ def find_victims(
     except PolicyError:  # the guard has noted it
         snapshot.undo(mark)
         return _find(snapshot, unguarded, contested, needed)
+
+
+def find_once(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    needed: Amounts,
+) -> SearchResult:
+    """The same, remembered by the preemptor, while nothing else changes the state.
+
+    A search is repeated if the whole request equals one made while flavors were chosen.
+    """
+    guard = preemptor.guard
+    key = (contested, frozenset(needed.items()), guard is not None and guard.broken)
+    result = preemptor.results.get(key)
+    if result is None:
+        result = find_victims(snapshot, preemptor, contested, needed)
+        preemptor.results[key] = result
+    return result
 
 
 def _find(

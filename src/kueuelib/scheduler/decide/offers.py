@@ -1,0 +1,263 @@
+"""What a ClusterQueue offers to Workloads of one shape, whatever is in use.
+
+Nothing here depends on usage, so it is prepared once per shape and kept with the ClusterQueue's
+spec until that or a ResourceFlavor changes. The search in `kueuelib.scheduler.decide.flavors` then
+only compares amounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kueuelib.api.affinity import required_node_affinity, requirement_matches
+from kueuelib.api.core import PodSpec
+from kueuelib.api.kueue import Admission, PodSetAssignment
+from kueuelib.api.quantity import quantity_of
+from kueuelib.api.tolerations import untolerated
+from kueuelib.scheduler.blockers import (
+    FIT,
+    AffinityMismatch,
+    Blocker,
+    FlavorMissing,
+    Mode,
+    PodSetBlocked,
+    ResourceUncovered,
+    Together,
+    UntoleratedTaint,
+)
+from kueuelib.scheduler.decide.preemption.victims import Victim
+from kueuelib.scheduler.pending.item import Progress
+from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
+from kueuelib.scheduler.policy import Protected
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
+from kueuelib.scheduler.values import value
+
+MOST_SHAPES = 64
+"""The maximum number of shapes that a ClusterQueue remembers; then it forgets all."""
+
+Picks = tuple[int, ...]
+"""For each group of each pod set the index of the chosen offer, and that of the last one that was
+tried (-1 for all). The rest is missing if a pod set does not fit.
+"""
+
+
+@value
+class Offer:
+    """One flavor of a resource group for one pod set.
+
+    Attributes:
+        flavor: its name; empty if no group covers the resource.
+        mismatch: why the pods cannot have it, apart from quota, or None.
+        charges: the requests, by resource.
+    """
+
+    flavor: str
+    mismatch: Blocker | None
+    charges: tuple[tuple[FlavorResource, int], ...] = ()
+
+
+@value
+class GroupOffers:
+    """The flavors of a resource group for one pod set.
+
+    Attributes:
+        resource: one of the requested resources; all of them get the same flavor.
+        offers: the flavors, in the order of the trial.
+    """
+
+    resource: str
+    offers: tuple[Offer, ...]
+
+
+@value
+class PodSetOffers:
+    """The flavors for one pod set.
+
+    Attributes:
+        name: the pod set.
+        count: the number of pods.
+        groups: the groups of its requests, in the order of the search. The resource that comes
+            first in the alphabet is searched last.
+    """
+
+    name: str
+    count: int
+    groups: tuple[GroupOffers, ...]
+
+
+@value
+class Proposal:
+    """The flavors that a Workload would get, and the workloads that must leave for it.
+
+    Attributes:
+        mode: the verdict; the next three attributes are only valid from `NO_CANDIDATES` on.
+        admission: for its status.
+        usage: its charge.
+        borrowing: how far up the tree it has to borrow; 0 within nominal quota.
+        progress: which flavors were tried.
+        contested: the part of `usage` that does not fit now.
+        blocked: why it does not fit now.
+        victims: the workloads that must leave first; empty if none must, or if none would help.
+        together: why it would not help, if each pair of flavor and resource could be freed.
+        protected: the workloads that the preemption policy protected, or None.
+    """
+
+    mode: Mode
+    admission: Admission
+    usage: Amounts
+    borrowing: int
+    progress: Progress
+    contested: frozenset[FlavorResource] = frozenset()
+    blocked: tuple[PodSetBlocked, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    together: Together | None = None
+    protected: Protected | None = None
+
+    @property
+    def flavors(self) -> dict[str, Mapping[str, str]]:
+        """Per pod set, the flavor of each resource."""
+        return {each.name: each.flavors for each in self.admission.pod_set_assignments}
+
+
+class Offers(dict[tuple[Picks, int], Proposal]):
+    """What a ClusterQueue offers to Workloads of one shape.
+
+    Its values are the proposals by choice of flavors and level of borrowing, for when they fit.
+
+    Args:
+        spec: the ClusterQueue.
+        flavors: the ResourceFlavors that exist.
+        info: one of the Workloads.
+        counts: pods per pod set.
+
+    Attributes:
+        flavors: the ResourceFlavors that exist.
+        pod_sets: per pod set.
+    """
+
+    __slots__ = ("_cluster_queue", "flavors", "pod_sets")
+
+    def __init__(
+        self,
+        spec: QueueSpec,
+        flavors: Mapping[str, Flavor],
+        info: WorkloadInfo,
+        counts: tuple[int, ...],
+    ) -> None:
+        super().__init__()
+        self._cluster_queue = spec.name
+        self.flavors = flavors
+        self.pod_sets = tuple(
+            PodSetOffers(pod_set.name, count, _groups(spec, flavors, pod_set, count))
+            for pod_set, count in zip(info.pod_sets, counts, strict=True)
+        )
+
+    def __missing__(self, key: tuple[Picks, int]) -> Proposal:
+        picks, borrowing = key
+        left = iter(picks)
+        pairs = iter(zip(left, left, strict=True))
+        usage: dict[FlavorResource, int] = {}
+        assigned, progress = [], []
+        for pod_set in self.pod_sets:
+            chosen = {}
+            for group, (index, last) in zip(pod_set.groups, pairs, strict=False):
+                offer = group.offers[index]
+                for pair, amount in offer.charges:
+                    chosen[pair.resource] = offer.flavor, amount, last
+                    usage[pair] = usage.get(pair, 0) + amount
+            flavors = {name: chosen[name][0] for name in sorted(chosen)}
+            amounts = {name: quantity_of(name, chosen[name][1]) for name in flavors}
+            assigned.append(PodSetAssignment(pod_set.name, flavors, amounts, pod_set.count))
+            if flavors:
+                tried = tuple((name, chosen[name][2]) for name in flavors)
+                progress.append((pod_set.name, tried))
+        admission = Admission(self._cluster_queue, tuple(assigned))
+        proposal = self[key] = Proposal(FIT, admission, usage, borrowing, tuple(progress))
+        return proposal
+
+
+def offers_for(
+    spec: QueueSpec,
+    flavors: Mapping[str, Flavor],
+    info: WorkloadInfo,
+    counts: tuple[int, ...] | None = None,
+) -> Offers:
+    """What a ClusterQueue offers to a Workload.
+
+    Args:
+        spec: the ClusterQueue.
+        flavors: the ResourceFlavors that exist; another mapping after every change.
+        info: the Workload.
+        counts: pods per pod set, if fewer than all are tried.
+    """
+    if counts is not None:
+        return Offers(spec, flavors, info, counts)
+    known: Offers | None = spec.offers.get(info.shape)
+    if known is None or known.flavors is not flavors:
+        if len(spec.offers) >= MOST_SHAPES:
+            spec.offers.clear()
+        known = Offers(spec, flavors, info, tuple(pod_set.count for pod_set in info.pod_sets))
+        spec.offers[info.shape] = known
+    return known
+
+
+def _groups(
+    spec: QueueSpec, flavors: Mapping[str, Flavor], pod_set: PodSetNeeds, count: int
+) -> tuple[GroupOffers, ...]:
+    requests = pod_set.requests(count, count_pods=spec.counts_pods)
+    pods = pod_set.spec.template.spec
+    groups: list[GroupOffers] = []
+    covered: set[str] = set()
+    for resource in sorted(requests, reverse=True):
+        if resource in covered:
+            continue
+        group = spec.group_of(resource)
+        if group is not None:
+            covered.update(group.resources)
+            offers = []
+            for name in group.flavors:
+                flavor = flavors.get(name)
+                mismatch = FlavorMissing(name) if flavor is None else mismatch_of(flavor, pods)
+                pairs = group.pairs[name].items()
+                charges = [(pair, requests[key]) for key, pair in pairs if key in requests]
+                offers.append(Offer(name, mismatch, tuple(charges)))
+            groups.append(GroupOffers(resource, tuple(offers)))
+        elif requests[resource] and not spec.ignores_undeclared:
+            groups.append(GroupOffers(resource, (Offer("", ResourceUncovered(resource)),)))
+    return tuple(groups)
+
+
+def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
+    """Why pods cannot run on the nodes of a flavor, apart from quota; None if they can (5.5).
+
+    Taints may be tolerated by the pods or by the flavor itself. Node selector and required affinity
+    count only for labels that this flavor declares; an affinity term without any of them is left to
+    the kube-scheduler.
+    """
+    if flavor.taints:
+        taint = untolerated(flavor.taints, (*spec.tolerations, *flavor.tolerations))
+        if taint is not None:
+            return UntoleratedTaint(flavor.name, taint.key, taint.value, taint.effect)
+    labels = flavor.labels
+    if not labels:
+        return None
+    for key, wanted in spec.node_selector.items():
+        offered = labels.get(key, wanted)
+        if offered != wanted:
+            return AffinityMismatch(flavor.name, key, wanted, offered)
+    affinity = required_node_affinity(spec)
+    if affinity is None:
+        return None
+    terms = [
+        [one for one in term.match_expressions if one.key in labels]
+        for term in affinity.node_selector_terms
+    ]
+    if not all(terms):
+        return None
+    unmet = [[one for one in term if not requirement_matches(one, labels)] for term in terms]
+    if not unmet or not all(unmet):
+        return None
+    first = unmet[0][0]
+    wanted = " ".join((first.operator, ", ".join(first.values))).strip()
+    return AffinityMismatch(flavor.name, first.key, wanted, labels[first.key])
