@@ -220,7 +220,7 @@ class Engine(Knowledge):
         waits += (self._wait(item, reason) for item, reason in self._queues.silence.take())
         effects = Effects(
             tuple(sorted(set(touched.values()))),
-            tuple(sorted({self._state.named_local_queue(key) for key in touched})),
+            tuple(sorted(set(map(self._state.named_local_queue, touched)))),
         )
         return Settled(tuple(admissions), tuple(waits), effects, preemptions, plan.faults)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -60,7 +61,11 @@ class Promise:
 
 def is_unfinished(progress: Progress) -> bool:
     """Whether there are flavors left to try."""
-    return any(index != -1 for _, indices in progress for _, index in indices)
+    for _, indices in progress:
+        for _, index in indices:
+            if index != -1:
+                return True
+    return False
 
 
 @record
@@ -81,11 +86,6 @@ class Pass:
     seen: tuple[Progress, ...] = ()
     lost: bool = False
 
-    @property
-    def progress(self) -> Progress:
-        """The flavors to skip in the next try."""
-        return self.seen[-1] if self.seen else ()
-
     def goes_on(self, progress: Progress) -> bool:
         """Whether the pass continues after a try with this progress."""
         return is_unfinished(progress) and progress not in self.seen
@@ -93,6 +93,11 @@ class Pass:
     def after(self, progress: Progress, *, lost: bool) -> Pass:
         """The pass after one more try."""
         return Pass(self.began, self.has_news, (*self.seen, progress), self.lost or lost)
+
+
+@lru_cache(maxsize=2)
+def _new_pass(began: int, has_news: bool) -> Pass:
+    return Pass(began, has_news)
 
 
 @attrs.define(eq=False)
@@ -150,7 +155,7 @@ class Pending:
     @property
     def in_flight(self) -> bool:
         """Whether it is a head of the running cycle."""
-        return self.queue.in_flight == self.info.key
+        return self.group is None
 
     @property
     def has_turn(self) -> bool:
@@ -160,7 +165,8 @@ class Pending:
     @property
     def progress(self) -> Progress:
         """The flavors to skip in its next try."""
-        return () if self.search is None else self.search.progress
+        search = self.search
+        return search.seen[-1] if search is not None and search.seen else ()
 
     def begin_try(self, *, is_next: bool) -> None:
         """Make it a head of the cycle that begins.
@@ -171,11 +177,12 @@ class Pending:
         Args:
             is_next: whether it had the last slot of its ClusterQueue as well.
         """
-        scope, now = self.queue.scope, self.queue.scope.queues.instant
+        scope = self.queue.scope
+        now = scope.queues.instant
         if not is_next and scope.news.changed_or_freed_since(self.tried):
             self.search = None
         if self.search is None:
-            self.search = Pass(now, scope.touched > self.tried)
+            self.search = _new_pass(now, scope.touched > self.tried)
         self.tried = now
 
     @property

@@ -51,6 +51,12 @@ class Ranking(Generic[E]):
             self._kept = len(self._entries)
         heappush(self._entries, entry)
 
+    def drop(self, entry: E) -> None:
+        """Removes an entry that became outdated, if it comes first."""
+        entries = self._entries
+        if entries and entries[0] is entry:
+            heappop(entries)
+
     def first(self, find: Callable[[E], Pending | None]) -> Pending | None:
         """The first Workload, or None."""
         entries = self._entries
@@ -87,6 +93,12 @@ class Lanes:
         if ranking is None:
             ranking = self._rankings[item.lane] = Ranking()
         ranking.push(item.entry, self._current)
+
+    def drop(self, item: Pending) -> None:
+        """Notes that a Workload is no longer here."""
+        ranking = self._rankings.get(item.lane)
+        if ranking is not None:
+            ranking.drop(item.entry)
 
     def first(self, lane: Lane) -> Pending | None:
         """The first Workload of a lane, or None."""

@@ -89,7 +89,9 @@ class PendingQueue:
         by_age = self.spec.preemption.compares_ages
         self.take_out(key)
         place = item.info.shape, key if alone else None, item.lane if by_age else None
-        group = self.groups.setdefault(place, Group(place))
+        group = self.groups.get(place)
+        if group is None:
+            group = self.groups[place] = Group(place)
         first = group.first(item.lane) if by_age else None
         if verdict is None:
             if first is not None and item.info.order.queued_at < first.info.order.queued_at:
@@ -121,9 +123,12 @@ class PendingQueue:
         item.group = None
         del group.members[item.info.key]
         group.untold.pop(item.info.key, None)
+        self.heap.drop(item)
         if not group.members:
             del self.groups[group.key]
-        elif group.has_turn and (first := group.first(item.lane)) is not None:
+            return
+        group.drop(item)
+        if group.has_turn and (first := group.first(item.lane)) is not None:
             self.heap.push(first)
 
     def use_slot(self) -> Pending | None:
@@ -139,8 +144,10 @@ class PendingQueue:
         if item is None or group is None:
             return None
         is_next, self.heap.last = self.heap.last == item.info.key, item.info.key
-        if self._is_to_try(group) or self._keeps_quota(group):
-            self.unpark(group)
+        is_parked = group.verdict is not None
+        if not is_parked or self._is_to_try(group) or self._keeps_quota(group):
+            if is_parked:
+                self.unpark(group)
             self._leave_group(item, group)
             item.begin_try(is_next=is_next)
             self.in_flight = item.info.key

@@ -7,6 +7,7 @@ of the running cycle). A parked one is also in the heap while it has a turn.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import SHUT_OUT, BackingOff
@@ -253,4 +254,4 @@ class Queues:
         heads = [head for head in slots if head is not None]
         if not heads and not self.due and not self.silence.is_over:
             return None
-        return tuple(sorted(heads, key=lambda head: head.queue.name))
+        return tuple(sorted(heads, key=attrgetter("queue.name")))

@@ -99,8 +99,10 @@ class Scope:
         self.turns_owed = True
         if from_outside:
             self.preempted.clear()
-        self.news.freed.update(dict.fromkeys(freed, self.touch()))
+        now = self.touch()
         if freed:
+            self.news.freed.update(dict.fromkeys(freed, now))
+            self.news.last_freed = now
             self.rounds = 0
 
     def note_charged(

@@ -123,7 +123,8 @@ class Silence:
         taken = tuple(self._over)
         self._over.clear()
         for key in taken:
-            item, reason = self._find(key), self._reason(key)
+            item = self._find(key)
+            reason = None if item is None else reason_to_report(item)
             if item is not None and reason is not None:
                 yield item, reason
 

@@ -33,6 +33,7 @@ class News:
             members changed, or with fair sharing anything became free.
         freed: when some of a flavor and resource became free, since `changed`.
         charged: when a ClusterQueue last used more than before.
+        last_freed: when anything became free, since `changed`.
         borrowed: when a ClusterQueue was charged and then borrowed, since `changed`, by its name
             and the borrowed pair, with the lowest priority of the workloads with quota there. None
             stands for any pair.
@@ -41,11 +42,12 @@ class News:
     changed: int = 0
     freed: dict[FlavorResource, int] = attrs.field(factory=dict)
     charged: int = 0
+    last_freed: int = 0
     borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
 
     def changed_or_freed_since(self, instant: int) -> bool:
         """Whether anything that may help a Workload, other than a charge, has happened."""
-        return self.changed > instant or max(self.freed.values(), default=0) > instant
+        return self.changed > instant or self.last_freed > instant
 
 
 @value

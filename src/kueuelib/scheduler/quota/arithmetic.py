@@ -189,5 +189,6 @@ def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> tuple[in
         taken = used[key]
         if taken + rest <= nominal or index == top:
             break
-        rest -= max(0, guaranteed - taken)
+        if guaranteed > taken:
+            rest -= guaranteed - taken
     return node.ancestors[index - 1].height if index else 0, index < top

@@ -27,20 +27,26 @@ class Tally:
         reserving: their number.
         admitted: how many of them are admitted.
         reserved: their usage.
-        used: the usage of the admitted ones.
+        unadmitted: the usage of those that are not admitted yet.
     """
 
     reserving: int = 0
     admitted: int = 0
     reserved: dict[FlavorResource, int] = attrs.field(factory=dict)
-    used: dict[FlavorResource, int] = attrs.field(factory=dict)
+    unadmitted: dict[FlavorResource, int] = attrs.field(factory=dict)
+
+    @property
+    def used(self) -> dict[FlavorResource, int]:
+        """The usage of the admitted ones, without zeros."""
+        used = {pair: self.reserved[pair] - self.unadmitted.get(pair, 0) for pair in self.reserved}
+        return {pair: amount for pair, amount in used.items() if amount}
 
     def count(self, holder: Holder, sign: int) -> None:
         """Adds or subtracts one workload."""
         self.reserving += sign
         if holder.admitted:
             self.admitted += sign
-        totals = (self.reserved, self.used) if holder.admitted else (self.reserved,)
+        totals = (self.reserved,) if holder.admitted else (self.reserved, self.unadmitted)
         for pair, amount in holder.usage.items():
             for total in totals:
                 after = total[pair] = total.get(pair, 0) + sign * amount

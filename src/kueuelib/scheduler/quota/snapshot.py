@@ -17,7 +17,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
-from kueuelib.scheduler.quota.arithmetic import Used
+from kueuelib.scheduler.quota.arithmetic import NOTHING, Used
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.holders import Holder, Ranked
 from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_key, cohort_name, leaf
@@ -82,24 +82,6 @@ class Frozen:
     late_checks: frozenset[str] = frozenset()
     past_usage: Mapping[ObjectKey, Value] = attrs.field(factory=dict)
 
-    def used(self, pair: FlavorResource) -> Used:
-        """The usage of a pair by the nodes."""
-        return _FrozenUsage(self, pair)
-
-
-class _FrozenUsage:
-    __slots__ = ("_frozen", "_pair")
-
-    def __init__(self, frozen: Frozen, pair: FlavorResource) -> None:
-        self._frozen = frozen
-        self._pair = pair
-
-    def __getitem__(self, key: str, /) -> int:
-        queue = self._frozen.queues.get(key)
-        if queue is not None:
-            return queue.usage.get(self._pair, 0)
-        return self._frozen.trees[cohort_name(key)].used[key].get(self._pair, 0)
-
 
 NOBODY: AbstractSet[str] = frozenset()
 
@@ -122,6 +104,21 @@ class Usage(dict[str, int]):
         return used
 
 
+class _FrozenUsage(Usage):
+    __slots__ = ("_frozen", "_pair")
+
+    def __init__(self, frozen: Frozen, pair: FlavorResource) -> None:
+        super().__init__(NOTHING)
+        self._frozen = frozen
+        self._pair = pair
+
+    def __missing__(self, key: str) -> int:
+        queue = self._frozen.queues.get(key)
+        usage = self._frozen.trees[cohort_name(key)].used[key] if queue is None else queue.usage
+        used = self[key] = usage.get(self._pair, 0)
+        return used
+
+
 class _Usages(dict[FlavorResource, Usage]):
     __slots__ = ("_frozen",)
 
@@ -130,7 +127,7 @@ class _Usages(dict[FlavorResource, Usage]):
         self._frozen = frozen
 
     def __missing__(self, pair: FlavorResource) -> Usage:
-        usage = self[pair] = Usage(self._frozen.used(pair))
+        usage = self[pair] = _FrozenUsage(self._frozen, pair)
         return usage
 
 
