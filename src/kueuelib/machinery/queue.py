@@ -193,7 +193,7 @@ class QueueCore(Generic[K]):
 
     def next_deadline(self, now: float) -> float | None:
         """When `pop_ready` is worth a call: `now`, later, or None: only after an add or done."""
-        if self._mode is _Mode.OPEN:
+        if self._waiting and self._waiting[0][0] <= now and self._mode is _Mode.OPEN:
             self._advance(now)
         while self._ready and not self._is_ready(self._ready[0][2], self._ready[0][1]):
             heappop(self._ready)
