@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, add_finalizer, drop_finalizer
 from kueuelib.errors import Conflict
+from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
+from kueuelib.workload.checks import named_checks
 
 
 class InUseReconciler:
@@ -41,3 +43,19 @@ class InUseReconciler:
         except Conflict:
             return Result(requeue_after=CONFLICT_PAUSE)
         return DONE
+
+
+def flavors_of(delta: Delta[Obj]) -> Iterator[ObjectKey]:
+    """The flavors that a ClusterQueue names, or named before."""
+    for queue in (delta.old, delta.new):
+        for group in ((queue or {}).get("spec") or {}).get("resourceGroups") or ():
+            for flavor in group.get("flavors") or ():
+                yield ObjectKey("", flavor["name"])
+
+
+def checks_of(delta: Delta[Obj]) -> Iterator[ObjectKey]:
+    """The checks that a ClusterQueue requires, or required before."""
+    for queue in (delta.old, delta.new):
+        if queue is not None:
+            for name in named_checks(queue):
+                yield ObjectKey("", name)

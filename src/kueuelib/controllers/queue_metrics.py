@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.quantity import Quantity
 from kueuelib.controllers.by_workload import ADMITTED_NOW, NOT_BY_WORKLOAD, ByWorkload
+from kueuelib.scheduler.status import QueueStatus
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
+    from kueuelib.scheduler.engine import Engine
 
 QUEUE_STATUSES = ("pending", "active", "terminating")
 
@@ -62,135 +69,134 @@ class OwnedSeries:
             series.remove(*labels)
 
 
-class QueueMetrics:
-    """Gauges of ClusterQueues; the series of a queue are removed with it.
+@attrs.frozen
+class QueueState:
+    """What the gauges of a ClusterQueue show.
+
+    Attributes:
+        name: of the queue.
+        status: one of `QUEUE_STATUSES`.
+        spec: the raw one.
+        numbers: those of its status; None while the engine does not know it.
+        root: the root of its tree; empty for a queue on its own.
+    """
+
+    name: str
+    status: str
+    spec: Obj
+    numbers: QueueStatus | None
+    root: str = ""
+
+
+def queue_states(queues: Iterable[Obj], engine: Engine) -> Iterator[QueueState]:
+    """The present states of raw ClusterQueues."""
+    for queue in queues:
+        name = queue["metadata"]["name"]
+        alive = "active" if engine.activity(name).active else "pending"
+        yield QueueState(
+            name,
+            "terminating" if queue["metadata"].get("deletionTimestamp") else alive,
+            queue.get("spec") or {},
+            engine.cluster_queue_status(name),
+            (engine.cohorts(name) or ("",))[-1],
+        )
+
+
+def report_queues(
+    telemetry: Telemetry,
+    states: Callable[[], Iterable[QueueState]] = tuple,
+    *,
+    resources: bool = False,
+    pending: Callable[[], Values] = dict,
+    shapes: Callable[[], Values] = dict,
+    by_workload: ByWorkload = NOT_BY_WORKLOAD,
+) -> None:
+    """Reports the gauges of ClusterQueues; everything is called at every scrape.
 
     Args:
         telemetry: where to report.
-        series: those of all ClusterQueues, shared by all that report them.
+        states: of all ClusterQueues.
         resources: whether quota is reported by flavor and resource.
-        pending: what waiting Workloads ask for, by queue and resource; called at every scrape.
-        shapes: how many different Workloads wait, by queue and status; called at every scrape.
+        pending: what waiting Workloads ask for, by queue and resource.
+        shapes: how many different Workloads wait, by queue and status.
         by_workload: the metrics that are also split by labels of Workloads.
     """
+    from kueuelib.runtime.telemetry import Sampled
 
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        series: OwnedSeries | None = None,
-        *,
-        resources: bool = False,
-        pending: Callable[[], Values] = dict,
-        shapes: Callable[[], Values] = dict,
-        by_workload: ByWorkload = NOT_BY_WORKLOAD,
-    ) -> None:
-        queue = ("cluster_queue",)
-        self._series = OwnedSeries() if series is None else series
-        self._pending: list[_Metric] = []
-        self._admitted: list[_Metric] = []
-        for gauges, name, text, own, read in (
-            (
-                self._pending,
-                "kueue_pending_workloads",
-                "Workloads that wait.",
-                (*queue, "status"),
-                by_workload.pending,
-            ),
-            (
-                self._admitted,
-                "kueue_admitted_active_workloads",
-                ADMITTED_NOW,
-                queue,
-                by_workload.admitted,
-            ),
-        ):
-            if not by_workload.replaces(telemetry, name, text, own, read):
-                gauges.append(telemetry.gauge(name, text, own))
-        telemetry.sampled(
-            "kueue_pending_scheduling_hashes",
-            "Workloads that wait; those that get the same answer count once.",
-            (*queue, "status"),
-            shapes,
-        )
-        self._reserving = telemetry.gauge(
-            "kueue_reserving_active_workloads", "Workloads that hold quota.", queue
-        )
-        self._status = telemetry.gauge(
-            "kueue_cluster_queue_status", "1 for the state the queue is in.", (*queue, "status")
-        )
-        self._info = telemetry.gauge(
+    queue = ("cluster_queue",)
+    by_status = (*queue, "status")
+    gauges: list[tuple[str, str, tuple[str, ...]]] = [
+        ("kueue_pending_workloads", "Workloads that wait.", by_status),
+        ("kueue_admitted_active_workloads", ADMITTED_NOW, queue),
+        ("kueue_reserving_active_workloads", "Workloads that hold quota.", queue),
+        ("kueue_cluster_queue_status", "1 for the state the queue is in.", by_status),
+        (
             "kueue_cluster_queue_info",
             "1 for the cohort the queue is in, and the root of its tree.",
             (*queue, "parent_cohort", "root_cohort"),
-        )
-        self._share = telemetry.gauge(
+        ),
+        (
             "kueue_cluster_queue_weighted_share",
             "The share of borrowed quota; NaN for a queue that borrows with weight 0.",
             (*queue, "cohort"),
-        )
-        self._resources: dict[str, _Metric] = {}
-        if resources:
-            text = "What waiting Workloads ask for."
-            name = "kueue_cluster_queue_resource_pending"
-            telemetry.sampled(name, text, (*queue, "resource"), pending)
-            labels = ("cohort", "cluster_queue", "flavor", "resource")
+        ),
+    ]
+    for split, read in zip(gauges[:2], (by_workload.pending, by_workload.admitted), strict=True):
+        if by_workload.replaces(telemetry, *split, read):
+            gauges.remove(split)
+    telemetry.sampled(
+        "kueue_pending_scheduling_hashes",
+        "Workloads that wait; those that get the same answer count once.",
+        by_status,
+        shapes,
+    )
+    if resources:
+        text = "What waiting Workloads ask for."
+        name = "kueue_cluster_queue_resource_pending"
+        telemetry.sampled(name, text, (*queue, "resource"), pending)
+        labels = ("cohort", "cluster_queue", "flavor", "resource")
+        gauges += [
+            (f"kueue_cluster_queue_{name}", text, labels)
             for name, text in (
                 ("resource_reservation", "Quota that is reserved."),
                 ("resource_usage", "Quota that admitted workloads use."),
                 ("nominal_quota", "The nominal quota."),
                 ("borrowing_limit", "What may be borrowed; +Inf when unset."),
                 ("lending_limit", "What may be lent; +Inf when unset."),
-            ):
-                gauge = telemetry.gauge(f"kueue_cluster_queue_{name}", text, labels)
-                self._resources[name] = gauge
+            )
+        ]
 
-    @property
-    def wants_resources(self) -> bool:
-        """Whether amounts by flavor and resource are reported."""
-        return bool(self._resources)
+    def sample() -> dict[str, dict[tuple[str, ...], float]]:
+        values: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+        for state in states():
+            for gauge, labels, value in _series_of(state, resources=resources):
+                values[gauge][labels] = value
+        return values
 
-    def counts(
-        self, name: str, *, active: int, inadmissible: int, reserving: int, admitted: int
-    ) -> None:
-        """The numbers of workloads of a queue, by state."""
-        for gauge in self._pending:
-            self._series.set(name, gauge, (name, "active"), active)
-            self._series.set(name, gauge, (name, "inadmissible"), inadmissible)
-        self._series.set(name, self._reserving, (name,), reserving)
-        for gauge in self._admitted:
-            self._series.set(name, gauge, (name,), admitted)
+    telemetry.registry.register(Sampled(gauges, sample))
 
-    def status(self, name: str, status: str) -> None:
-        """The state of a queue: one of `QUEUE_STATUSES`."""
-        for each in QUEUE_STATUSES:
-            self._series.set(name, self._status, (name, each), float(each == status))
 
-    def place(self, name: str, cohort: str, root: str) -> None:
-        """The cohort of a queue and the root of its tree; both empty for a queue on its own."""
-        self._series.replace(name, self._info, {(name, cohort, root): 1.0})
-
-    def share(self, name: str, cohort: str, share: float | None) -> None:
-        """The share of a queue; infinite for weight 0, None while fair sharing is off."""
-        shares: Values = {} if share is None else {(name, cohort): shown_share(share)}
-        self._series.replace(name, self._share, shares)
-
-    def amounts(
-        self, name: str, cohort: str, amounts: Mapping[str, Mapping[QuotaKey, float]]
-    ) -> None:
-        """Amounts by kind (`resource_usage` and so on), flavor and resource, in base units.
-
-        Series that are no longer mentioned are dropped.
-        """
-        for kind, values in amounts.items():
-            wanted: Values = {
-                (cohort, name, flavor, resource): value
-                for (flavor, resource), value in values.items()
-            }
-            self._series.replace(name, self._resources[kind], wanted)
-
-    def forget(self, name: str) -> None:
-        """Drops all series of a queue."""
-        self._series.forget(name)
+def _series_of(
+    state: QueueState, *, resources: bool
+) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """The series of a ClusterQueue: gauge, labels and value."""
+    name, spec, numbers = state.name, state.spec, state.numbers
+    for status in QUEUE_STATUSES:
+        yield "kueue_cluster_queue_status", (name, status), status == state.status
+    if numbers is None:
+        return
+    cohort = spec.get("cohortName") or spec.get("cohort") or ""
+    yield "kueue_pending_workloads", (name, "active"), numbers.active
+    yield "kueue_pending_workloads", (name, "inadmissible"), numbers.inadmissible
+    yield "kueue_reserving_active_workloads", (name,), numbers.reserving
+    yield "kueue_admitted_active_workloads", (name,), numbers.admitted
+    yield "kueue_cluster_queue_info", (name, cohort, state.root), 1.0
+    if numbers.share is not None:
+        yield "kueue_cluster_queue_weighted_share", (name, cohort), shown_share(numbers.share)
+    if resources:
+        for kind, amounts in {**quotas_of(spec), **_usages(numbers)}.items():
+            for key, amount in amounts.items():
+                yield f"kueue_cluster_queue_{kind}", (cohort, name, *key), amount
 
 
 class CohortMetrics:
@@ -253,3 +259,41 @@ class CohortMetrics:
 def shown_share(share: float) -> float:
     """A share as metrics show it: NaN for one that weight 0 makes infinite."""
     return math.nan if math.isinf(share) else share
+
+
+def _usages(numbers: QueueStatus) -> dict[str, dict[QuotaKey, float]]:
+    return {
+        kind: {
+            (row.name, cell.name): float(cell.total.fraction())
+            for row in rows
+            for cell in row.resources
+        }
+        for kind, rows in (
+            ("resource_reservation", numbers.reservation),
+            ("resource_usage", numbers.usage),
+        )
+    }
+
+
+def quotas_of(spec: Obj) -> dict[str, dict[QuotaKey, float]]:
+    """The quotas of a raw ClusterQueue by gauge, flavor and resource."""
+    cells = list(_cells(spec))
+    return {
+        kind: {key: _amount(cell.get(field), unset) for key, cell in cells}
+        for kind, field, unset in (
+            ("nominal_quota", "nominalQuota", 0.0),
+            ("borrowing_limit", "borrowingLimit", math.inf),
+            ("lending_limit", "lendingLimit", math.inf),
+        )
+    }
+
+
+def _amount(quantity: Any, unset: float) -> float:
+    return unset if quantity is None else float(Quantity.parse(quantity).fraction())
+
+
+def _cells(spec: Obj) -> Iterator[tuple[QuotaKey, dict[str, Any]]]:
+    for group in spec.get("resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            for cell in flavor.get("resources") or ():
+                yield (flavor["name"], cell["name"]), cell

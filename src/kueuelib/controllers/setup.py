@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.kinds import V1BETA2
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.controllers import feed as sources
 from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
@@ -19,12 +19,18 @@ from kueuelib.controllers.by_workload import ByWorkload
 from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
 from kueuelib.controllers.cohort import CohortReconciler
 from kueuelib.controllers.feed import Feed
-from kueuelib.controllers.in_use import InUseReconciler
+from kueuelib.controllers.in_use import InUseReconciler, checks_of, flavors_of
 from kueuelib.controllers.local_queue import LocalQueueReconciler
 from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics, report_build
 from kueuelib.controllers.order_writer import OrderWriter
-from kueuelib.controllers.queue_metrics import CohortMetrics, OwnedSeries, QueueMetrics
+from kueuelib.controllers.queue_metrics import (
+    CohortMetrics,
+    OwnedSeries,
+    QueueState,
+    queue_states,
+    report_queues,
+)
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
@@ -45,7 +51,6 @@ from kueuelib.controllers.workload import (
 from kueuelib.controllers.workload_metrics import WorkloadMetrics
 from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.selectors import EVERYTHING, Selector
-from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -57,7 +62,6 @@ from kueuelib.runtime.predicates import generation_changed
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects
-from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.writer import StatusWriter
 
@@ -224,20 +228,23 @@ def setup(
         now=clock.now,
     )
     informers.workloads.add_handler(follower.seen)
-    queue_metrics = QueueMetrics(
+    cluster_queue = controller(
+        kinds.CLUSTER_QUEUES,
+        ClusterQueueReconciler(client, informers.cluster_queues, engine, series, clock=clock),
+    ).for_(informers.cluster_queues)
+
+    def states() -> Iterable[QueueState]:
+        queues = informers.cluster_queues.store.items() if cluster_queue.listening else ()
+        return queue_states(queues, engine)
+
+    report_queues(
         telemetry,
-        series,
+        states,
         resources=settings.resource_metrics,
         pending=engine.pending_requests,
         shapes=engine.pending_shapes,
         by_workload=by_workload,
     )
-    cluster_queue = controller(
-        kinds.CLUSTER_QUEUES,
-        ClusterQueueReconciler(
-            client, informers.cluster_queues, engine, queue_metrics, clock=clock
-        ),
-    ).for_(informers.cluster_queues)
     cohort = (
         controller(
             kinds.COHORTS,
@@ -278,7 +285,7 @@ def setup(
             InUseReconciler(client, informers.flavors, engine.cache.users_of_flavor),
         )
         .for_(informers.flavors)
-        .watches(informers.cluster_queues, _flavors_of, generation_changed)
+        .watches(informers.cluster_queues, flavors_of, generation_changed)
     )
     check = (
         controller(
@@ -286,7 +293,7 @@ def setup(
             InUseReconciler(client, informers.checks, engine.cache.users_of_check),
         )
         .for_(informers.checks)
-        .watches(informers.cluster_queues, _checks_of, generation_changed)
+        .watches(informers.cluster_queues, checks_of, generation_changed)
     )
 
     def affected(effects: Effects) -> None:
@@ -377,19 +384,3 @@ def _attach(feed: Feed, informers: Informers, cache: Cache) -> None:
     feed.attach(cache.informer(kinds.NAMESPACES), sources.NAMESPACES)
     feed.attach(cache.informer(kinds.LIMIT_RANGES), sources.LIMIT_RANGES)
     feed.attach(cache.informer(kinds.RUNTIME_CLASSES), sources.RUNTIME_CLASSES)
-
-
-def _flavors_of(delta: Delta[Obj]) -> Iterator[ObjectKey]:
-    """The flavors that a ClusterQueue names, or named before."""
-    for queue in (delta.old, delta.new):
-        for group in ((queue or {}).get("spec") or {}).get("resourceGroups") or ():
-            for flavor in group.get("flavors") or ():
-                yield ObjectKey("", flavor["name"])
-
-
-def _checks_of(delta: Delta[Obj]) -> Iterator[ObjectKey]:
-    """The checks that a ClusterQueue requires, or required before."""
-    for queue in (delta.old, delta.new):
-        if queue is not None:
-            for name in named_checks(queue):
-                yield ObjectKey("", name)

@@ -168,7 +168,7 @@ class Telemetry:
         read: Callable[[], Mapping[tuple[str, ...], float]],
     ) -> None:
         """A gauge whose series are read at every scrape: values by labels."""
-        self.registry.register(_Sampled(name, documentation, labels, read))
+        self.registry.register(Sampled([(name, documentation, labels)], lambda: {name: read()}))
 
     def render(self) -> bytes:
         """Everything in the text format, without the `_created` series."""
@@ -324,19 +324,25 @@ def _few(depth: Mapping[int, int]) -> dict[str, int]:
 
 
 @attrs.frozen(eq=False)
-class _Sampled:
-    """One gauge that is read at the moment of the scrape."""
+class Sampled:
+    """Gauges whose series are read at once at every scrape, for a registry.
 
-    _name: str
-    _documentation: str
-    _labels: Sequence[str]
-    _read: Callable[[], Mapping[tuple[str, ...], float]]
+    Args:
+        gauges: name, documentation and labels of each.
+        read: values by name and labels; those of other gauges are left out.
+    """
+
+    _gauges: Sequence[tuple[str, str, Sequence[str]]]
+    _read: Callable[[], Mapping[str, Mapping[tuple[str, ...], float]]]
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
-        for labels, value in self._read().items():
-            family.add_metric(labels, value)
-        yield family
+        """What a registry calls at a scrape."""
+        values = self._read()
+        for name, documentation, labels in self._gauges:
+            family = GaugeMetricFamily(name, documentation, labels=labels)
+            for series, value in values.get(name, {}).items():
+                family.add_metric(series, value)
+            yield family
 
 
 class _Shown:

@@ -13,7 +13,7 @@ from kueuelib.app.dashboards import PANELS, dashboard
 from kueuelib.cli.root import app
 from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.controllers.queue_metrics import CohortMetrics, report_queues
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.runtime.telemetry import Telemetry
 
@@ -38,12 +38,16 @@ QUERIES = [(query, legend) for panel in PANELS for query, legend in panel.querie
 def served() -> dict[str, set[str]]:
     """The labels of every series, by its name."""
     telemetry = Telemetry()
-    QueueMetrics(telemetry, resources=True)
+    report_queues(telemetry, resources=True)
     CohortMetrics(telemetry)
     SchedulerMetrics(telemetry)
     LocalQueueMetrics(telemetry, lambda _: None)
     PodMetrics(telemetry)
-    found = {}
+    found = {
+        family.name: set(family._labelnames)
+        for family in telemetry.registry.collect()
+        if hasattr(family, "_labelnames")
+    }
     for name, metric in telemetry._made.items():
         labels = set(metric._labelnames)
         found[name] = labels

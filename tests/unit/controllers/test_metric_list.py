@@ -10,12 +10,12 @@ import yaml
 
 from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics, report_build
-from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.controllers.queue_metrics import CohortMetrics, report_queues
 from kueuelib.controllers.series_labels import SeriesLabels
 from kueuelib.controllers.workload_metrics import WorkloadMetrics
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.reconcile.metrics import JobMetrics
-from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.telemetry import Sampled, Telemetry
 
 UPSTREAM = yaml.safe_load(
     (Path(__file__).parents[2] / "upstream" / "metrics.yaml").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def served() -> dict[str, tuple[str, set[str]]]:
     telemetry = Telemetry()
     local = LocalQueueMetrics(telemetry, lambda _: None, resources=True)
     metrics = SchedulerMetrics(telemetry, local_queues=local)
-    QueueMetrics(telemetry, resources=True)
+    report_queues(telemetry, resources=True)
     CohortMetrics(telemetry)
     PodMetrics(telemetry)
     JobMetrics(telemetry)
@@ -43,9 +43,10 @@ def served() -> dict[str, tuple[str, set[str]]]:
         for name, metric in telemetry._made.items()
     }
     sampled = {
-        one._name: ("gauge", set(one._labels))
+        name: ("gauge", set(labels))
         for one in telemetry.registry._collector_to_names
-        if type(one).__name__ == "_Sampled"
+        if isinstance(one, Sampled)
+        for name, _, labels in one._gauges
     }
     return made | sampled
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
-from kueuelib.controllers.cluster_queue import quotas_of
-from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.api.kueue import FlavorUsage, ResourceUsage
+from kueuelib.api.quantity import Quantity
+from kueuelib.controllers.queue_metrics import (
+    CohortMetrics,
+    QueueState,
+    quotas_of,
+    report_queues,
+)
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.scheduler.status import QueueStatus
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -19,11 +27,26 @@ def lines(telemetry: Telemetry, name: str) -> list[str]:
     return [line for line in telemetry.render().decode().splitlines() if line.startswith(name)]
 
 
+NUMBERS = QueueStatus(
+    pending=3,
+    active=1,
+    inadmissible=2,
+    reserving=3,
+    admitted=4,
+    reservation=(),
+    usage=(),
+    share=None,
+)
+
+
+def flavor(name: str, amount: int) -> FlavorUsage:
+    total, borrowed = Quantity.parse(amount), Quantity.parse(0)
+    return FlavorUsage(name=name, resources=(ResourceUsage("cpu", total, borrowed),))
+
+
 def test_exactly_one_status_of_a_queue_is_one() -> None:
     telemetry = Telemetry()
-    metrics = QueueMetrics(telemetry)
-    for status in ("pending", "active"):
-        metrics.status("cq", status)
+    report_queues(telemetry, lambda: [QueueState("cq", "active", {}, None)])
     assert sorted(lines(telemetry, "kueue_cluster_queue_status")) == [
         'kueue_cluster_queue_status{cluster_queue="cq",status="active"} 1.0',
         'kueue_cluster_queue_status{cluster_queue="cq",status="pending"} 0.0',
@@ -31,47 +54,32 @@ def test_exactly_one_status_of_a_queue_is_one() -> None:
     ]
 
 
-def test_the_series_of_a_queue_go_with_it() -> None:
-    telemetry = Telemetry()
-    metrics = QueueMetrics(telemetry, resources=True)
-    for name in ("a", "b"):
-        metrics.counts(name, active=1, inadmissible=2, reserving=3, admitted=4)
-        metrics.amounts(name, "", {"nominal_quota": {("f", "cpu"): 5.0}})
-    metrics.forget("a")
-    metrics.forget("a")
-    text = telemetry.render().decode()
-    assert 'cluster_queue="a"' not in text
-    assert 'kueue_reserving_active_workloads{cluster_queue="b"} 3.0' in text
-
-
-def test_amounts_that_are_no_longer_named_are_dropped() -> None:
-    telemetry = Telemetry()
-    metrics = QueueMetrics(telemetry, resources=True)
-    metrics.amounts("cq", "old", {"resource_usage": {("f", "cpu"): 1.0, ("g", "cpu"): 2.0}})
-    metrics.amounts("cq", "new", {"resource_usage": {("f", "cpu"): 3.0}})
-    assert lines(telemetry, "kueue_cluster_queue_resource_usage") == [
-        (
-            "kueue_cluster_queue_resource_usage"
-            '{cluster_queue="cq",cohort="new",flavor="f",resource="cpu"} 3.0'
-        )
-    ]
-
-
-def test_a_queue_is_in_one_place_and_has_one_share() -> None:
-    telemetry = Telemetry()
-    metrics = QueueMetrics(telemetry)
-    metrics.place("cq", "old", "top")
-    metrics.share("cq", "old", 1.5)
-    metrics.place("cq", "new", "new")
-    metrics.share("cq", "new", math.inf)
+def test_a_queue_has_the_series_of_its_present_state() -> None:
+    telemetry, states = Telemetry(), [QueueState("cq", "active", {"cohort": "old"}, NUMBERS, "top")]
+    report_queues(telemetry, lambda: states, resources=True)
+    spec = {"cohortName": "new"}
+    usage = (flavor("f", 3), flavor("g", 2))
+    numbers = attrs.evolve(NUMBERS, share=math.inf, reservation=usage, usage=usage[:1])
     assert lines(telemetry, "kueue_cluster_queue_info") == [
-        'kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="new",root_cohort="new"} 1.0'
+        'kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="old",root_cohort="top"} 1.0'
     ]
-    assert lines(telemetry, "kueue_cluster_queue_weighted_share") == [
-        'kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="new"} NaN'
-    ]
-    metrics.share("cq", "new", None)
     assert lines(telemetry, "kueue_cluster_queue_weighted_share") == []
+    states[:] = [QueueState("cq", "active", spec, numbers, "new")]
+    found = [line for line in lines(telemetry, "kueue_") if "cluster_queue_status" not in line]
+    resource = 'cluster_queue="cq",cohort="new",flavor="{}",resource="cpu"'
+    assert sorted(found) == [
+        'kueue_admitted_active_workloads{cluster_queue="cq"} 4.0',
+        'kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="new",root_cohort="new"} 1.0',
+        f"kueue_cluster_queue_resource_reservation{{{resource.format('f')}}} 3.0",
+        f"kueue_cluster_queue_resource_reservation{{{resource.format('g')}}} 2.0",
+        f"kueue_cluster_queue_resource_usage{{{resource.format('f')}}} 3.0",
+        'kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="new"} NaN',
+        'kueue_pending_workloads{cluster_queue="cq",status="active"} 1.0',
+        'kueue_pending_workloads{cluster_queue="cq",status="inadmissible"} 2.0',
+        'kueue_reserving_active_workloads{cluster_queue="cq"} 3.0',
+    ]
+    states.clear()
+    assert lines(telemetry, "kueue_") == []
 
 
 def test_the_series_of_a_cohort_follow_its_tree_and_go_with_it() -> None:
@@ -95,7 +103,7 @@ def test_the_series_of_a_cohort_follow_its_tree_and_go_with_it() -> None:
 @pytest.mark.parametrize("resources", [True, False])
 def test_what_waits_is_reported_with_quotas_only(resources: bool) -> None:
     telemetry = Telemetry()
-    QueueMetrics(telemetry, resources=resources, pending=lambda: {("a", "cpu"): 2.5})
+    report_queues(telemetry, resources=resources, pending=lambda: {("a", "cpu"): 2.5})
     found = lines(telemetry, "kueue_cluster_queue_resource_pending")
     wanted = ['kueue_cluster_queue_resource_pending{cluster_queue="a",resource="cpu"} 2.5']
     assert found == (wanted if resources else [])

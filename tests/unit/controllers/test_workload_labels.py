@@ -15,7 +15,7 @@ from kueuelib.app.configuration import parse_configuration
 from kueuelib.controllers.by_workload import ByWorkload
 from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics, counted
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.queue_metrics import QueueMetrics
+from kueuelib.controllers.queue_metrics import report_queues
 from kueuelib.controllers.series_labels import CLUSTER_QUEUE, CustomLabel, SeriesLabels
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
@@ -82,7 +82,7 @@ class Waiting:
             lambda: "standalone", labels, {CLUSTER_QUEUE: lambda _: self.queue}
         )
         by_workload = ByWorkload(labels, self.workloads.get, self.engine.waiting)
-        QueueMetrics(self.telemetry, by_workload=by_workload)
+        report_queues(self.telemetry, by_workload=by_workload)
 
     def tell(self, *found: events.Event) -> None:
         self.engine.observe_all(found, 0.0)
@@ -206,7 +206,7 @@ def test_only_the_metrics_that_kueue_names_have_labels_of_workloads() -> None:
     queue = {"metadata": {"name": "lq", "namespace": "ns"}}
     local = LocalQueueMetrics(telemetry, lambda _: queue, by_workload=by_workload)
     metrics = SchedulerMetrics(telemetry, local_queues=local)
-    QueueMetrics(telemetry, by_workload=by_workload)
+    report_queues(telemetry, by_workload=by_workload)
     where = counted(wl)
     metrics.reserved(where, 1.0)
     metrics.admitted(where, 1.0, 1.0)
