@@ -51,6 +51,13 @@ class ClusterQueueReconciler:
         self._clock = clock
         self._writer = QueueStatusWriter(client, informer, clock)
 
+    def pause(self, key: ObjectKey) -> float:
+        """Seconds in which a change of the numbers makes nothing to do."""
+        queue = self._informer.store.get(key)
+        if queue is None or queue["metadata"].get("deletionTimestamp"):
+            return 0.0  # The finalizer goes with the last Workload.
+        return self._writer.pause(key)
+
     async def reconcile(self, key: ObjectKey) -> Result:
         """Brings finalizer and status in line."""
         queue = self._informer.store.get(key)

@@ -49,6 +49,7 @@ class LocalQueueReconciler:
         self._metrics = metrics
         self._clock = clock
         self._writer = QueueStatusWriter(client, local_queues, clock)
+        self.pause = self._writer.pause
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Brings the status in line."""

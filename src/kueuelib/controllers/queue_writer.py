@@ -52,11 +52,11 @@ class QueueStatusWriter:
         patch = status_patch(queue.get("status") or {}, status)
         if not patch:
             return DONE
-        key, now = key_of(queue), self._clock.monotonic()
-        due = self._next.get(key, now)
-        if due > now:
-            return Result(requeue_after=due - now)
-        self._next[key] = now + PAUSE
+        key = key_of(queue)
+        pause = self.pause(key)
+        if pause > 0:
+            return Result(requeue_after=pause)
+        self._next[key] = self._clock.monotonic() + PAUSE
         body = {"metadata": {"uid": queue["metadata"]["uid"]}, "status": patch}
         try:
             answer = await self._client.patch(
@@ -67,6 +67,11 @@ class QueueStatusWriter:
         else:
             self._informer.learn(answer)
         return DONE
+
+    def pause(self, key: ObjectKey) -> float:
+        """Seconds until the status of a queue may be written; 0 for now."""
+        now = self._clock.monotonic()
+        return max(self._next.get(key, now) - now, 0.0)
 
     def forget(self, key: ObjectKey) -> None:
         """Forget a deleted queue."""

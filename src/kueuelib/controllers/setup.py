@@ -66,7 +66,7 @@ from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.writer import StatusWriter
 
 STATUS_DELAY = 0.02
-"""Seconds within which several changes of a queue lead to one reconciliation."""
+"""Seconds within which several changes of a queue lead to one reconciliation, at least."""
 
 
 @attrs.frozen
@@ -228,10 +228,12 @@ def setup(
         now=clock.now,
     )
     informers.workloads.add_handler(follower.seen)
-    cluster_queue = controller(
-        kinds.CLUSTER_QUEUES,
-        ClusterQueueReconciler(client, informers.cluster_queues, engine, series, clock=clock),
-    ).for_(informers.cluster_queues)
+    cluster_queue_reconciler = ClusterQueueReconciler(
+        client, informers.cluster_queues, engine, series, clock=clock
+    )
+    cluster_queue = controller(kinds.CLUSTER_QUEUES, cluster_queue_reconciler).for_(
+        informers.cluster_queues
+    )
 
     def states() -> Iterable[QueueState]:
         queues = informers.cluster_queues.store.items() if cluster_queue.listening else ()
@@ -258,18 +260,16 @@ def setup(
     trees = TreeWatch(engine, cohort, cluster_queue)
     informers.cluster_queues.add_handler(trees.quota_changed)
     cohorts.add_handler(trees.quota_changed)
+    local_queue_reconciler = LocalQueueReconciler(
+        client,
+        informers.local_queues,
+        informers.cluster_queues,
+        engine,
+        local_queue_metrics,
+        clock=clock,
+    )
     local_queue = (
-        controller(
-            kinds.LOCAL_QUEUES,
-            LocalQueueReconciler(
-                client,
-                informers.local_queues,
-                informers.cluster_queues,
-                engine,
-                local_queue_metrics,
-                clock=clock,
-            ),
-        )
+        controller(kinds.LOCAL_QUEUES, local_queue_reconciler)
         .for_(informers.local_queues)
         .watches(
             informers.cluster_queues,
@@ -299,11 +299,15 @@ def setup(
     def affected(effects: Effects) -> None:
         # Those that do not listen yet will look at everything when they begin.
         if effects.cluster_queues and cluster_queue.listening:
-            keys = (ObjectKey("", name) for name in effects.cluster_queues)
-            cluster_queue.enqueue(*keys, after=STATUS_DELAY)
+            for name in effects.cluster_queues:
+                key = ObjectKey("", name)
+                after = max(STATUS_DELAY, cluster_queue_reconciler.pause(key))
+                cluster_queue.enqueue(key, after=after)
         trees.usage_changed(effects.cluster_queues)
         if effects.local_queues and local_queue.listening:
-            local_queue.enqueue(*effects.local_queues, after=STATUS_DELAY)
+            for key in effects.local_queues:
+                after = max(STATUS_DELAY, local_queue_reconciler.pause(key))
+                local_queue.enqueue(key, after=after)
         if effects.workloads and workload.listening:
             workload.enqueue(*effects.workloads)
         loop.wake()
