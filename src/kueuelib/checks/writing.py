@@ -85,6 +85,7 @@ class EntryWriter:
                 written = newest
                 return None
             written = await self._send(newest, name, changed)
+            self._workloads.learn(written)
             self._report(written, name, entry, changed)
             return written
 

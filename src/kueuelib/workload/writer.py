@@ -107,9 +107,10 @@ async def on_newest(
     """Tries a write on the newest object; after a conflict, on the object that is read again.
 
     Args:
-        workloads: knows the newest object, and learns answers.
+        workloads: knows the newest object.
         key: the workload.
-        attempt: writes, and returns the server's answer; None if there is nothing to write.
+        attempt: writes, learns the server's answer and returns it; None if there is nothing to
+            write.
         conflict: called after each conflict.
 
     Raises:
@@ -123,7 +124,7 @@ async def on_newest(
         if wl is None:
             break
         try:
-            answer = await attempt(wl)
+            return await attempt(wl)
         except Conflict:
             conflict()
             wl = await workloads.refresh(key)
@@ -132,10 +133,6 @@ async def on_newest(
             if newer is not None and _version(newer) == _version(wl):
                 raise
             wl = newer
-        else:
-            if answer is not None:
-                workloads.learn(answer)
-            return answer
     if wl is None:
         raise NotFound(f"workload {key} is gone")
     raise Conflict(f"workload {key} changes too fast to be written")

@@ -68,7 +68,9 @@ async def run(world: World) -> Obj | None:
 
 async def test_an_answer_is_known_at_once() -> None:
     world = World(3, 3)
-    assert await run(world) == workload(4)
+    writer = StatusWriter(world, world)  # type: ignore[arg-type]
+    answer = await writer.change(KEY, lambda wl: {**wl, "status": {"requeueState": {"count": 1}}})
+    assert answer == world.store.get(KEY)
     assert (world.known, world.refreshed) == ("4", 0)
 
 
