@@ -61,7 +61,7 @@ def test_a_recorder_knows_waits_evictions_and_use():
 
 
 def test_calls_are_those_of_the_manager():
-    calls = {"apply workloads/status": 9, "create events": 1205}
+    calls = {"apply workloads/status": 9, "create events": 1205, "get pods": 9}
     assert from_metrics(METRICS) == calls | {"review vworkload.kb.io": 7}
 
 
@@ -92,8 +92,8 @@ def test_managers_are_named_by_commands():
 def result(label, wall, applies):
     waits = {"small": Waits(10, 1.0, 1.0, 2.0, 3.0, 4)}
     calls = Counter({"apply workloads/status": applies})
-    cpu = (2.0, 0.5, 100.0, 1.0, 7.0)
-    return Result(label, "embedded", 10, 10, wall, 0.5, waits, *cpu, calls, 0.3)
+    costs = (2.0, 0.5, 100.0, 1.0, 7.0)
+    return Result(label, "embedded", 10, 10, wall, *costs, calls, 0.3, 0.5, waits)
 
 
 def test_medians_are_compared():
@@ -101,7 +101,7 @@ def test_medians_are_compared():
     text = table.comparison([*runs, result("a", 11.0, 20)])
     rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
     assert rows["wall, s"][2:] == ["11.00", "(10.00-14.00)", "20.00", "0.55"]
-    assert rows["status writes per Workload"][-1] == "0.67"
+    assert rows["status writes of Workloads, each"][-1] == "0.67"
     assert "apply workloads/status" in table.calls(runs)
 
 

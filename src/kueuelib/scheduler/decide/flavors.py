@@ -114,6 +114,7 @@ def assign(
         if worst is not FIT:
             mode = min(mode, worst)
             if worst is NO_FIT:
+                borrowing, contested = 0, ()
                 break
         picks += chosen
         contested += short
