@@ -114,7 +114,6 @@ def assign(
         if worst is not FIT:
             mode = min(mode, worst)
             if worst is NO_FIT:
-                borrowing, contested = 0, ()
                 break
         picks += chosen
         contested += short
