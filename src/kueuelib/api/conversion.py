@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
+from kueuelib.api.kinds import KUEUE, V1BETA2, VERSIONS
 from kueuelib.api.meta import Obj
 from kueuelib.errors import FieldError, InvalidObject
 
@@ -38,7 +38,7 @@ def convert(obj: Obj, version: str) -> Obj:
         InvalidObject: the object is of another group or of an unknown version.
     """
     old = obj.get("apiVersion")
-    if old not in _API_VERSIONS or version not in _VERSIONS:
+    if old not in _API_VERSIONS or version not in VERSIONS:
         raise InvalidObject(str(obj.get("kind", "")), _name(obj), [_unsupported(old, version)])
     api_version = f"{KUEUE}/{version}"
     if old == api_version:
@@ -211,8 +211,7 @@ def _past_seconds(obj: Obj, old: str, new: str) -> None:
         status[new] = status.pop(old)
 
 
-_VERSIONS: Final = (V1BETA1, V1BETA2)
-_API_VERSIONS: Final = tuple(f"{KUEUE}/{version}" for version in _VERSIONS)
+_API_VERSIONS: Final = tuple(f"{KUEUE}/{version}" for version in VERSIONS)
 _UP: Final[Mapping[str, _Step]] = {
     "ClusterQueue": _cluster_queue_up,
     "LocalQueue": _local_queue_up,

@@ -22,7 +22,7 @@ from kueuelib.api.crd_parts import (
     version_entry,
     webhook_conversion,
 )
-from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
+from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2, VERSIONS
 from kueuelib.api.kueue import (
     LIST_LIMIT,
     MAY_STOP_SEARCH,
@@ -72,7 +72,7 @@ def crd(kind: str) -> Obj:
         definition.cls.resource,
         {"shortNames": definition.short_names},
         _conversion(definition),
-        [_version(definition, version) for version in (V1BETA1, V1BETA2)],
+        [_version(definition, version) for version in VERSIONS],
     )
 
 

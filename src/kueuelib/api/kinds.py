@@ -9,6 +9,8 @@ MANAGER_NAMESPACE = "kueue-system"
 """The namespace of the manager and its own objects, unless a configuration names another one."""
 V1BETA1 = "v1beta1"
 V1BETA2 = "v1beta2"
+VERSIONS = (V1BETA1, V1BETA2)
+"""The versions of the queueing group, the oldest first."""
 
 CLUSTER_QUEUES = Resource(KUEUE, V1BETA2, "clusterqueues", "ClusterQueue", namespaced=False)
 COHORTS = Resource(KUEUE, V1BETA2, "cohorts", "Cohort", namespaced=False)

@@ -18,9 +18,8 @@ from kueuelib.api.kinds import (
     CRDS,
     KUEUE,
     MUTATING_WEBHOOKS,
-    V1BETA1,
-    V1BETA2,
     VALIDATING_WEBHOOKS,
+    VERSIONS,
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.api.names import is_dns1123_label
@@ -121,7 +120,7 @@ class Installation:
     frameworks: tuple[str, ...] = ()
     certificates: bool = True
     visibility_port: int | None = None
-    versions: tuple[str, ...] = (V1BETA1, V1BETA2)
+    versions: tuple[str, ...] = VERSIONS
 
     @property
     def integrations(self) -> tuple[Integration, ...]:

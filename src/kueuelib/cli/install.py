@@ -10,7 +10,7 @@ import anyio
 import attrs
 
 from kueuelib.api.crd import to_yaml
-from kueuelib.api.kinds import V1BETA1, V1BETA2
+from kueuelib.api.kinds import V1BETA2, VERSIONS
 from kueuelib.app.configuration import UNREADABLE, Configuration, read_configuration
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install
@@ -95,7 +95,7 @@ class InstallOptions:
     @property
     def versions(self) -> tuple[str, ...]:
         """In which versions of the API objects are served."""
-        return (V1BETA2,) if self.without_v1beta1 else (V1BETA1, V1BETA2)
+        return (V1BETA2,) if self.without_v1beta1 else VERSIONS
 
     @property
     def visibility_port(self) -> int | None:
