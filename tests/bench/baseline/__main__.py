@@ -21,8 +21,8 @@ from .servers import EMBEDDED, REAL, default_server
 from .shape import BASELINE
 
 EPILOG = """\
-A manager is `kueuelib`, `kueuelib@TREE` (the sources of another checkout), or any command with
-{kubeconfig} or {config} in it; LABEL= in front of it gives it a name. A command with {config} is a
+A manager is `kueuelib`, `kueuelib@FOLDER` (the sources of another checkout, or an environment with
+its own Python), or any command with {kubeconfig} or {config} in it; LABEL= gives it a name. A command with {config} is a
 full manager of Kueue: its release in $KUBEBUILDER_ASSETS/kueue-manifests.yaml is installed before,
 and {kubeconfig} is that of its ServiceAccount. For example:
 

@@ -104,20 +104,23 @@ def parse(text: str) -> ManagerSpec:
     """Return the manager that an argument names.
 
     Args:
-        text: `[LABEL=]kueuelib`, `[LABEL=]kueuelib@TREE` for the sources in another checkout, both
-            perhaps with options of `kueuelib install`, or `[LABEL=]COMMAND`.
+        text: `[LABEL=]kueuelib`, `[LABEL=]kueuelib@FOLDER` for the sources in another checkout or
+            an environment with its own Python and packages, both perhaps with options of
+            `kueuelib install`, or `[LABEL=]COMMAND`.
     """
     label, equals, rest = text.partition("=")
     if not equals or not label.replace("-", "").replace(".", "").isalnum():
         label, rest = "", text
     program, *words = shlex.split(rest)
-    name, at, tree = program.partition("@")
+    name, at, named = program.partition("@")
     if name != OWN:
         return ManagerSpec(label or Path(program).name, (program, *words))
-    command = (sys.executable, "-m", "kueuelib")
-    if at:
-        command = ("env", f"PYTHONPATH={Path(tree).resolve() / 'src'}", *command)
-    return ManagerSpec(label or Path(tree).name or OWN, command, True, tuple(words))
+    folder = Path(named).resolve()
+    python = folder / "bin/python"
+    command = (str(python if at and python.exists() else sys.executable), "-m", "kueuelib")
+    if at and not python.exists():
+        command = ("env", f"PYTHONPATH={folder / 'src'}", *command)
+    return ManagerSpec(label or Path(named).name or OWN, command, True, tuple(words))
 
 
 @contextmanager
