@@ -22,9 +22,10 @@ from .shape import BASELINE
 
 EPILOG = """\
 A manager is `kueuelib`, `kueuelib@FOLDER` (the sources of another checkout, or an environment with
-its own Python), or any command with {kubeconfig} or {config} in it; LABEL= gives it a name. A command with {config} is a
-full manager of Kueue: its release in $KUBEBUILDER_ASSETS/kueue-manifests.yaml is installed before,
-and {kubeconfig} is that of its ServiceAccount. For example:
+its own Python), or any command with {kubeconfig} or {config} in it; LABEL= gives it a name. A
+command with {config} is a full manager of Kueue: its release in
+$KUBEBUILDER_ASSETS/kueue-manifests.yaml is installed before, and {kubeconfig} is that of its
+ServiceAccount. For example:
 
   python -m tests.bench.baseline --workloads 3000 --runs 5 \\
       --manager kueuelib --manager 'go=minimalkueue --kubeconfig {kubeconfig}' --crds DIR
