@@ -266,7 +266,7 @@ class Site(web.BaseSite):
         runner: web.BaseRunner,
         where: socket.socket | tuple[str | None, int],
         tls: ssl.SSLContext | None,
-        connection: type[Connection] = Connection,
+        connection: Callable[..., Connection] = Connection,
     ) -> None:
         super().__init__(runner, ssl_context=tls, backlog=BACKLOG)
         self._where = where

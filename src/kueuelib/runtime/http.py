@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError, Unauthorized
-from kueuelib.runtime.connections import Site
+from kueuelib.runtime.connections import Connection, Site
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 
@@ -54,6 +54,7 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     drain: float = 5.0,
     subject: str = "",
+    connection: Callable[..., Connection] = Connection,
 ) -> AsyncIterator[int]:
     """Serve an application, or a bare server, while the context is entered; gives the port.
 
@@ -64,6 +65,7 @@ async def serving(
         tls: for https.
         drain: seconds that running requests have to end.
         subject: what to name in errors besides the address, for example the configuration's key.
+        connection: what speaks HTTP.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -75,7 +77,7 @@ async def serving(
         runner = web.ServerRunner(app, handle_signals=False, shutdown_timeout=drain)
     await runner.setup()
     try:
-        site = Site(runner, (host or None, port), tls)
+        site = Site(runner, (host or None, port), tls, connection)
         try:
             await site.start()
         except OSError as error:

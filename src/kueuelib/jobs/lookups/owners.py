@@ -127,6 +127,19 @@ class Owners:
             else:
                 current = self._stored(integration, ref, namespace)
 
+    def has_to_learn(self, obj: Mapping[str, Any], namespace: str) -> bool:
+        """Whether `learn` may have to read an owner."""
+        current: Mapping[str, Any] | None = obj
+        for _ in range(DEPTH):
+            ref = None if current is None else controller_of(current)
+            if ref is None or self._foreign is None:
+                return False
+            integration = self._integration(ref)
+            if integration is None:
+                return True
+            current = self._stored(integration, ref, namespace)
+        return False
+
     def ancestor_of(self, obj: Mapping[str, Any], namespace: str) -> Ancestor | None:
         """The ancestor that is queued on behalf of a raw object; None if it stands for itself.
 

@@ -15,7 +15,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, READY, webhook_path
 from kueuelib.jobs.webhooks.rules import with_default_class
-from kueuelib.jobs.webhooks.serving import knowing_owners
+from kueuelib.jobs.webhooks.serving import admit_knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 from kueuelib.runtime.webhook.conditions import new_or_changed
 from kueuelib.runtime.webhook.reviews import shape_with
@@ -51,7 +51,8 @@ class TemplateWebhook:
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
         shapes = self._parts.integration.shapes
-        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate), shapes)
+        owners = self._parts.owners
+        admit_knowing_owners(server, self.mutate_path, owners, self.mutate, shapes)
         server.validate(self.validate_path, self.judge, shapes)
 
     def judge(self, new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Sequence[FieldError]:

@@ -19,7 +19,7 @@ from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import validate_job, with_default_class
-from kueuelib.jobs.webhooks.serving import knowing_owners
+from kueuelib.jobs.webhooks.serving import admit_knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
 from kueuelib.runtime.webhook.server import WebhookServer
 
@@ -42,7 +42,8 @@ class PodWebhook:
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
         shapes = self._parts.integration.shapes
-        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate), shapes)
+        owners = self._parts.owners
+        admit_knowing_owners(server, self.mutate_path, owners, self.mutate, shapes)
         server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:

@@ -6,7 +6,6 @@ They are served even while the kind does not exist, so that no job bypasses them
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
 
 from kueuelib.api.meta import Obj
 from kueuelib.jobs.contract.capabilities import JobWithSkip
@@ -24,6 +23,7 @@ from kueuelib.runtime.webhook.admission import (
     ValidationResult,
     mutating,
 )
+from kueuelib.runtime.webhook.reviews import Shapes
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -60,7 +60,7 @@ class JobWebhook:
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
         shapes = self._integration.shapes
-        server.admit(self.mutate_path, knowing_owners(self._owners, self.mutate), shapes)
+        admit_knowing_owners(server, self.mutate_path, self._owners, self.mutate, shapes)
         server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
@@ -107,10 +107,10 @@ class JobWebhook:
         return standing.why if standing is not None and standing.state in HELD_BACK else ""
 
 
-def knowing_owners(
-    owners: Owners, mutate: RequestMutator
-) -> Callable[[AdmissionRequest], Awaitable[Obj]]:
-    """A handler that answers with the changes of `mutate`, once the object's owners are known."""
+def admit_knowing_owners(
+    server: WebhookServer, path: str, owners: Owners, mutate: RequestMutator, shapes: Shapes
+) -> None:
+    """Serve the changes of `mutate`, once an object's owners are known."""
     answer = mutating(mutate, with_request=True, pure=True)
 
     @functools.wraps(mutate)
@@ -119,4 +119,10 @@ def knowing_owners(
             await owners.learn(request.object, request.namespace)
         return answer(request)
 
-    return handle
+    def at_once(request: AdmissionRequest) -> Obj | None:
+        obj = request.object
+        if obj is not None and owners.has_to_learn(obj, request.namespace):
+            return None
+        return answer(request)
+
+    server.admit(path, handle, shapes, at_once)

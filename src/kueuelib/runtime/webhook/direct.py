@@ -1,0 +1,148 @@
+"""Answers common reviews without the objects that aiohttp makes for each request.
+
+It makes a parser's message, a request, a response, a task and several streams; they take more time
+than most reviews.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+from aiohttp.helpers import rfc822_formatted_time
+
+from kueuelib.runtime import connections
+from kueuelib.runtime.connections import Connection, Slots
+
+MOST_HEAD: Final = 8190
+MOST: Final = 2**16
+"""Bytes of the largest head and body that are read here; as much as aiohttp reads ahead."""
+_HEAD: Final = re.compile(
+    rb"POST (/[\w./~-]*)(?:\?[!-~]*)? HTTP/1\.1\r\n((?:[A-Za-z0-9-]+:[\t -~]*\r\n)+)\r\n"
+)
+_FRAMING: Final = re.compile(
+    rb"^(content-(?:length|type|encoding)|transfer-encoding|connection|expect|upgrade|trailer):"
+    rb"[\t ]*([^\r]*?)[\t ]*\r$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The headers that say where a request ends, what its body is, and what its sender waits for."""
+_JSON: Final = {b"content-type": b"application/json"}
+_FOREVER: Final = -1
+
+AtOnce = Callable[[str, bytes], bytes | None]
+"""From path and body of a review to the body of the answer 200; None: aiohttp has to read it."""
+
+
+class Direct(Connection):
+    """A connection that answers common reviews itself, and leaves other requests to aiohttp.
+
+    Those are in one piece, or their rest follows within a moment, and their answers wait for
+    nothing. So nothing of them is under way when the event loop does something else.
+
+    Args:
+        server: reads all others.
+        room: the open connections.
+        answer: to a review.
+        outermost: whether it is not behind TLS.
+        loop: the event loop.
+    """
+
+    __slots__ = ("_answer", "_got", "_moment", "_owed")
+
+    def __init__(
+        self,
+        server: web.Server,
+        room: Slots,
+        answer: AtOnce,
+        *,
+        outermost: bool,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(server, room, outermost=outermost, loop=loop)
+        self._answer = answer
+        self._got = b""
+        self._moment: asyncio.TimerHandle | None = None
+        self._owed = 0  # bytes that still are aiohttp's; less than zero: all
+
+    @property
+    def rests_since(self) -> float | None:
+        """Since when it is idle, in seconds of the loop; None while it is working."""
+        return None if b"\r\n\r\n" in self._got else super().rests_since
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forgets what has come."""
+        self._take()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        if self._owed or not data:  # aiohttp itself sends no data, to continue
+            self._owed -= len(data)
+            super().data_received(data)
+            return
+        got = self._take() + data
+        waiter = self._waiter
+        reads = self._request_count and (waiter is None or waiter.done())
+        if reads or self._paused or self._close or self._force_close or self.transport is None:
+            self._leave(got, _FOREVER)
+            return
+        head = _HEAD.match(got)
+        if head is None:
+            self._wait(got, may_be_more=len(got) < MOST_HEAD and b"\r\n\r\n" not in got)
+            return
+        size = _size(head[2])
+        missing = head.end() + size - len(got)
+        if missing > 0 and 0 < size <= MOST:
+            self._wait(got, may_be_more=True)
+            return
+        answer = None
+        if missing == 0 and size <= MOST:
+            answer = self._answer(head[1].decode(), got[head.end() :])
+        if answer is None:
+            self._leave(got, missing if size else _FOREVER)
+            return
+        self._request_count += 1
+        self._next_keepalive_close_time = self._loop.time() + connections.IDLE_SECONDS
+        self.transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+            b"Date: %b\r\n\r\n%b" % (len(answer), rfc822_formatted_time().encode(), answer)
+        )
+
+    def _take(self) -> bytes:
+        """What has come of a request."""
+        if self._moment is not None:
+            self._moment.cancel()
+            self._moment = None
+        got, self._got = self._got, b""
+        return got
+
+    def _wait(self, got: bytes, *, may_be_more: bool) -> None:
+        """Wait for the rest, but not for long: aiohttp has the deadlines and their answers."""
+        if not may_be_more:
+            self._leave(got, _FOREVER)
+            return
+        self._got = got
+        moment = connections.SILENT_SECONDS * connections.LINGERING
+        self._moment = self._loop.call_later(moment, self._give_up)
+        if self._expected != self._request_count:
+            self._expect()
+
+    def _give_up(self) -> None:
+        self._leave(self._take(), _FOREVER)
+
+    def _leave(self, got: bytes, owed: int) -> None:
+        """Let aiohttp read what has come, and so many bytes more."""
+        self._owed = owed
+        super().data_received(got)
+
+
+def _size(headers: bytes) -> int:
+    """The length of a body of JSON; 0 if anything else is said about it, or asked for."""
+    pairs = _FRAMING.findall(headers)
+    framing = {name.lower(): value for name, value in pairs}
+    size = framing.pop(b"content-length", b"")
+    common = len(pairs) == 2 and framing == _JSON and size.isdigit() and len(size) < 9
+    return int(size) if common else 0
