@@ -7,7 +7,7 @@ import errno
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -115,7 +115,8 @@ async def hang_up(runner: web.BaseRunner) -> None:
     await runner.cleanup()
     for transport in transports:
         if isinstance(transport, asyncio.WriteTransport):
-            transport.abort()
+            with suppress(AttributeError):  # Python 3.11 has lost the TLS of what was closed twice
+                transport.abort()
     await asyncio.sleep(0)
 
 

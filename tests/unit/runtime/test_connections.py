@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,8 @@ async def site(request, credentials, monkeypatch):
         connect.room = rooms[0]
         yield connect
         for each in writers:
-            each.transport.abort()
+            with suppress(AttributeError):  # of Python 3.11, if it was closed twice
+                each.transport.abort()
 
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
