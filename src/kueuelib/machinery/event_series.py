@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 import attrs
@@ -62,13 +61,14 @@ class EventFacts:
     component: str
     instance: str = ""
 
-    @cached_property
-    def source(self) -> Hashable:
+    @property
+    def source(self) -> tuple[Any, ...]:
         """Reporter and subject: the unit of the spam filter."""
         return (self.component, self.instance, *map(self.regarding.get, _REFERENCE))
 
 
 _REFERENCE = ("apiVersion", "kind", "namespace", "name", "uid", "fieldPath")
+_VERSION = "resourceVersion"
 
 
 @attrs.frozen
@@ -88,16 +88,73 @@ class PatchEvent:
     patch: Obj
 
 
-@attrs.define
+_Kind = tuple[tuple[Any, ...], EventType, str]
+"""Source, type and reason: what similar events have in common."""
+
+
+@attrs.define(eq=False)
 class _Series:
-    obj: Obj
-    count: int
+    """An event, as small as it can be: thousands of them are remembered.
 
+    Attributes:
+        kind: the part of the event that does not change.
+        name: of the event.
+        version: of the object at the first occurrence.
+        message: of the last occurrence.
+        first: the time of the first occurrence.
+        last: the time of the last one.
+        count: of the occurrences.
+    """
 
-@attrs.define
-class _Similar:
-    messages: dict[str, None]
+    kind: _Kind
+    name: str
+    version: str | None
+    message: str
+    first: float
     last: float
+    count: int = 1
+
+    @property
+    def regarding(self) -> Obj:
+        """The reference to the object."""
+        values = {**dict(zip(_REFERENCE, self.kind[0][2:], strict=True)), _VERSION: self.version}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def obj(self) -> Obj:
+        """The raw event."""
+        (component, instance, *_), severity, reason = self.kind
+        regarding = self.regarding
+        first = format_time(self.first)
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"namespace": regarding.get("namespace") or "default", "name": self.name},
+            "involvedObject": regarding,
+            "type": severity,
+            "reason": reason,
+            "message": self.message,
+            "source": {"component": component},
+            "reportingComponent": component,
+            "reportingInstance": instance[:128],
+            "firstTimestamp": first,
+            "lastTimestamp": first if self.count == 1 else format_time(self.last),
+            "count": self.count,
+        }
+
+
+@attrs.define(eq=False)
+class _Similar:
+    messages: tuple[str, ...]
+    last: float
+
+
+@attrs.frozen(eq=False)
+class _Source:
+    """The first of many equal tuples, and its tokens."""
+
+    key: tuple[Any, ...]
+    tokens: TokenBucket
 
 
 class _Recent(Generic[V]):
@@ -142,30 +199,34 @@ class EventSeries:
         remembered: int = 4096,
     ) -> None:
         self._similar, self._window = similar, window
-        self._burst, self._refill = burst, refill
+        self._burst, self._rate = burst, 1.0 / refill
         self._series: _Recent[_Series] = _Recent(remembered)
         self._groups: _Recent[_Similar] = _Recent(remembered)
-        self._buckets: _Recent[TokenBucket] = _Recent(remembered)
+        self._sources: _Recent[_Source] = _Recent(remembered)
         self._last_nano = 0
         self.dropped = 0
 
     def record(self, facts: EventFacts, now: float) -> CreateEvent | PatchEvent | None:
         """The write for one more occurrence, or None when the spam filter drops it."""
-        key, message = self._grouped(facts, now)
+        source = self._source(facts)
+        kind = (source.key, facts.type, facts.reason)
+        key, message = self._grouped(kind, facts.message, now)
         series = self._series.get(key)
         if series is not None:
             series.count += 1
-            changes = {"count": series.count, "lastTimestamp": format_time(now), "message": message}
-            series.obj = {**series.obj, **changes}
-        if not self._bucket(facts).take(now):
+            series.last, series.message = now, message
+        if not source.tokens.take(now):
             self.dropped += 1
             return None
         if series is not None:
+            changes = {"count": series.count, "lastTimestamp": format_time(now), "message": message}
             meta = series.obj["metadata"]
             return PatchEvent(key, ObjectKey(meta["namespace"], meta["name"]), changes)
-        obj = self._event(facts, message, now)
-        self._series.set(key, _Series(obj, 1))
-        return CreateEvent(key, obj)
+        name = self._name(facts.regarding["name"], now)
+        version = facts.regarding.get(_VERSION)
+        series = _Series(kind, name, version, message, now, now)
+        self._series.set(key, series)
+        return CreateEvent(key, series.obj)
 
     def lost(self, series: Hashable, now: float) -> CreateEvent | None:
         """The server does not have the event of a series, or refused it: start again.
@@ -176,57 +237,34 @@ class EventSeries:
         former = self._series.drop(series)
         if former is None:
             return None
-        meta = former.obj["metadata"]
-        name = self._name(former.obj["involvedObject"]["name"], now)
-        obj = {**former.obj, "metadata": {**meta, "name": name}}
-        self._series.set(series, _Series(obj, former.count))
-        return CreateEvent(series, obj)
+        former.name = self._name(former.regarding["name"], now)
+        self._series.set(series, former)
+        return CreateEvent(series, former.obj)
 
     def forget(self, series: Hashable) -> None:
         """The server does not accept this event: the next occurrence starts a new series."""
         self._series.drop(series)
 
-    def _grouped(self, facts: EventFacts, now: float) -> tuple[Hashable, str]:
-        kind = (facts.source, facts.type, facts.reason)
+    def _grouped(self, kind: _Kind, message: str, now: float) -> tuple[Hashable, str]:
         group = self._groups.get(kind)
         if group is None or now - group.last > self._window:
-            group = _Similar({}, now)
+            group = _Similar((), now)
             self._groups.set(kind, group)
         group.last = now
-        group.messages[facts.message] = None
+        if message not in group.messages:
+            group.messages = (*group.messages, message)
         if len(group.messages) <= self._similar:
-            return (kind, facts.message), facts.message
-        del group.messages[next(iter(group.messages))]
-        return kind, _fitting_message(COMBINED + facts.message)
+            return (kind, message), message
+        group.messages = group.messages[1:]
+        return kind, _fitting_message(COMBINED + message)
 
-    def _bucket(self, facts: EventFacts) -> TokenBucket:
-        bucket = self._buckets.get(facts.source)
-        if bucket is None:
-            bucket = TokenBucket(1.0 / self._refill, self._burst)
-            self._buckets.set(facts.source, bucket)
-        return bucket
-
-    def _event(self, facts: EventFacts, message: str, now: float) -> Obj:
-        namespace = facts.regarding.get("namespace") or "default"
-        at = format_time(now)
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "namespace": namespace,
-                "name": self._name(facts.regarding["name"], now),
-            },
-            "involvedObject": dict(facts.regarding),
-            "type": facts.type,
-            "reason": facts.reason,
-            "message": message,
-            "source": {"component": facts.component},
-            "reportingComponent": facts.component,
-            "reportingInstance": facts.instance[:128],
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
-        }
+    def _source(self, facts: EventFacts) -> _Source:
+        key = facts.source
+        source = self._sources.get(key)
+        if source is None:
+            source = _Source(key, TokenBucket(self._rate, self._burst))
+            self._sources.set(key, source)
+        return source
 
     def _name(self, name: str, now: float) -> str:
         self._last_nano = max(int(now * 1e9), self._last_nano + 1)

@@ -62,6 +62,8 @@ class TokenBucket:
     Each call reserves a token and returns how long to wait for it, so reservations queue up.
     """
 
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")  # one per object that events are about
+
     def __init__(self, rate: float, burst: int) -> None:
         self._rate, self._burst = rate, burst
         self._tokens = float(burst)
