@@ -1,12 +1,13 @@
 """Finds and loads a kubeconfig, or a pod's service account, into an `Endpoint`.
 
-Contexts, users, exec plug-ins, identity providers and service accounts are kubernetes-asyncio's;
-certificates and the messages for broken files are ours. Only this module knows that library.
+Exec plug-ins and identity providers are kubernetes-asyncio's, which is imported only for a user who
+has one. Everything else is ours. Only this module knows that library.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import importlib
 import importlib.util
@@ -38,7 +39,10 @@ EXEC_TIMEOUT = 60.0
 """Seconds an exec plug-in or an identity provider may take."""
 FILE_REFRESH = 60.0
 """Seconds after which files with tokens and certificates are read again."""
+_MOUNT = "mount the service account of the pod"
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PACKAGE = "kubernetes_asyncio"
+_PLUGINS = ("auth-provider", "exec")
 
 
 @attrs.frozen
@@ -47,9 +51,7 @@ class Library:
 
     configuration: Any
     kube_config_loader: Any
-    in_cluster_loader: Any
     config_exception: type[Exception]
-    in_cluster: ModuleType
 
 
 @cache
@@ -57,7 +59,7 @@ def library() -> Library:
     """Import kubernetes-asyncio's configuration and authentication, without its 1,000 models.
 
     Importing the package runs `client/__init__.py`, which loads every model and API class: 36 MB
-    and up to a second for classes that we never use. The three modules needed import only
+    and up to a second for classes that we never use. The two modules needed import only
     `Configuration` and `ApiClient` from there. So they are imported with stand-ins for the two
     packages whose `__init__` is heavy; afterwards `sys.modules` is as it was, and later imports of
     kubernetes_asyncio in the same process get all of it. When the package is loaded already, or its
@@ -76,13 +78,10 @@ def library() -> Library:
 def _import_library() -> Library:
     configuration = importlib.import_module(f"{_PACKAGE}.client.configuration").Configuration
     kube_config = importlib.import_module(f"{_PACKAGE}.config.kube_config")
-    in_cluster = importlib.import_module(f"{_PACKAGE}.config.incluster_config")
     return Library(
         configuration=configuration,
         kube_config_loader=kube_config.KubeConfigLoader,
-        in_cluster_loader=in_cluster.InClusterConfigLoader,
         config_exception=kube_config.ConfigException,
-        in_cluster=in_cluster,
     )
 
 
@@ -181,31 +180,38 @@ class InClusterSource:
     async def load(self, *, force: bool = False) -> Endpoint:
         """Read token and authority."""
         del force
-        lib = library()
-        token_file = self._token_file or lib.in_cluster.SERVICE_TOKEN_FILENAME
-        ca_file = self._ca_file or lib.in_cluster.SERVICE_CERT_FILENAME
-        subject = str(Path(token_file).parent)
-        config = lib.configuration()
-        try:
-            lib.in_cluster_loader(
-                token_file, ca_file, try_refresh_token=False, environ=self._env
-            ).load_and_set(config)
-        except (lib.config_exception, OSError) as error:
-            raise ConfigError(
-                subject, str(error).rstrip("."), "mount the service account of the pod"
-            ) from error
-        url = check_url(config.host, subject)
+        token_file = Path(self._token_file or _SERVICE_ACCOUNT / "token")
+        ca_file = self._ca_file or str(_SERVICE_ACCOUNT / "ca.crt")
+        subject = str(token_file.parent)
+        token, url = _token(token_file, subject, _MOUNT), _server(self._env, subject)
         tls = TlsFiles(ca_file=ca_file)
         return Endpoint(
             url=url,
             tls=client_tls(tls, subject),
             proxy=proxy_for(url, None, subject),
-            authorization=await _authorization(config),
+            authorization=f"Bearer {token}",
             refresh_at=self._clock.now() + FILE_REFRESH,
             fingerprint=_fingerprint(url, tls),
             source="service account",
             namespace=_first_line(Path(subject, "namespace")),
         )
+
+
+@attrs.frozen
+class _Credentials:
+    """What a user shows to the server.
+
+    Attributes:
+        authorization: the header.
+        cert_file: a client certificate.
+        key_file: its key.
+        expiry: when the header is no longer valid, in seconds since the epoch.
+    """
+
+    authorization: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    expiry: float | None = None
 
 
 class KubeconfigSource:
@@ -235,18 +241,18 @@ class KubeconfigSource:
             self._merged, self._stamp = merge(self._paths), stamp
         name, cluster, user, namespace = select(self._merged, self._context, self._subject)
         tls = _tls_files(cluster, user, self._subject)
-        config, expiry = await self._authenticate(name, cluster, user)
-        if tls.cert_data is None and tls.cert_file is None and config.cert_file:
-            tls = attrs.evolve(tls, cert_file=config.cert_file, key_file=config.key_file)
+        credentials = await self._authenticate(name, cluster, user)
+        if tls.cert_data is None and tls.cert_file is None and credentials.cert_file:
+            tls = attrs.evolve(tls, cert_file=credentials.cert_file, key_file=credentials.key_file)
         url = check_url(str(cluster.get("server") or ""), self._subject)
         return Endpoint(
             url=url,
             tls=client_tls(tls, self._subject) if url.startswith("https") else None,
             server_hostname=cluster.get("tls-server-name"),
             proxy=proxy_for(url, cluster.get("proxy-url"), self._subject),
-            authorization=await _authorization(config),
+            authorization=credentials.authorization,
             headers=_impersonation(user),
-            refresh_at=self._refresh_at(tls, user, expiry),
+            refresh_at=self._refresh_at(tls, user, credentials.expiry),
             fingerprint=_fingerprint(url, tls),
             source=self._subject,
             namespace=namespace,
@@ -254,7 +260,9 @@ class KubeconfigSource:
 
     async def _authenticate(
         self, name: str, cluster: Mapping[str, Any], user: dict[str, Any]
-    ) -> tuple[Any, float | None]:
+    ) -> _Credentials:
+        if not any(key in user for key in _PLUGINS):
+            return _Credentials(_header(user, self._subject))
         lib = library()
         document = {
             "current-context": name,
@@ -283,7 +291,13 @@ class KubeconfigSource:
                 "correct the user of the context",
             ) from error
         expiry = getattr(loader, "exec_plugin_expiry", None)
-        return config, None if expiry is None else expiry.timestamp()
+        header = await config.get_api_key_with_prefix("BearerToken")
+        return _Credentials(
+            " ".join(header.split()) if header else None,
+            config.cert_file,
+            config.key_file,
+            None if expiry is None else expiry.timestamp(),
+        )
 
     def _refresh_at(
         self, tls: TlsFiles, user: Mapping[str, Any], expiry: float | None
@@ -321,9 +335,36 @@ def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-async def _authorization(config: Any) -> str | None:
-    header = await config.get_api_key_with_prefix("BearerToken")
-    return " ".join(header.split()) if header else None  # files end with a newline
+def _header(user: Mapping[str, Any], subject: str) -> str | None:
+    """The `Authorization` of a user with a token or a password."""
+    if token := user.get("token"):
+        return f"Bearer {''.join(str(token).split())}"
+    if path := user.get("tokenFile"):
+        return f"Bearer {_token(Path(path), subject, 'correct the user of the context')}"
+    if "username" in user and "password" in user:
+        pair = f"{user['username']}:{user['password']}"
+        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return None
+
+
+def _token(path: Path, subject: str, fix: str) -> str:
+    try:
+        token = "".join(path.read_text(encoding="utf-8").split())  # files end with a newline
+    except (OSError, ValueError) as error:
+        raise ConfigError(subject, f"there is no token ({error})", fix) from error
+    if not token:
+        raise ConfigError(subject, f"the token in {path} is empty", fix)
+    return token
+
+
+def _server(env: Mapping[str, str], subject: str) -> str:
+    host, port = (env.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    if not host or not port:
+        problem = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set"
+        raise ConfigError(subject, problem, "set them, as the kubelet does")
+    return check_url(
+        f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", subject
+    )
 
 
 def _fingerprint(url: str, tls: TlsFiles) -> str:

@@ -289,8 +289,52 @@ async def test_a_pod_uses_its_service_account(serve, pki, write, clock):
         assert (await client.get(JOBS, ObjectKey("ns", "a")))["token"] == "Bearer renewed"
         assert (await client.transport.endpoint()).namespace == "team"
     token.unlink()
-    with pytest.raises(ConfigError, match="Service token file does not exist"):
+    with pytest.raises(ConfigError, match="there is no token"):
         await source.load()
+    token.write_text("\n")
+    with pytest.raises(ConfigError, match="is empty"):
+        await source.load()
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "found"),
+    [
+        ("10.0.0.1", "443", "https://10.0.0.1:443"),
+        ("fd00::1", "6443", "https://[fd00::1]:6443"),
+        ("10.0.0.1", "", None),
+        ("", "443", None),
+    ],
+)
+async def test_a_pod_finds_the_server_in_its_environment(pki, write, host, port, found):
+    env = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    token, ca = write("t", "token"), write(pki.ca_cert.decode(), "ca.crt")
+    source = InClusterSource(env, token_file=str(token), ca_file=str(ca))
+    if found is None:
+        with pytest.raises(ConfigError, match="are not both set"):
+            await source.load()
+    else:
+        assert (await source.load()).url == found
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        ({"as": "somebody", "client-certificate-data": "x"}, None),
+        ({"token": " t\n"}, "Bearer t"),
+        ({"username": "u", "password": "p"}, "Basic " + b64(b"u:p")),
+    ],
+)
+def test_a_user_without_a_plugin_needs_no_kubernetes_asyncio(user, header):
+    found = run(f"""
+        import asyncio, json, sys
+        from pathlib import Path
+        from kueuelib.runtime.kubeconfig import KubeconfigSource
+        source = KubeconfigSource((Path("none"),))
+        credentials = asyncio.run(source._authenticate("c", {{}}, {user!r}))
+        heavy = [name for name in sys.modules if name.split(".")[0] == "urllib3"]
+        print(json.dumps([heavy, credentials.authorization]))
+    """)
+    assert found == [[], header]
 
 
 GOOD = kubeconfig("https://127.0.0.1:6443")
