@@ -81,6 +81,14 @@ def all_crds() -> list[Obj]:
     return [crd(kind) for kind in sorted(_DEFINITIONS)]
 
 
+def converted_crds() -> tuple[str, ...]:
+    """The names of the CRDs whose versions differ: those that need a conversion webhook."""
+    definitions = (_DEFINITIONS[kind] for kind in KINDS)
+    return tuple(
+        f"{each.cls.resource.plural}.{KUEUE}" for each in definitions if each.to_v1beta1 is not None
+    )
+
+
 def to_yaml(obj: Obj) -> str:
     """One object as a YAML document, without anchors for parts that occur twice."""
     import yaml

@@ -6,7 +6,6 @@ changes only what differs, and leaves fields of other owners alone.
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -233,16 +232,6 @@ def checked_url(text: str | None) -> str | None:
             "write https://HOST:PORT, without a path",
         )
     return text.rstrip("/")
-
-
-@functools.cache
-def converted_crds() -> tuple[str, ...]:
-    """The names of the CRDs with a conversion webhook."""
-    return tuple(
-        crd["metadata"]["name"]
-        for crd in all_crds()
-        if crd["spec"]["conversion"]["strategy"] == "Webhook"
-    )
 
 
 async def install(client: Client, installation: Installation, deadline: float) -> list[str]:

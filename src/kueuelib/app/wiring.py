@@ -7,19 +7,19 @@ import linecache
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import attrs
 
 from kueuelib import __version__
+from kueuelib.api.crd import converted_crds
 from kueuelib.api.kinds import API_SERVICES, CRDS
 from kueuelib.app.addresses import check_addresses
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import election_options
 from kueuelib.app.entries import EntryKeeper
-from kueuelib.app.installation import converted_crds
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
 from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile
 from kueuelib.app.restart_note import RestartNote
@@ -38,7 +38,6 @@ from kueuelib.controllers.webhooks import (
 from kueuelib.jobs.catalog.plugins import registry_for
 from kueuelib.jobs.setup import setup as setup_jobs
 from kueuelib.jobs.webhooks.manifests import webhook_entries
-from kueuelib.recording.writer import Recorder, RecordingOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
@@ -54,6 +53,9 @@ from kueuelib.runtime.webhook.trust import Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings
 from kueuelib.workload.served import queueing_version
+
+if TYPE_CHECKING:
+    from kueuelib.recording.writer import RecordingOptions
 
 USER_AGENT = f"kueuelib/{__version__}"
 GC_THRESHOLDS = (100_000, 20, 50)
@@ -277,6 +279,8 @@ def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions
     """
     if recording is None:
         return Engine(settings)
+    from kueuelib.recording.writer import Recorder
+
     recorder = Recorder(recording, settings)
     manager.add(Group.EVENTS, recorder, "recorder")
     return recorder.engine

@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
 from kueuelib.api.crd import to_yaml
 from kueuelib.app.configuration import load_configuration
 from kueuelib.app.configuration_text import as_content
-from kueuelib.app.recording import recorded_configuration
 from kueuelib.app.wiring import Assemble, assemble_manager, run_manager
-from kueuelib.recording.writer import RecordingOptions
 from kueuelib.runtime import logs
 from kueuelib.runtime.entry import run_program
+
+if TYPE_CHECKING:
+    from kueuelib.recording.writer import RecordingOptions
 
 
 def run(
@@ -42,6 +44,8 @@ def run(
     logs.configure(log_format, log_level)
     source = str(config) if config else "default configuration"
     if recording is not None:
+        from kueuelib.app.recording import recorded_configuration
+
         recording = attrs.evolve(recording, configuration=recorded_configuration(config))
     assemble: Assemble = partial(assemble_manager, recording=recording, file=config)
     run_program(run_manager, configuration, source, kubeconfig, server_timeout, assemble)

@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Iterable, Sequence
 
-from kueuelib.api.crd import all_crds
+from kueuelib.api.crd import converted_crds
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
@@ -83,11 +83,6 @@ def manager_rules() -> list[Obj]:
     hooks = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
     own_hooks = [MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION]
     crds = "customresourcedefinitions"
-    converted = [
-        crd["metadata"]["name"]
-        for crd in all_crds()
-        if crd["spec"]["conversion"]["strategy"] == "Webhook"
-    ]
     watched = ("admissionchecks", "clusterqueues", "cohorts", "localqueues", "workloads")
     return [
         _rule("", ["events"], ["create", "patch"]),
@@ -98,7 +93,7 @@ def manager_rules() -> list[Obj]:
             "resourceNames": own_hooks,
         },
         _rule("apiextensions.k8s.io", [crds], READ),
-        {**_rule("apiextensions.k8s.io", [crds], ["update"]), "resourceNames": converted},
+        {**_rule("apiextensions.k8s.io", [crds], ["update"]), "resourceNames": [*converted_crds()]},
         _rule("autoscaling.x-k8s.io", ["provisioningrequests"], READ, ["create", "delete"]),
         _rule("autoscaling.x-k8s.io", ["provisioningrequests/finalizers"], ["update"]),
         _rule(KUEUE, [*watched, "provisioningrequestconfigs", "resourceflavors"], WATCH),

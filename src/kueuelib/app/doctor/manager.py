@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
+from kueuelib.api.crd import converted_crds
 from kueuelib.api.kinds import (
     API_SERVICES,
     CONFIG_MAPS,
@@ -31,7 +32,7 @@ from kueuelib.app.deployment import (
 )
 from kueuelib.app.doctor.finding import Subject
 from kueuelib.app.doctor.snapshot import Snapshot
-from kueuelib.app.installation import Installation, converted_crds
+from kueuelib.app.installation import Installation
 from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
