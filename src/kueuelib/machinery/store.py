@@ -65,13 +65,16 @@ IndexFunction = Callable[[T], Iterable[Hashable]]
 
 
 class _Index(Generic[T]):
-    """One named index: value to keys, and back."""
+    """One named index: value to keys, and back.
+
+    Many values have one key, for which a tuple is a third of a dict.
+    """
 
     __slots__ = ("function", "keys", "values")
 
     def __init__(self, function: IndexFunction[T]) -> None:
         self.function = function
-        self.keys: dict[Hashable, dict[ObjectKey, None]] = {}
+        self.keys: dict[Hashable, tuple[ObjectKey] | dict[ObjectKey, None]] = {}
         self.values: dict[ObjectKey, tuple[Hashable, ...]] = {}
 
     def of(self, value: T) -> tuple[Hashable, ...]:
@@ -85,7 +88,11 @@ class _Index(Generic[T]):
             if value not in values:
                 self._drop(key, value)
         for value in values:
-            self.keys.setdefault(value, {})[key] = None
+            keys = self.keys.setdefault(value, (key,))
+            if isinstance(keys, dict):
+                keys[key] = None
+            elif keys[0] != key:
+                self.keys[value] = {keys[0]: None, key: None}
         if values:
             self.values[key] = values
         else:
@@ -97,8 +104,9 @@ class _Index(Generic[T]):
 
     def _drop(self, key: ObjectKey, value: Hashable) -> None:
         keys = self.keys[value]
-        del keys[key]
-        if not keys:
+        if isinstance(keys, dict) and len(keys) > 1:
+            del keys[key]
+        else:
             del self.keys[value]
 
 

@@ -205,9 +205,13 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
 
 
 def trim(obj: Obj) -> Obj:
-    """What is stored of a Job; Jobs with equal templates share them. Changes its argument."""
-    template = strip(obj)["spec"]["template"]
-    template["spec"] = shared(template["spec"])
+    """What is stored of a Job; Jobs with equal templates share them. Changes its argument.
+
+    The selector, with the UID of the Job, is the Job controller's alone.
+    """
+    spec = strip(obj)["spec"]
+    spec.pop("selector", None)
+    spec["template"]["spec"] = shared(spec["template"]["spec"])
     return obj
 
 
