@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import sys
@@ -19,7 +20,8 @@ def light_imports() -> Iterator[None]:
     structlog imports rich for tracebacks that we never print. aiohttp loads the certificates for
     connections without a TLS context; each of ours has its own. attrs keeps the source of the
     methods that it generates for tracebacks: it is dropped before the start needs more memory.
-    What is imported already stays.
+    What is imported already stays, and what is imported here is not garbage later: collections
+    leave it out.
     """
     modules: dict[str, Any] = sys.modules
     hides, stated = "rich" not in modules, os.environ.get(CERTIFICATES)
@@ -30,6 +32,7 @@ def light_imports() -> Iterator[None]:
         yield
     finally:
         linecache.clearcache()
+        gc.freeze()
         if hides:
             del modules["rich"]
         del os.environ[CERTIFICATES]
