@@ -54,6 +54,7 @@ async def server(monkeypatch):
 
     made.validate("/v", lambda *_: ())
     made.validate("/crash", lambda *_: {}["missing"])
+    made.convert("/convert", lambda obj, version: {**obj, "apiVersion": f"g/{version}"})
     made.admit("/later", later, at_once=lambda asked: None)
     ready = asyncio.Event()
     task = asyncio.create_task(made.run(ready.set))
@@ -102,6 +103,18 @@ async def test_common_reviews_on_one_connection_are_answered_without_aiohttp(ser
     text = server._metrics._telemetry.render().decode()
     assert 'webhook_requests_total{code="200",webhook="/v"} 3.0' in text
     assert 'webhook_requests_in_flight{webhook="/v"} 0.0' in text
+
+
+@pytest.mark.parametrize(("count", "read"), [(99, 0), (100, 1)])
+async def test_a_few_objects_are_converted_without_aiohttp(server, call, count, read):
+    thing = {"apiVersion": "g/v1", "kind": "T", "metadata": {"name": "a"}}
+    wanted = {"uid": "c", "desiredAPIVersion": "g/v2", "objects": [thing] * count}
+    body = {"apiVersion": "v1", "kind": "ConversionReview", "request": wanted}
+    status, answered = await call(request(orjson.dumps(body), path="/convert"))
+    assert (status, answered["response"]["result"]) == (200, {"status": "Success"})
+    converted = answered["response"]["convertedObjects"]
+    assert converted == [{**thing, "apiVersion": "g/v2"}] * count
+    assert len(server.read) == read
 
 
 @pytest.mark.parametrize("cut", [1, 30, len(request(b"")) - 2, len(request(b"")) + 20])

@@ -38,6 +38,7 @@ from kueuelib.runtime.webhook.conversion import (
     ConversionFailed,
     Converter,
     convert_all,
+    convert_at_once,
     review_answer,
 )
 from kueuelib.runtime.webhook.direct import Direct
@@ -188,7 +189,12 @@ class WebhookServer:
                 converted, message = None, _CRASHED
             return review_answer(raw["uid"], converted, message)
 
+        def answer_at_once(raw: Mapping[str, Any]) -> Obj | None:
+            converted = convert_at_once(raw, converter)
+            return None if converted is None else review_answer(raw["uid"], converted)
+
         self._add(path, "ConversionReview", answer)
+        self._at_once[path] = answer_at_once
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -225,10 +231,11 @@ class WebhookServer:
     def _answer_at_once(self, path: str, body: bytes) -> bytes | None:
         """The body of the answer to a common review; None if `_handle` has to answer."""
         answer = self._at_once.get(path)
-        if answer is None or is_too_much(body, "AdmissionReview"):
+        if answer is None:
             return None
         started = time.monotonic()
-        review = _read(body, "AdmissionReview")
+        kind, _ = self._paths[path]
+        review = "" if is_too_much(body, kind) else _read(body, kind)
         if isinstance(review, str):
             return None
         try:
