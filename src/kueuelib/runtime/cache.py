@@ -206,12 +206,12 @@ class Cache:
 
         See `Informer.learn`. An answer of a kind that is not cached has no effect.
         """
-        for informer in self._learners():
+        for informer in self._learners(answer):
             informer.learn(answer)
 
     def learn_gone(self, obj: Obj) -> None:
         """Drop an object that the server reports as not found; see `Informer.learn_gone`."""
-        for informer in self._learners():
+        for informer in self._learners(obj):
             informer.learn_gone(obj)
 
     def learn_deleted(self, obj: Obj, answer: Obj) -> None:
@@ -229,7 +229,7 @@ class Cache:
             informer.resource.group_kind == kind
             and (newest := informer.store.get(key_of(obj))) is not None
             and version_number(newest) > version_number(obj) > 0
-            for informer in self._learners()
+            for informer in self._learners(obj)
         )
 
     async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
@@ -288,8 +288,10 @@ class Cache:
             else:
                 return
 
-    def _learners(self) -> list[Informer]:
-        return [*(informer for informer, _ in self._informers.values()), *self._apart]
+    def _learners(self, obj: Obj | None = None) -> list[Informer]:
+        """All informers, or those of objects whose kind has the name of this one's."""
+        every = [*(informer for informer, _ in self._informers.values()), *self._apart]
+        return every if obj is None else [i for i in every if i.resource.kind == obj.get("kind")]
 
     @property
     def unsynced(self) -> tuple[Informer, ...]:

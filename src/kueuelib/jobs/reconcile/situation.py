@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -54,6 +55,15 @@ class Situation:
 
     def pod_sets(self, job: GenericJob) -> tuple[PodSet, ...]:
         """The job's pod sets as they may be admitted."""
+        return self._pod_sets if job is self.job else self._pod_sets_of(job)
+
+    @cached_property
+    def _pod_sets(self) -> tuple[PodSet, ...]:
+        """Those of the job itself, which several steps of a plan read."""
+        assert self.job is not None
+        return self._pod_sets_of(self.job)
+
+    def _pod_sets_of(self, job: GenericJob) -> tuple[PodSet, ...]:
         try:
             pod_sets = job.pod_sets()
         except (LookupError, TypeError, AttributeError) as error:  # a field that is not there
