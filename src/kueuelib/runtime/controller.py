@@ -15,6 +15,7 @@ from kueuelib.machinery.queue import LOW_PRIORITY, Item
 from kueuelib.machinery.rate_limits import RateLimiter
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.deadlines import Deadlines, Limit
 from kueuelib.runtime.dispatch import Handler
 from kueuelib.runtime.logs import get_logger, run_of
 from kueuelib.runtime.predicates import Predicate
@@ -138,6 +139,7 @@ class Controller:
         self._reconciler = reconciler
         self._workers = workers
         self._timeout = timeout
+        self._deadlines = Deadlines()
         self._sync_timeout = sync_timeout
         self._clock = clock
         self._sources: list[tuple[Source, Handler]] = []
@@ -279,10 +281,10 @@ class Controller:
             with run_of(self.name, key):
                 steps = Steps(self._reconciler.reconcile(key), self._clock.monotonic)
                 try:
-                    async with asyncio.timeout(self._timeout) as limit:
+                    with Limit(self._deadlines, self._timeout) as limit:
                         result = checked(await contained(steps))
                 except Exception as error:  # noqa: BLE001 - the one place: whatever it is, continue
-                    self._failed(item, error, timed_out=limit.expired())
+                    self._failed(item, error, timed_out=limit.expired)
                 else:
                     self._succeeded(item, result)
                 if steps.longest > LONG:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from kueuelib.machinery.reflector_protocol import (
 )
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import Clock
+from kueuelib.runtime.deadlines import Deadlines, Limit
 from kueuelib.runtime.queries import ObjectList
 from kueuelib.runtime.watch import WatchStream
 
@@ -100,6 +100,7 @@ class ListWatch:
         self._clock = clock
         self._options = options
         self._selection = selection
+        self._deadlines = Deadlines()
         self._stream: WatchStream | None = None
 
     @property
@@ -154,10 +155,10 @@ class ListWatch:
         assert self._stream is not None, "the core asks for a stream before it continues"
         seconds = None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)
         try:
-            async with asyncio.timeout(seconds) as limit:
+            with Limit(self._deadlines, seconds) as limit:
                 events = await self._stream.batch(self._options.batch)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired:
                 raise
             return Tick()
         except TransportError as error:

@@ -19,6 +19,7 @@ from yarl import URL
 from kueuelib.errors import ConfigError, NotConnected, TransportError
 from kueuelib.runtime.bodies import Params, Response, failure, in_words, target_of
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.deadlines import Deadlines, Limit
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
 from kueuelib.runtime.lines import MAX_LINE
 from kueuelib.runtime.sessions import CONNECT_TIMEOUT, Answer, Sessions
@@ -86,6 +87,7 @@ class Transport:
         self._request_timeout = request_timeout
         self._endpoint: Endpoint | None = None
         self._sessions: Sessions | None = None
+        self._deadlines = Deadlines()
         self._lock = asyncio.Lock()
         self._forced_at = float("-inf")
         self._closed = False
@@ -132,7 +134,7 @@ class Transport:
         started = time.monotonic()
         code, received, host = "<error>", 0, ""
         try:
-            async with asyncio.timeout(self._request_timeout if timeout is None else timeout):
+            with Limit(self._deadlines, self._request_timeout if timeout is None else timeout):
                 answer = await self._send(method, path, params, body, content_type, accept)
                 host = answer.host
                 try:

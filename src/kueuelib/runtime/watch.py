@@ -11,6 +11,7 @@ import aiohttp
 import orjson
 
 from kueuelib.errors import TransportError
+from kueuelib.runtime.deadlines import Deadlines, Limit
 from kueuelib.runtime.lines import LineSplitter, LineTooLong
 
 BOOKMARK_IDLE = 70.0
@@ -59,6 +60,7 @@ class WatchStream:
         self._patience = server_timeout + IDLE_GRACE
         self._stop_at = loop.time() + server_timeout + STOP_GRACE
         self._time = loop.time
+        self._deadlines = Deadlines()
         self.idle = False
         self.last_read_at = loop.time()
 
@@ -128,10 +130,10 @@ class WatchStream:
             return False
         patience = min(self._patience, self._stop_at - self._time())
         try:
-            async with asyncio.timeout(max(patience, 0.0)) as limit:
+            with Limit(self._deadlines, max(patience, 0.0)) as limit:
                 chunk = await self._content.readany()
         except TimeoutError as error:
-            if not limit.expired():
+            if not limit.expired:
                 raise self._broken("the connection timed out") from error
             self.idle = True
             return False
