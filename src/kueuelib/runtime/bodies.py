@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -20,6 +21,9 @@ from kueuelib.runtime.exchange import Headers
 THREAD_DECODE = 256 * 1024
 """Bodies of more bytes are decoded in a worker thread."""
 Params = Sequence[tuple[str, str]]
+_SAFE: Final = "/:@!$&()*+,;=~"
+_PLAIN: Final = re.compile(rf"[\w.\-{_SAFE}]*", re.ASCII)
+"""Paths in which nothing is to be quoted: nearly all."""
 
 
 @attrs.frozen
@@ -39,7 +43,7 @@ class Response:
 
 def target_of(path: str, params: Params) -> str:
     """Path and query of a request, quoted once."""
-    quoted = quote(path, safe="/:@!$&()*+,;=~")
+    quoted = path if _PLAIN.fullmatch(path) else quote(path, safe=_SAFE)
     return f"{quoted}?{_query(tuple(params))}" if params else quoted
 
 

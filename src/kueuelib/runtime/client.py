@@ -62,6 +62,7 @@ class Client:
         self.transport = transport
         self.field_manager = field_manager
         self._calls = Calls(transport, throttle=throttle, guard=guard, clock=clock)
+        self.reads = True  # whether answers to writes are decoded; otherwise they are empty
 
     def guarded(self, guard: Callable[[], None]) -> Client:
         """A client on the same connections that asks before it writes.
@@ -386,7 +387,8 @@ class Client:
             verb=verb,
             accept=accept,
         )
-        return await decode_json(response.body, path) if response.body else None
+        wanted = response.body and (self.reads or method == "GET")
+        return await decode_json(response.body, path) if wanted else None
 
     async def _object(self, method: str, path: str, **rest: Any) -> Obj:
         return await self.request(method, path, **rest) or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import socket
 import zlib
@@ -93,7 +94,8 @@ class EventRecorder:
         telemetry: Telemetry | None = None,
     ) -> None:
         self.dropped = 0
-        self._client = client
+        self._client = copy.copy(client)
+        self._client.reads = False
         self._component = component
         self._instance = instance or f"{component}-{socket.gethostname()}"[:128]
         self._series = series or EventSeries()
@@ -101,6 +103,7 @@ class EventRecorder:
         self._clock = clock
         self._others_wait: list[Callable[[], bool]] = []
         self._lanes = tuple(_Lane() for _ in range(LANES))
+        self._queues = tuple(lane.queue for lane in self._lanes)
         self._log = get_logger("events")
         self._count_drop = self._reporter(telemetry)
 
@@ -149,7 +152,7 @@ class EventRecorder:
 
     @property
     def _waiting(self) -> int:
-        return sum(len(lane.queue) for lane in self._lanes)
+        return sum(map(len, self._queues))
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Write events until cancelled, then flush what is queued."""
@@ -174,8 +177,8 @@ class EventRecorder:
 
     async def _write_queued(self, lane: _Lane, *, patient: bool) -> None:
         while lane.current is not None or lane.queue:
-            if patient:
-                await self._let_others_pass(lane)
+            while patient and lane.current is None and self._gives_way(lane):
+                await self._clock.sleep(LOOK)
             if lane.current is None:
                 lane.current = self._series.record(*lane.queue.popleft())
             if lane.current is not None and not await self._write(lane.current, patient=patient):
@@ -183,13 +186,12 @@ class EventRecorder:
                 self._log.warning("an event is lost")
             lane.current = None
 
-    async def _let_others_pass(self, lane: _Lane) -> None:
-        while lane.current is None and any(wait() for wait in self._others_wait):
-            _, at = lane.queue[0]
-            fresh = 0 <= self._clock.now() - at < WAY
-            if not fresh or self._waiting * 2 >= QUEUE_SIZE:
-                return
-            await self._clock.sleep(LOOK)
+    def _gives_way(self, lane: _Lane) -> bool:
+        """Whether other writes go before the next event of a lane."""
+        if not any(wait() for wait in self._others_wait):
+            return False
+        _, at = lane.queue[0]
+        return 0 <= self._clock.now() - at < WAY and self._waiting * 2 < QUEUE_SIZE
 
     async def _write(self, write: CreateEvent | PatchEvent, *, patient: bool) -> bool:
         """Send one event, again if the server cannot be reached; returns whether it is written."""

@@ -233,6 +233,7 @@ class RestMetrics:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._answers: dict[tuple[str, str, str, str], tuple[Callable[..., None], ...]] = {}
+        self._waits: dict[tuple[str, str], Callable[[float], None]] = {}
         self._requests = telemetry.counter(
             "rest_client_requests_total", "Calls by answer.", ("code", "method", "host")
         )
@@ -282,7 +283,10 @@ class RestMetrics:
 
     def throttled(self, verb: str, host: str, seconds: float) -> None:
         """One call waited for its turn."""
-        self._throttled.labels(verb, host).observe(seconds)
+        wait = self._waits.get((verb, host))
+        if wait is None:
+            wait = self._waits[verb, host] = self._throttled.labels(verb, host).observe
+        wait(seconds)
 
 
 class _Queues:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import socket
 import subprocess
 import sys
@@ -157,6 +158,27 @@ async def test_a_guarded_client_asks_before_each_attempt_to_write(serve, clock):
         await client.delete(JOBS, key)
     assert handled == ["DELETE", "PATCH", "GET", "DELETE"]
     assert asked == [True, True, False, False]
+
+
+async def test_an_unread_client_decodes_no_answers_to_writes(serve, clock):
+    async def handler(request: web.Request) -> web.Response:
+        if request.method == "GET":
+            return web.json_response({"kind": "Job"})
+        if request.method == "DELETE":
+            return web.json_response({"reason": "NotFound"}, status=404)
+        return web.Response(text="no JSON")
+
+    key = ObjectKey("ns", "a")
+    async with client_for(await serve(handler), clock) as client:
+        unread = copy.copy(client)
+        unread.reads = False
+        assert await unread.create(JOBS, {"metadata": {"namespace": "ns"}}) == {}
+        assert await unread.patch(JOBS, key, {}, PatchType.MERGE) == {}
+        assert await unread.get(JOBS, key) == {"kind": "Job"}
+        with pytest.raises(NotFound):
+            await unread.delete(JOBS, key)
+        with pytest.raises(TransportError):
+            await client.patch(JOBS, key, {}, PatchType.MERGE)
 
 
 async def test_list_reads_pages_and_gives_items_their_kind(serve):
