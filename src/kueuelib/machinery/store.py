@@ -64,43 +64,35 @@ IndexFunction = Callable[[T], Iterable[Hashable]]
 """The values under which an object is found; pure, may be empty or have duplicates."""
 
 
+_Values = tuple[Hashable, ...]
+
+
 class _Index(Generic[T]):
-    """One named index: value to keys, and back.
+    """One named index: from values to keys.
 
     Many values have one key, for which a tuple is a third of a dict.
     """
 
-    __slots__ = ("function", "keys", "values")
+    __slots__ = ("function", "keys")
 
     def __init__(self, function: IndexFunction[T]) -> None:
         self.function = function
         self.keys: dict[Hashable, tuple[ObjectKey] | dict[ObjectKey, None]] = {}
-        self.values: dict[ObjectKey, tuple[Hashable, ...]] = {}
 
-    def of(self, value: T) -> tuple[Hashable, ...]:
-        return tuple(dict.fromkeys(self.function(value)))
+    def of(self, value: T) -> _Values:
+        values = self.function(value)
+        return tuple(dict.fromkeys(values)) if values else ()
 
-    def set(self, key: ObjectKey, values: tuple[Hashable, ...]) -> None:
-        before = self.values.get(key, ())
-        if before == values:
-            return
+    def move(self, key: ObjectKey, before: _Values, after: _Values) -> None:
         for value in before:
-            if value not in values:
+            if value not in after:
                 self._drop(key, value)
-        for value in values:
+        for value in after:
             keys = self.keys.setdefault(value, (key,))
             if isinstance(keys, dict):
                 keys[key] = None
             elif keys[0] != key:
                 self.keys[value] = {keys[0]: None, key: None}
-        if values:
-            self.values[key] = values
-        else:
-            self.values.pop(key, None)
-
-    def remove(self, key: ObjectKey) -> None:
-        for value in self.values.pop(key, ()):
-            self._drop(key, value)
 
     def _drop(self, key: ObjectKey, value: Hashable) -> None:
         keys = self.keys[value]
@@ -119,11 +111,12 @@ class Store(Generic[T]):
     Caveats: values are shared, not copied. Readers must not change them in place.
     """
 
-    __slots__ = ("_indexes", "_items")
+    __slots__ = ("_filed", "_indexes", "_items")
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._items: dict[ObjectKey, T] = {}
         self._indexes: dict[str, _Index[T]] = {}
+        self._filed: dict[ObjectKey, tuple[_Values, ...]] = {}  # the values in each index
         for name, function in (indexes or {}).items():
             self.add_index(name, function)
 
@@ -160,8 +153,9 @@ class Store(Generic[T]):
                 return
             raise ValueError(f"index {name!r} exists with another function")
         index = _Index(function)
-        for key, value in self._items.items():
-            index.set(key, index.of(value))
+        for key, values in {key: index.of(value) for key, value in self._items.items()}.items():
+            index.move(key, (), values)
+            self._filed[key] += (values,)
         self._indexes[name] = index
 
     def by_index(self, name: str, value: Hashable) -> tuple[T, ...]:
@@ -182,11 +176,11 @@ class Store(Generic[T]):
 
     def put(self, key: ObjectKey, value: T, *, initial: bool = False) -> Delta[T]:
         """Hold `value` under `key`."""
-        filed = [(index, index.of(value)) for index in self._indexes.values()]
+        filed = tuple([index.of(value) for index in self._indexes.values()])
         old = self._items.get(key)
         self._items[key] = value
-        for index, values in filed:
-            index.set(key, values)
+        if old is None or filed != self._filed[key]:
+            self._file(key, filed)
         kind = DeltaKind.ADDED if old is None else DeltaKind.UPDATED
         return Delta(kind, key, old, value, initial)
 
@@ -195,9 +189,16 @@ class Store(Generic[T]):
         old = self._items.pop(key, None)
         if old is None:
             return None
-        for index in self._indexes.values():
-            index.remove(key)
+        self._file(key, ((),) * len(self._indexes))
+        del self._filed[key]
         return Delta(DeltaKind.DELETED, key, old)
+
+    def _file(self, key: ObjectKey, filed: tuple[_Values, ...]) -> None:
+        former = self._filed.get(key) or ((),) * len(filed)
+        for index, before, after in zip(self._indexes.values(), former, filed, strict=True):
+            if before != after:
+                index.move(key, before, after)
+        self._filed[key] = filed
 
     def apply(
         self, changes: Iterable[Change[T]], *, same: Callable[[T, T], bool] | None = None
