@@ -191,7 +191,7 @@ class WorkloadReconciler:
             except Conflict:
                 await workloads.refresh(key_of(wl))
                 raise
-            workloads.learn(answer)
+            workloads.learn(answer, shared=True)
         elif step.workload is not None and states.is_finished(step.workload):
             await self._finish(wl, step.workload)
         elif step.workload is not None:
@@ -215,7 +215,7 @@ class WorkloadReconciler:
             field_manager=f"{JOB_MANAGER_PREFIX}{FINISHED}",
             force=True,
         )
-        workloads.learn(answer)
+        workloads.learn(answer, shared=True)
 
     def _count(self, old: Obj, new: Obj, now: float) -> None:
         if states.is_true(new, EVICTED) and not states.is_true(old, EVICTED):

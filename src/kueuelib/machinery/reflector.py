@@ -107,8 +107,7 @@ class ReflectorCore:
         Args:
             resource: what is watched: listed objects without a kind, and metadata, get it, watched
                 objects of another kind are reported and dropped. None: any kind.
-            transform: applied to each object before it is kept; may return another object with
-                the same key, or change its argument.
+            transform: applied to each object before it is kept; may change it, or replace it.
             options: see `ReflectorOptions`.
             backoff: the pauses shared by lists and watches.
         """
@@ -191,14 +190,17 @@ class ReflectorCore:
 
     # ---- answers to other requests --------------------------------------------------------------
 
-    def learn(self, answer: Obj, *, included: bool = True) -> tuple[Change[Obj], ...]:
+    def learn(
+        self, answer: Obj, *, included: bool = True, shared: bool = False
+    ) -> tuple[Change[Obj], ...]:
         """Return the changes to the store that an answer causes; none if it is not newer.
 
         Args:
-            answer: the object as the server returned it from a write or a read. It is copied.
+            answer: the object as the server returned it from a write or a read.
             included: whether it belongs to what is listed and watched. If not, it is dropped.
+            shared: whether the answer itself may be kept and transformed; otherwise a copy is.
         """
-        return self._replica.learn(answer, included=included)
+        return self._replica.learn(answer, included=included, shared=shared)
 
     def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
         """Return the changes to the store for an object that no longer exists."""

@@ -52,7 +52,7 @@ class Replica:
 
     # ---- answers to other requests
 
-    def learn(self, answer: Obj, *, included: bool) -> tuple[Change[Obj], ...]:
+    def learn(self, answer: Obj, *, included: bool, shared: bool) -> tuple[Change[Obj], ...]:
         """See `ReflectorCore.learn`."""
         if not self.synced:
             self._answered = max(self._answered, version_number(answer))
@@ -60,7 +60,9 @@ class Replica:
         key = key_in(answer)
         if not self.ahead.learn(key, answer, number_of(self.version), held=included):
             return ()
-        return (Change(key, self.kept(_copied(answer)) if included else None),)
+        if not included:
+            return (Change(key, None),)
+        return (Change(key, self.kept(answer if shared else _copied(answer))),)
 
     def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
         """See `ReflectorCore.lose`."""

@@ -170,7 +170,7 @@ class Informer:
         """Add an index to the store; see `Store.add_index`."""
         self.store.add_index(name, function)
 
-    def learn(self, answer: Obj) -> None:
+    def learn(self, answer: Obj, *, shared: bool = False) -> None:
         """Store the object that the server returned from a write or a `get`.
 
         When this returns, the store has the answer, unless it has a newer state or the object does
@@ -181,8 +181,9 @@ class Informer:
         versions are not decimal. In the last case the watch delivers the change.
 
         Args:
-            answer: the whole object, in this informer's API version; anything else is ignored. It
-                is copied.
+            answer: the whole object, in this informer's API version; anything else is ignored.
+            shared: whether the store may hold the answer itself instead of a copy. Then the caller
+                must not change it, and the transform drops fields of it.
         """
         if not self._is_ours(answer):
             return
@@ -191,7 +192,7 @@ class Informer:
             return
         included = self._scope.includes(answer)
         if included is not None:
-            self._change(self._core.learn(answer, included=included))
+            self._change(self._core.learn(answer, included=included, shared=shared))
 
     def includes(self, obj: Obj) -> bool | None:
         """Whether an object belongs into the store; None if only the server can decide."""
@@ -263,7 +264,7 @@ class Informer:
             version = version or number_of(page.resource_version)
             for obj in page.items:
                 listed.add(key_of(obj))
-                self.learn(obj)
+                self.learn(obj, shared=True)
             token = page.continue_token
             if not token:
                 break

@@ -58,7 +58,7 @@ class StatusWriter:
         After a conflict the newest state is known.
         """
         try:
-            stored = await write_status(self.client, old, new, self.workloads.learn)
+            stored = await write_status(self.client, old, new, self._learn)
         except Conflict:
             await self.workloads.refresh(key_of(old))
             raise
@@ -92,9 +92,12 @@ class StatusWriter:
             new = change(wl)
             if new is None or new is wl:
                 return None
-            return await write_status(self.client, wl, new, self.workloads.learn)
+            return await write_status(self.client, wl, new, self._learn)
 
         return await on_newest(self.workloads, key, attempt, conflict=conflict)
+
+    def _learn(self, answer: Obj) -> None:
+        self.workloads.learn(answer, shared=True)
 
 
 async def on_newest(

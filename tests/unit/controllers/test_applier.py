@@ -117,7 +117,7 @@ class FakeInformer:
         if cached is not None:
             self.learn(cached)
 
-    def learn(self, obj: Obj) -> None:
+    def learn(self, obj: Obj, *, shared: bool = False) -> None:
         self.store.put(KEY, obj)
 
     async def refresh(self, key: ObjectKey) -> Obj | None:

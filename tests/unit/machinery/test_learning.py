@@ -49,6 +49,13 @@ def test_an_answer_that_is_news_enters_the_store():
     assert core.learn(pod("a", 11)) == ()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_shared_answer_is_kept_itself_and_another_one_is_copied(shared):
+    core, answer = watching(), pod("a", 12)
+    (change,) = core.learn(answer, shared=shared)
+    assert (change.value is answer) == shared
+
+
 def test_an_answer_that_the_watch_has_passed_says_nothing_new():
     core = watching(pod("a", 5))
     seen(core, ("DELETED", pod("a", 12)))

@@ -34,7 +34,7 @@ class World:
         if known is not None:
             self.learn(workload(known))
 
-    def learn(self, obj: Obj) -> None:
+    def learn(self, obj: Obj, *, shared: bool = False) -> None:
         self.store.put(KEY, obj)
 
     async def refresh(self, _: ObjectKey) -> Obj | None:
