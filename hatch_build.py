@@ -1,4 +1,4 @@
-"""Compiles the decision engine with mypyc when a wheel is built, if the builder asks for it.
+"""Compiles the pure packages with mypyc when a wheel is built, if the builder asks for it.
 
     HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 pip wheel --no-deps .
 
@@ -11,7 +11,7 @@ numbers don't change, so tracebacks show the lines of the modules.
 import ast
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -23,22 +23,24 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = "src/kueuelib"
 
-COMPILED = ("scheduler",)
+COMPILED = ("machinery", "scheduler", "workload")
 """The packages that are compiled, with their sub-packages."""
 
 INTERPRETED = (
+    "machinery/event_series.py",
     "scheduler/decide/preemption/guard.py",
     "scheduler/explain",
     "scheduler/policy.py",
     "scheduler/rounds.py",
     "scheduler/values.py",
+    "workload/writer.py",
     "__init__.py",
 )
 """What is not: it decides nothing, is for users to extend and checks what they return, or uses what
 mypyc does not know.
 """
 
-FOREIGN = ("Enum", "IntEnum", "NamedTuple", "Protocol", "Node", "TreeNode", "Used")
+FOREIGN = {"Enum", "IntEnum", "NamedTuple", "Protocol", "Node", "TreeNode", "Used"}
 """The bases of classes that stay Python's."""
 
 KINDS = {
@@ -52,7 +54,10 @@ KINDS = {
 OPEN = "@mypyc_attr(allow_interpreted_subclasses=True)"
 """Of classes that are no values: `Engine` is extended, and copies are made without `__init__`."""
 
-HEADER = "from kueuelib._native import Any, ClassVar, describe as _describe, mypyc_attr"
+HEADER = (
+    "from kueuelib._native import Any, ClassVar, mypyc_attr, "
+    "describe as _describe, validate as _validate"
+)
 
 NATIVE = '''"""What compiled modules need at run time; written when the wheel is built."""
 
@@ -71,12 +76,26 @@ def _reduced(self: Any) -> Any:
     return type(self), tuple([getattr(self, field.name) for field in fields])
 
 
+def _shown(self: Any) -> str:
+    fields = [field.name for field in type(self).__attrs_attrs__ if field.repr]
+    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
+    return f"{type(self).__name__}({values})"
+
+
+def validate(instance: Any, name: str, validator: Any) -> None:
+    """Check a value as attrs does."""
+    field = next(field for field in type(instance).__attrs_attrs__ if field.name == name)
+    validator(instance, field, getattr(instance, name))
+
+
 def describe(cls: Any, types: dict[str, str], options: dict[str, Any]) -> None:
-    """Let `attrs`, `copy` and `pickle` take a native class for an attrs class."""
+    """Let `attrs`, `copy`, `pickle` and `repr` take a native class for an attrs class."""
     fields = {name: attrs.field(**options.get(name, {})) for name in types}
     made: Any = attrs.make_class(cls.__name__, fields, eq=False, init=False, repr=False)
     cls.__attrs_attrs__, cls.__match_args__ = made.__attrs_attrs__, made.__match_args__
     cls.__annotations__, cls.__reduce__ = types, _reduced
+    if "__repr__" not in vars(cls):
+        cls.__repr__ = _shown
 '''
 """The module that compiled modules share."""
 
@@ -94,6 +113,8 @@ class Field:
     default: str = ""
     factory: str = ""
     method: str = ""
+    converter: str = ""
+    validator: str = ""
     init: bool = True
     eq: bool = True
     repr: bool = True
@@ -106,6 +127,8 @@ class Field:
     @property
     def parameter(self) -> str:
         """Its declaration in the constructor."""
+        if self.converter:
+            return f"{self.argument}: Any" + (f" = {self.default}" if self.default else "")
         if self.factory or self.method:
             return f"{self.argument}: {self.type} | None = None"
         return f"{self.argument}: {self.type}" + (f" = {self.default}" if self.default else "")
@@ -114,9 +137,10 @@ class Field:
     def value(self) -> str:
         """Its value in the constructor."""
         given = self.argument if self.init else self.default
+        given = f"{self.converter}({given})" if self.converter else given
         if not self.factory and not self.method:
             return given
-        made = f"self.{self.method}()" if self.method else f"{self.factory}()"
+        made = f"self.{self.method}()" if self.method else f"({self.factory})()"
         return f"{made} if {given} is None else {given}" if self.init else made
 
     @property
@@ -154,13 +178,20 @@ class AttrsClass:
         defined = {each.name for each in self.node.body if isinstance(each, ast.FunctionDef)}
         name, fields = self.node.name, self.fields
         compared = [each for each in fields if each.eq]
-        if "__init__" not in defined:
+        if fields and "__init__" not in defined:
             parameters = ", ".join(["self", *(each.parameter for each in fields if each.init)])
             kinds = [f": {each.type}" if each in self.own else "" for each in fields]
             body = [
                 f"self.{each.name}{kind} = {each.value}"
                 for each, kind in zip(fields, kinds, strict=True)
             ]
+            body += [
+                f"_validate(self, {each.name!r}, {each.validator})"
+                for each in fields
+                if each.validator
+            ]
+            if "__attrs_post_init__" in defined:
+                body.append("self.__attrs_post_init__()")
             yield f"def __init__({parameters}) -> None: {'; '.join(body) or 'pass'}"
         if self.eq and "__eq__" not in defined:
             same = " and ".join(f"self.{each.name} == other.{each.name}" for each in compared)
@@ -170,9 +201,6 @@ class AttrsClass:
         if self.hashed and "__hash__" not in defined:
             values = "".join(f"self.{each.name}, " for each in compared)
             yield f"def __hash__(self) -> int: return hash(({values}))"
-        if "__repr__" not in defined:
-            shown = ", ".join(f"{each.name}={{self.{each.name}!r}}" for each in fields if each.repr)
-            yield f"def __repr__(self) -> str: return f'{name}({shown})'"
 
     @property
     def description(self) -> str:
@@ -183,7 +211,7 @@ class AttrsClass:
 
 
 def attrs_class(node: ast.ClassDef) -> AttrsClass | None:
-    """The attrs class that a statement defines, without its bases; None if it defines another one.
+    """The attrs class that a statement defines, without its bases; None if it defines none.
 
     Args:
         node: the statement.
@@ -207,13 +235,21 @@ def attrs_class(node: ast.ClassDef) -> AttrsClass | None:
     for statement in node.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             found.own.append(_field(statement.target.id, statement))
-    defaults = {f"{each.name}.default": each for each in found.own}
+    own = {each.name: each for each in found.own}
     for method in node.body:
         if isinstance(method, ast.FunctionDef):
-            for each in map(ast.unparse, method.decorator_list):
-                if each in defaults:
-                    defaults[each].method = method.name
+            for text in map(ast.unparse, method.decorator_list):
+                name, _, role = text.partition(".")
+                if role == "default":
+                    own[name].method = method.name
+                elif role == "validator":
+                    own[name].validator = f"{node.name}.{method.name}"
     return found
+
+
+def base_names(node: ast.ClassDef) -> list[str]:
+    """The names of the bases of a class, without modules and parameters."""
+    return [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
 
 
 def _field(name: str, statement: ast.AnnAssign) -> Field:
@@ -225,24 +261,34 @@ def _field(name: str, statement: ast.AnnAssign) -> Field:
     for option in value.keywords:
         if option.arg in ("init", "eq", "repr"):
             setattr(found, option.arg, ast.literal_eval(option.value))
-        elif option.arg in ("default", "factory"):
+        elif option.arg in ("default", "factory", "converter", "validator"):
             setattr(found, option.arg, ast.unparse(option.value))
         else:
             raise Unsupported(f"{name}: {option.arg}")
     return found
 
 
-def attrs_classes(trees: Iterable[ast.Module]) -> dict[str, AttrsClass]:
-    """The attrs classes of some modules, by name."""
-    known: dict[str, AttrsClass] = {}
-    for node in chain.from_iterable(tree.body for tree in trees):
-        if isinstance(node, ast.ClassDef) and (found := attrs_class(node)) is not None:
-            if node.name in known:
-                raise Unsupported(f"two classes have the name {node.name}")
-            known[node.name] = found
-    for found in known.values():
-        names = (ast.unparse(base).partition("[")[0] for base in found.node.bases)
-        found.bases += (known[name] for name in names if name in known)
+def attrs_classes(trees: Mapping[str, ast.Module]) -> dict[str, dict[str, AttrsClass]]:
+    """The attrs classes of some modules, by module and name.
+
+    Args:
+        trees: the modules, by the name with which others import them.
+    """
+    known: dict[str, dict[str, AttrsClass]] = {}
+    for module, tree in trees.items():
+        nodes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        known[module] = {node.name: found for node in nodes if (found := attrs_class(node))}
+    seen: dict[str, dict[str, AttrsClass]] = {}
+    for module, tree in trees.items():
+        seen[module] = dict(known[module])
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module in known:
+                there = known[node.module]
+                seen[module] |= {n.name: there[n.name] for n in node.names if n.name in there}
+    for module, classes in known.items():
+        for found in classes.values():
+            names = base_names(found.node)
+            found.bases += (seen[module][name] for name in names if name in seen[module])
     return known
 
 
@@ -260,9 +306,12 @@ def rewritten(source: str, tree: ast.Module, known: Mapping[str, AttrsClass]) ->
             found = known.get(node.name)
             if found is not None:
                 _rewrite(found, lines)
-                lines.append(found.description)
-            elif not any(ast.unparse(base) in FOREIGN for base in node.bases):
-                assert not lines[node.lineno - 2], f"{node.name} has a decorator"
+                if found.fields:  # at once, because the module may use it
+                    after = node.end_lineno or 0
+                    lines[after + bool(lines[after])] = found.description
+                else:
+                    lines.append(found.description)
+            elif not node.decorator_list and not FOREIGN.intersection(base_names(node)):
                 lines[node.lineno - 2] = OPEN
     future = next(each for each in tree.body if isinstance(each, ast.ImportFrom))
     lines[future.lineno - 1] += f"; {HEADER}"
@@ -276,7 +325,10 @@ def _rewrite(found: AttrsClass, lines: list[str]) -> None:
     for number in range(decorator.lineno, decorator.end_lineno or 0):
         lines[number] = ""
     docstring, *body = node.body
-    free = set(range(docstring.end_lineno or 0, (node.end_lineno or 0) + 2))
+    matched = "".join(f"{each.name!r}, " for each in found.fields if each.init)
+    lines[(docstring.end_lineno or 0) - 1] += f"; __match_args__: ClassVar = ({matched})"
+    behind = 1 if found.fields else 2  # of the two blank lines, one may be for the description
+    free = set(range(docstring.end_lineno or 0, (node.end_lineno or 0) + behind))
     for statement in body:
         start, end = statement.lineno - 1, statement.end_lineno or 0
         if isinstance(statement, ast.AnnAssign | ast.Expr):  # a field, or what is said about it
@@ -286,10 +338,12 @@ def _rewrite(found: AttrsClass, lines: list[str]) -> None:
         elif isinstance(statement, ast.FunctionDef):
             for each in statement.decorator_list:
                 start = min(start, each.lineno - 1)
-                if ast.unparse(each).endswith(".default"):
+                if ast.unparse(each).endswith((".default", ".validator")):
                     lines[each.lineno - 1] = ""
         free.difference_update(range(start, end))
     texts, places = list(found.methods()), sorted(free)
+    if len(places) > len(texts) and found.fields:
+        places.pop()  # the line behind the class, for its description
     if len(places) < len(texts):
         raise Unsupported(f"{node.name}: {len(texts)} lines do not fit into {len(places)}")
     for place in places:
@@ -315,9 +369,10 @@ def transform(root: Path) -> list[Path]:
     modules = sources(root)
     texts = {module: (root / module).read_text() for module in modules}
     trees = {module: ast.parse(text) for module, text in texts.items()}
-    known = attrs_classes(trees.values())
-    for module, text in texts.items():
-        (root / module).write_text(rewritten(text, trees[module], known))
+    names = {f"kueuelib.{'.'.join(path.with_suffix('').parts)}": path for path in modules}
+    known = attrs_classes({name: trees[path] for name, path in names.items()})
+    for name, path in names.items():
+        (root / path).write_text(rewritten(texts[path], trees[path], known[name]))
     return modules
 
 

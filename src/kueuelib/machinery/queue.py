@@ -39,7 +39,7 @@ class _Mode(Enum):
     CLOSED = "closed"
 
 
-@attrs.define(slots=True)
+@attrs.define
 class _Record:
     priority: int
     counter: int
