@@ -16,24 +16,25 @@ class Deadlines:
     def __init__(self) -> None:
         self.open: dict[Limit, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = float("-inf")
+        self._timer_at = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, limit: Limit, seconds: float) -> None:
         """Open a deadline. To close it, remove it from `open`: the timer serves further ones."""
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        at = self.open[limit] = now + seconds
-        if not now <= self._timer_at <= at:  # one in the past may be of another event loop
+        at = self.open[limit] = loop.time() + seconds
+        # A timer that is due stays: its callback comes before anything else of a later time.
+        if self._timer is None or self._loop is not loop or at < self._timer_at:
             self._set(loop, at)
 
     def _set(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_at = loop.call_at(at, self._sweep, loop), at
+        self._timer, self._timer_at, self._loop = loop.call_at(at, self._sweep, loop), at, loop
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         reached = max(self._timer_at, loop.time())
-        self._timer, self._timer_at = None, float("-inf")
+        self._timer = None
         for limit in [limit for limit, at in self.open.items() if at <= reached]:
             del self.open[limit]
             limit.expire()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -52,6 +53,36 @@ async def test_the_timer_serves_earlier_and_later_deadlines(first: float):
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         for number in (3, 1, 2):
             tasks.create_task(wait(SHORT * number))
+
+
+async def test_a_deadline_that_is_due_is_not_put_off_by_a_later_one():
+    deadlines = Deadlines()
+
+    async def hold_up() -> None:
+        await asyncio.sleep(SHORT / 2)
+        time.sleep(SHORT)
+        with Limit(deadlines, LONG):
+            await asyncio.sleep(SHORT * 20)
+
+    holding_up = asyncio.create_task(hold_up())
+    with pytest.raises(TimeoutError), Limit(deadlines, SHORT):
+        await asyncio.sleep(SHORT * 10)
+    await holding_up
+
+
+def test_a_timer_of_an_ended_event_loop_is_not_trusted():
+    deadlines = Deadlines()
+
+    async def open_and_close() -> None:
+        with Limit(deadlines, SHORT * 20):
+            pass
+
+    async def wait() -> None:
+        with pytest.raises(TimeoutError), Limit(deadlines, SHORT * 21):
+            await asyncio.sleep(SHORT * 100)
+
+    asyncio.run(open_and_close())
+    asyncio.run(wait())
 
 
 async def test_a_cancellation_from_elsewhere_stays_one():
