@@ -68,8 +68,8 @@ SCALE = 500.0
 JITTER = 0.1
 """Arrivals and run times differ by up to so much. Without it many events have the same time, and
 milliseconds decide which one is first."""
-SEED = 7
-"""Of the seeds 1 to 11 and 13, four play without a race (6, 7, 8 and 10). With the others a
+SEED = 6
+"""Of the seeds 1 to 11 and 13, three play without a race (6, 8 and 10). With the others a
 creation meets a release within the milliseconds that a cluster takes, and their order decides."""
 STOP_SECONDS = 30.0
 """Pods of evicted Jobs run on for so long: the grace period that Kubernetes gives them."""

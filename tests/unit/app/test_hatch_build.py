@@ -81,6 +81,36 @@ class Changing:
     """One that has no hash."""
 
     text: str
+
+
+@attrs.frozen
+class Empty:
+    """One without fields."""
+
+
+def positive(instance, attribute, value):
+    if value <= 0:
+        raise ValueError(f"{type(instance).__name__}.{attribute.name}")
+
+
+@attrs.frozen
+class Checked:
+    """One that looks at what it is given."""
+
+    number: int = attrs.field(converter=int, validator=positive)
+    words: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+
+    @words.validator
+    def _no_doubles(self, attribute, words):
+        if len(set(words)) < len(words):
+            raise ValueError(attribute.name)
+
+    def __attrs_post_init__(self):
+        if self.number == len(self.words):
+            raise ValueError("both")
+
+
+ONE = Checked("1")
 '''
 
 
@@ -101,14 +131,15 @@ def loaded(source: str) -> dict[str, Any]:
     native: dict[str, Any] = {}
     exec(HOOK.NATIVE, native)
     native["mypyc_attr"] = lambda **_: lambda cls: cls
-    namespace: dict[str, Any] = {"__name__": "loaded", **native, "_describe": native["describe"]}
+    helpers = {f"_{name}": native[name] for name in ("describe", "validate")}
+    namespace: dict[str, Any] = {"__name__": "loaded", **native, **helpers}
     exec(source.replace(HOOK.HEADER, "pass"), namespace)
     return namespace
 
 
 def rewritten(source: str) -> str:
     tree = ast.parse(source)
-    return str(HOOK.rewritten(source, tree, HOOK.attrs_classes([tree])))
+    return str(HOOK.rewritten(source, tree, HOOK.attrs_classes({"module": tree})["module"]))
 
 
 PLAIN, MADE = loaded(rewritten(MODULE)), loaded(MODULE)
@@ -136,6 +167,15 @@ PLAIN, MADE = loaded(rewritten(MODULE)), loaded(MODULE)
         "Value('b')",
         "Changing('a') == Changing('a')",
         "hash(Changing('a'))",
+        "Empty() == Empty()",
+        "hash(Empty()) == hash(Empty())",
+        "Empty()",
+        "ONE",
+        "Checked(2.5, ['a'])",
+        "Checked('a')",
+        "Checked(0)",
+        "Checked(3, 'aa')",
+        "Checked(2, 'ab')",
         "Frozen()",
         "Frozen('a', 1, {}, 2.0, 3)",
     ],
@@ -146,11 +186,13 @@ def test_a_rewritten_class_behaves_as_the_attrs_class(text: str) -> None:
             return repr(eval(text, namespace))
         except TypeError:
             return TypeError
+        except ValueError as error:
+            return str(error)
 
     assert outcome(PLAIN) == outcome(MADE)
 
 
-@pytest.mark.parametrize("name", ["Frozen", "Record", "Value", "Changing"])
+@pytest.mark.parametrize("name", ["Frozen", "Record", "Value", "Changing", "Empty", "Checked"])
 def test_attrs_takes_a_rewritten_class_for_its_own(name: str) -> None:
     def described(cls: Any) -> list[tuple[object, ...]]:
         return [
@@ -194,12 +236,12 @@ def test_every_statement_of_the_engine_keeps_its_line() -> None:
         }
 
     modules = [PACKAGE / each for each in HOOK.sources(PACKAGE)]
-    texts = {path: path.read_text() for path in modules}
+    texts = {str(path): path.read_text() for path in modules}
     trees = {path: ast.parse(text) for path, text in texts.items()}
-    known = HOOK.attrs_classes(trees.values())
-    assert len(known) > 100
+    known = HOOK.attrs_classes(trees)
+    assert sum(map(len, known.values())) > 150
     for path, text in texts.items():
-        result = ast.parse(HOOK.rewritten(text, trees[path], known))
+        result = ast.parse(HOOK.rewritten(text, trees[path], known[path]))
         assert places(trees[path]) <= places(result), path
         assert not [
             node
