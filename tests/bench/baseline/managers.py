@@ -107,6 +107,9 @@ def parse(text: str) -> ManagerSpec:
         text: `[LABEL=]kueuelib`, `[LABEL=]kueuelib@FOLDER` for the sources in another checkout or
             an environment with its own Python and packages, both perhaps with options of
             `kueuelib install`, or `[LABEL=]COMMAND`.
+
+    Raises:
+        SystemExit: the folder has neither.
     """
     label, equals, rest = text.partition("=")
     if not equals or not label.replace("-", "").replace(".", "").isalnum():
@@ -115,11 +118,15 @@ def parse(text: str) -> ManagerSpec:
     name, at, named = program.partition("@")
     if name != OWN:
         return ManagerSpec(label or Path(program).name, (program, *words))
-    folder = Path(named).resolve()
-    python = folder / "bin/python"
-    command = (str(python if at and python.exists() else sys.executable), "-m", "kueuelib")
-    if at and not python.exists():
-        command = ("env", f"PYTHONPATH={folder / 'src'}", *command)
+    command = (sys.executable, "-m", "kueuelib")
+    if at:
+        folder = Path(named).resolve()
+        if (folder / "bin/python").exists():
+            command = ("env", "-u", "PYTHONPATH", str(folder / "bin/python"), *command[1:])
+        elif (folder / "src/kueuelib").is_dir():
+            command = ("env", f"PYTHONPATH={folder / 'src'}", *command)
+        else:
+            raise SystemExit(f"{program}: there is neither bin/python nor src/kueuelib in {folder}")
     return ManagerSpec(label or Path(named).name or OWN, command, True, tuple(words))
 
 

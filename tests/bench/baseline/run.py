@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Set as AbstractSet
@@ -71,7 +72,7 @@ async def _measure(
                     await client.create(resource, obj)
                     if resource == CLUSTER_QUEUES:
                         queues.add(obj["metadata"]["name"])
-                await _until_active(client, queues)
+                await _until_active(client, queues, process)
                 read = server.reader(client)
                 calls, own = await read(), time.process_time()
                 whole = Usage(os.getpid())
@@ -106,9 +107,13 @@ async def _measure(
     )
 
 
-async def _until_active(client: CountedClient, names: AbstractSet[str]) -> None:
+async def _until_active(
+    client: CountedClient, names: AbstractSet[str], process: subprocess.Popen[bytes]
+) -> None:
     async with asyncio.timeout(ACTIVE_SECONDS):
         while True:
+            if (code := process.poll()) is not None:
+                raise SystemExit(f"the manager has ended with {code}; manager.log may say why")
             queues = (await client.client.list(CLUSTER_QUEUES)).items
             if names <= {each["metadata"]["name"] for each in queues if is_true(each, "Active")}:
                 return

@@ -78,15 +78,21 @@ def test_what_is_applied_names_the_version_it_saw():
     assert [each["type"] for each in finished(obj)["status"]["conditions"]] == ["Finished"]
 
 
-def test_managers_are_named_by_commands():
+def test_managers_are_named_by_commands(tmp_path):
     go = parse("go=minimal --kubeconfig {kubeconfig} --level=2")
     assert (go.label, go.command[0], go.own) == ("go", "minimal", False)
     assert parse("/bin/minimal --level=2").label == "minimal"
     assert parse("kueuelib").command == (sys.executable, "-m", "kueuelib")
-    before = parse("before=kueuelib@/elsewhere")
+    (tmp_path / "src/kueuelib").mkdir(parents=True)
+    before = parse(f"before=kueuelib@{tmp_path}")
     assert before.own
     assert before.label == "before"
-    assert "PYTHONPATH=/elsewhere/src" in before.command
+    assert f"PYTHONPATH={tmp_path}/src" in before.command
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").touch()
+    assert f"{tmp_path}/bin/python" in parse(f"kueuelib@{tmp_path}").command
+    with pytest.raises(SystemExit, match="neither bin/python nor src/kueuelib"):
+        parse("kueuelib@/elsewhere")
 
 
 def result(label, wall, applies):
