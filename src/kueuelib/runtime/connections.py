@@ -136,8 +136,8 @@ class Connection(web.RequestHandler):
             # What is sent has to be taken.
             limit = int(SILENT_SECONDS * 1000)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.set_write_buffer_limits(high=2 * BUFFER)
+        assert self.transport is not None  # on uvloop it is not an asyncio.WriteTransport
+        self.transport.set_write_buffer_limits(high=2 * BUFFER)
         self._expect()
         if self._outermost and not self._room.enter(self):
             self.cut_off()
@@ -158,7 +158,7 @@ class Connection(web.RequestHandler):
 
     def cut_off(self) -> None:
         """Closes it at once, without an answer."""
-        if isinstance(self.transport, asyncio.WriteTransport):
+        if self.transport is not None:
             self.transport.abort()
 
     def _expect(self) -> None:
@@ -376,7 +376,7 @@ async def _noted(request: web.BaseRequest, note: Callable[[bytes], None]) -> byt
             while part := await request.content.readany():
                 note(part)
                 parts.append(part)
-    except TimeoutError as error:
+    except (TimeoutError, ConnectionError) as error:
         raise _missing() from error
     return b"".join(parts)
 

@@ -114,9 +114,8 @@ async def hang_up(runner: web.BaseRunner) -> None:
     transports = [each.transport for each in connections if each.transport is not None]
     await runner.cleanup()
     for transport in transports:
-        if isinstance(transport, asyncio.WriteTransport):
-            with suppress(AttributeError):  # Python 3.11 has lost the TLS of what was closed twice
-                transport.abort()
+        with suppress(AttributeError):  # Python 3.11 has lost the TLS of what was closed twice
+            transport.abort()
     await asyncio.sleep(0)
 
 

@@ -239,6 +239,25 @@ async def test_who_waits_with_a_review_is_told_to_go_on(started):
     writer.transport.abort()
 
 
+def test_the_rule_holds_on_uvloop():
+    uvloop = pytest.importorskip("uvloop")
+
+    async def half_a_head() -> bytes:
+        server, ready = WebhookServer(HOST, 0, None), asyncio.Event()
+        task = asyncio.create_task(server.run(ready.set))
+        await asyncio.wait_for(ready.wait(), 60)
+        reader, writer = await asyncio.open_connection(HOST, server.port)
+        writer.write(b"POST /v")
+        found = await rest(reader)
+        writer.transport.abort()
+        task.cancel()
+        await asyncio.wait((task,))
+        return found
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(half_a_head()) == b""
+
+
 def test_no_server_goes_round_the_rule():
     source = Path(kueuelib.__file__).parent
     looks = "runtime/http.py"  # it only looks whether ports are free
