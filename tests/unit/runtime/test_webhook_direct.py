@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import orjson
@@ -10,7 +11,8 @@ import pytest
 
 from kueuelib.runtime import connections
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.direct import MOST
+from kueuelib.runtime.webhook import direct
+from kueuelib.runtime.webhook.direct import MOST, MOST_HEAD
 from kueuelib.runtime.webhook.server import WebhookServer
 
 HOST = "127.0.0.1"
@@ -156,10 +158,33 @@ async def test_others_are_answered_by_aiohttp_and_common_ones_follow(server, cal
         request(review(), "X: a\nTransfer-Encoding: chunked"),
         request(review(), " folded: x"),
         request(review()).replace(b"HTTP/1.1", b"HTTP/1.9"),
+        request(review()).replace(b"Host: a\r\n", b""),
+        request(review(), "Host: b"),
+        request(review(), "User-Agent: a", "User-Agent: b"),
+        request(review(), f"X: {'x' * 9000}"),
+        request(review(), *("X: x",) * 300),
+        request(review(), path=f"/v?{'x' * 9000}"),
     ],
 )
 async def test_what_is_doubtful_is_refused(call, asked):
     assert (await call(asked))[0] == 400
+
+
+async def test_no_header_of_a_long_head_is_looked_at(call, monkeypatch):
+    looked = []
+    monkeypatch.setattr(direct, "_size", lambda headers: looked.append(headers) or 0)
+    spaces = b"x%by" % (b" " * 2**15)
+    assert (await call(request(review()).replace(b"application/json", spaces)))[0] == 400
+    assert looked == []
+
+
+async def test_long_heads_are_left_to_aiohttp(server, call):
+    full = MOST_HEAD - len(request(b"", "X: ", length=len(review())))
+    assert await call(request(review(), f"X: {'x' * full}")) == (200, ALLOWED)
+    assert server.read == []
+    assert await call(request(review(), f"X: {'x' * (full + 1)}")) == (200, ALLOWED)
+    assert await call(request(review(), *("X: x",) * 58)) == (200, ALLOWED)
+    assert server.read == ["/v", "/v"]
 
 
 async def test_after_a_large_review_common_ones_are_read_here_again(server, call):
@@ -204,6 +229,30 @@ async def test_a_rest_that_is_late_is_left_to_aiohttp(server, call, monkeypatch)
     whole = request(review())
     assert await call(whole[:-9], whole[-9:], pause=0.5) == (200, ALLOWED)
     assert server.read == ["/v"]
+
+
+async def test_a_body_that_comes_byte_by_byte_is_left_to_aiohttp(server, call, monkeypatch):
+    monkeypatch.setattr(connections, "SILENT_SECONDS", 4.8)
+    whole = request(review())
+    sent = len(whole) - 30
+    call.writer.write(whole[:sent])
+    while not server.read and sent < len(whole):
+        await asyncio.sleep(0.08)
+        call.writer.write(whole[sent : sent + 1])
+        sent += 1
+    assert server.read == ["/v"]
+    assert sent < len(whole)
+    assert await call(whole[sent:]) == (200, ALLOWED)
+
+
+async def test_who_leaves_in_the_middle_of_a_body_is_no_error(server, call, caplog):
+    call.writer.write(request(review(), "Connection: keep-alive")[:-1])
+    async with asyncio.timeout(30):
+        while not server.read:
+            await asyncio.sleep(0.01)
+    call.writer.transport.abort()
+    await asyncio.sleep(0.1)
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 async def test_a_body_that_never_comes_is_answered_with_408(server, call, monkeypatch):

@@ -19,16 +19,20 @@ from kueuelib.runtime.connections import Connection, Slots
 
 MOST_HEAD: Final = 8190
 MOST: Final = 2**16
-"""Bytes of the largest head and body that are read here; as much as aiohttp reads ahead."""
+"""Bytes of the largest head and body that are read here; as much as aiohttp reads ahead. It refuses
+heads with more than 128 lines, too.
+"""
 _HEAD: Final = re.compile(
-    rb"POST (/[\w./~-]*)(?:\?[!-~]*)? HTTP/1\.1\r\n((?:[A-Za-z0-9-]+:[\t -~]*\r\n)+)\r\n"
+    rb"POST (/[\w./~-]*)(?:\?[!-~]*)? HTTP/1\.1\r\n((?:[A-Za-z0-9-]+:[\t -~]*\r\n){1,60})\r\n"
 )
 _FRAMING: Final = re.compile(
-    rb"^(content-(?:length|type|encoding)|transfer-encoding|connection|expect|upgrade|trailer):"
-    rb"[\t ]*([^\r]*?)[\t ]*\r$",
+    rb"^(host|content-[a-z]+|transfer-encoding|connection|expect|upgrade|trailer|user-agent|etag"
+    rb"|max-forwards|server):([^\r]*)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""The headers that say where a request ends, what its body is, and what its sender waits for."""
+"""The headers that say where a request ends, what its body is, and what its sender waits for; also
+those that aiohttp refuses if they come twice.
+"""
 _JSON: Final = {b"content-type": b"application/json"}
 _FOREVER: Final = -1
 
@@ -74,7 +78,7 @@ class Direct(Connection):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forgets what has come."""
-        self._take()
+        self._forget()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -83,13 +87,13 @@ class Direct(Connection):
             self._owed -= len(data)
             super().data_received(data)
             return
-        got = self._take() + data
+        got = self._got + data
         waiter = self._waiter
         reads = self._request_count and (waiter is None or waiter.done())
         if reads or self._paused or self._close or self._force_close or self.transport is None:
             self._leave(got, _FOREVER)
             return
-        head = _HEAD.match(got)
+        head = _HEAD.match(got, 0, MOST_HEAD)
         if head is None:
             self._wait(got, may_be_more=len(got) < MOST_HEAD and b"\r\n\r\n" not in got)
             return
@@ -104,6 +108,7 @@ class Direct(Connection):
         if answer is None:
             self._leave(got, missing if size else _FOREVER)
             return
+        self._forget()
         self._request_count += 1
         self._next_keepalive_close_time = self._loop.time() + connections.IDLE_SECONDS
         self.transport.write(
@@ -111,30 +116,31 @@ class Direct(Connection):
             b"Date: %b\r\n\r\n%b" % (len(answer), rfc822_formatted_time().encode(), answer)
         )
 
-    def _take(self) -> bytes:
-        """What has come of a request."""
+    def _forget(self) -> None:
+        """Wait no longer for the rest of a request."""
         if self._moment is not None:
             self._moment.cancel()
             self._moment = None
-        got, self._got = self._got, b""
-        return got
+        self._got = b""
 
     def _wait(self, got: bytes, *, may_be_more: bool) -> None:
-        """Wait for the rest, but not for long: aiohttp has the deadlines and their answers."""
+        """Wait for the rest, for a moment from the first piece: aiohttp has the deadlines."""
         if not may_be_more:
             self._leave(got, _FOREVER)
             return
         self._got = got
-        moment = connections.SILENT_SECONDS * connections.LINGERING
-        self._moment = self._loop.call_later(moment, self._give_up)
+        if self._moment is None:
+            moment = connections.SILENT_SECONDS * connections.LINGERING
+            self._moment = self._loop.call_later(moment, self._give_up)
         if self._expected != self._request_count:
             self._expect()
 
     def _give_up(self) -> None:
-        self._leave(self._take(), _FOREVER)
+        self._leave(self._got, _FOREVER)
 
     def _leave(self, got: bytes, owed: int) -> None:
         """Let aiohttp read what has come, and so many bytes more."""
+        self._forget()
         self._owed = owed
         super().data_received(got)
 
@@ -142,7 +148,8 @@ class Direct(Connection):
 def _size(headers: bytes) -> int:
     """The length of a body of JSON; 0 if anything else is said about it, or asked for."""
     pairs = _FRAMING.findall(headers)
-    framing = {name.lower(): value for name, value in pairs}
+    framing = {name.lower(): value.strip(b"\t ") for name, value in pairs}
+    once = len(framing) == len(pairs) and framing.pop(b"host", b"")
     size = framing.pop(b"content-length", b"")
-    common = len(pairs) == 2 and framing == _JSON and size.isdigit() and len(size) < 9
-    return int(size) if common else 0
+    framing.pop(b"user-agent", b"")
+    return int(size) if once and framing == _JSON and size.isdigit() and len(size) < 9 else 0

@@ -159,7 +159,7 @@ def misfit(review: Any, kind: str) -> str:
         kind: `AdmissionReview` or `ConversionReview`.
     """
     if not isinstance(review, dict) or review.get("kind") != kind:
-        return f"send a {kind}"
+        return f"send {'an' if kind.startswith('A') else 'a'} {kind}"
     if problem := _misfit(review, _REVIEWS[kind]):
         return problem.removeprefix(".")
     request = review["request"]
