@@ -312,6 +312,7 @@ def rewritten(source: str, tree: ast.Module, known: Mapping[str, AttrsClass]) ->
                 else:
                     lines.append(found.description)
             elif not node.decorator_list and not FOREIGN.intersection(base_names(node)):
+                assert not lines[node.lineno - 2], f"{node.name} has no free line before it"
                 lines[node.lineno - 2] = OPEN
     future = next(each for each in tree.body if isinstance(each, ast.ImportFrom))
     lines[future.lineno - 1] += f"; {HEADER}"
