@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import deepcopy
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -86,14 +87,17 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.draining)
     @rule(key=keys, after=delays, priority=priorities)
     def add(self, key, after, priority):
-        self.queue.add(key, now=self.now, after=after, priority=priority)
+        self.oracle.promote(self.now)
+        before = deepcopy(self.oracle.records)
+        changed = self.queue.add(key, now=self.now, after=after, priority=priority)
         self.oracle.add(key, self.now, after, priority)
+        assert changed == (self.oracle.records != before)
 
     @precondition(lambda self: self.draining)
     @rule(key=keys, after=delays)
     def add_is_ignored_after_shutdown(self, key, after):
         before = len(self.queue), self.queue.waiting
-        self.queue.add(key, now=self.now, after=after)
+        assert not self.queue.add(key, now=self.now, after=after)
         assert (len(self.queue), self.queue.waiting) == before
 
     @rule()

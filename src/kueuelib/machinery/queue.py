@@ -105,6 +105,11 @@ class QueueCore(Generic[K]):
         return len(self._processing)
 
     @property
+    def busy(self) -> bool:
+        """Whether a key is ready or being worked on."""
+        return bool(self._processing or self._depth)
+
+    @property
     def depth(self) -> Mapping[int, int]:
         """Ready keys by priority (`workqueue_depth`); no zeros."""
         return dict(self._depth)
@@ -126,7 +131,7 @@ class QueueCore(Generic[K]):
         after: float = 0.0,
         priority: int | None = None,
         rate_limited: bool = False,
-    ) -> None:
+    ) -> bool:
         """Ask for a run of each key.
 
         Args:
@@ -135,10 +140,14 @@ class QueueCore(Generic[K]):
             after: not before that many seconds; zero or less: at once.
             priority: higher first; None is 0.
             rate_limited: delay by the rate limiter; of two delays above zero the smaller holds.
+
+        Returns:
+            whether that changed anything, so that `next_deadline` may be another one.
         """
         if self._mode is not _Mode.OPEN:
-            return
+            return False
         self._advance(now)
+        changed = False
         for key in keys:
             delay = max(after, 0.0)
             if rate_limited:
@@ -147,7 +156,9 @@ class QueueCore(Generic[K]):
                     delay = min(delay, limited) if delay > 0.0 else limited
             if delay > 0.0:
                 self.retries += 1
-            self._merge(key, now, now + delay if delay > 0.0 else None, priority or 0)
+            if self._merge(key, now, now + delay if delay > 0.0 else None, priority or 0):
+                changed = True
+        return changed
 
     def pop_ready(self, now: float) -> Item[K] | None:
         """Hand out the next key, or None when none is ready."""
@@ -233,7 +244,7 @@ class QueueCore(Generic[K]):
             self._oldest.clear()
             self._depth.clear()
 
-    def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> None:
+    def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> bool:
         waiting = self._records.get(key)
         if waiting is None:
             record = _Record(priority, self._fresh(), ready_at)
@@ -241,7 +252,7 @@ class QueueCore(Generic[K]):
             if ready_at is None:
                 self._became_ready(record, now)
             self._file(key, record)
-            return
+            return True
         changed = False
         if priority > waiting.priority:
             if waiting.ready_at is None:
@@ -258,6 +269,7 @@ class QueueCore(Generic[K]):
             changed = True
         if changed:
             self._file(key, waiting)
+        return changed
 
     def _advance(self, now: float) -> None:
         """Make every key ready whose time has come, in the order of their times."""

@@ -29,13 +29,8 @@ class Clock(Protocol):
 class SystemClock:
     """The clock of this machine."""
 
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Seconds since an arbitrary start."""
-        return time.monotonic()
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         """Wait with the event loop's own timer."""

@@ -301,7 +301,7 @@ class Informer:
             await self._requests.close()
 
     async def _follow(self, ready: Callable[[], None] | None) -> None:
-        commands: Sequence[Command] = self._core.start(self._now(), random.random())
+        commands: Sequence[Command] = self._core.start(self._clock.monotonic(), random.random())
         while True:
             activity = self._carry_out(commands)
             await self._dispatch.drain()
@@ -317,7 +317,7 @@ class Informer:
             )
             if isinstance(event, Listed | WatchOpened):
                 self.failing = None
-            commands = self._core.step(event, self._now(), random.random())
+            commands = self._core.step(event, self._clock.monotonic(), random.random())
 
     def _carry_out(self, commands: Sequence[Command]) -> List | Watch | Sleep | None:
         """Change the store without awaiting, as `ReflectorCore` demands; the next activity."""
@@ -345,6 +345,3 @@ class Informer:
         if isinstance(error, NotFound):
             fix["fix"] = f"install what serves {self.resource.api_version} {self.resource.plural}"
         log(f"{during} failed", error=with_fix(error), kind=type(error).__name__, **fix)
-
-    def _now(self) -> float:
-        return self._clock.monotonic()

@@ -50,15 +50,15 @@ class WorkQueue(Generic[K]):
     @property
     def busy(self) -> bool:
         """Whether a key is ready or being worked on."""
-        return self.core.processing > 0 or len(self.core) > 0
+        return self.core.busy
 
     def add(
         self, *keys: K, after: float = 0.0, priority: int | None = None, rate_limited: bool = False
     ) -> None:
         """Ask for a run of each key; see `QueueCore.add`."""
         now = self._clock.monotonic()
-        self.core.add(*keys, now=now, after=after, priority=priority, rate_limited=rate_limited)
-        self._wake(now)
+        if self.core.add(*keys, now=now, after=after, priority=priority, rate_limited=rate_limited):
+            self._wake(now)
 
     async def get(self) -> Item[K] | None:
         """The next key; None once the queue is shut down and empty."""

@@ -26,6 +26,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from kueuelib.embedded import tls
 from kueuelib.embedded.admission import dialling
+from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.manager import Signals
 from kueuelib.runtime.webhook import trust
 from kueuelib.runtime.webhook.certs import Certificates, Names
@@ -81,6 +82,8 @@ def _replace_clocks(loop: StormLoop) -> None:
         for name, value in list(vars(module).items()) if hasattr(module, "__dict__") else ():
             if type(value) is BuiltinFunctionType and value in clocks:
                 setattr(module, name, clocks[value])
+    for name, clock in (("now", loop.wall), ("monotonic", loop.time)):
+        setattr(SystemClock, name, clock)
 
 
 def _replace_chance() -> None:
