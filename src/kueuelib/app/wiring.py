@@ -221,8 +221,8 @@ async def assemble_manager(
         manager.add(Group.OTHERS, follower, f"{follower.name} kind")
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
-    of_jobs = [each.queue for each in wired.controllers if isinstance(each, Controller)]
-    recorder.give_way(lambda: any(queue.busy for queue in of_jobs))
+        if isinstance(controller, Controller):
+            recorder.give_way(controller.queue.core.is_busy)
     for informer in wired.informers:
         manager.add(Group.CACHES, informer, informer.resource.plural)
     namespace = configuration.manager_namespace

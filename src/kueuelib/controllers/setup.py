@@ -193,7 +193,7 @@ def setup(
         clock=clock,
         telemetry=telemetry,
     )
-    recorder.give_way(lambda: applying.queue.busy)
+    recorder.give_way(applying.queue.core.is_busy)
     teller = Teller(lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock)
 
     def submit(settled: Settled) -> None:

@@ -105,11 +105,6 @@ class QueueCore(Generic[K]):
         return len(self._processing)
 
     @property
-    def busy(self) -> bool:
-        """Whether a key is ready or being worked on."""
-        return bool(self._processing or self._depth)
-
-    @property
     def depth(self) -> Mapping[int, int]:
         """Ready keys by priority (`workqueue_depth`); no zeros."""
         return dict(self._depth)
@@ -197,6 +192,10 @@ class QueueCore(Generic[K]):
     def forget(self, key: K) -> None:
         """The key succeeded: the rate limiter forgets its failures."""
         self._limiter.forget(key)
+
+    def is_busy(self) -> bool:
+        """Whether a key is ready or being worked on."""
+        return bool(self._processing or self._depth)
 
     def num_requeues(self, key: K) -> int:
         """How many failures the rate limiter counts."""

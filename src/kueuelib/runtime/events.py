@@ -188,10 +188,11 @@ class EventRecorder:
 
     def _gives_way(self, lane: _Lane) -> bool:
         """Whether other writes go before the next event of a lane."""
-        if not any(wait() for wait in self._others_wait):
-            return False
-        _, at = lane.queue[0]
-        return 0 <= self._clock.now() - at < WAY and self._waiting * 2 < QUEUE_SIZE
+        for others_wait in self._others_wait:
+            if others_wait():
+                _, at = lane.queue[0]
+                return 0 <= self._clock.now() - at < WAY and self._waiting * 2 < QUEUE_SIZE
+        return False
 
     async def _write(self, write: CreateEvent | PatchEvent, *, patient: bool) -> bool:
         """Send one event, again if the server cannot be reached; returns whether it is written."""

@@ -47,11 +47,6 @@ class WorkQueue(Generic[K]):
         """How many keys are ready."""
         return len(self.core)
 
-    @property
-    def busy(self) -> bool:
-        """Whether a key is ready or being worked on."""
-        return self.core.busy
-
     def add(
         self, *keys: K, after: float = 0.0, priority: int | None = None, rate_limited: bool = False
     ) -> None:
