@@ -540,14 +540,15 @@ class Histories(RuleBasedStateMachine):
             assert a.spec == b.spec
             assert a.inactive == b.inactive
             assert a.usage == b.usage
-            assert dict(a.holders) == dict(b.holders)
+            assert a.ranked == b.ranked
             assert a.lowest_priority == b.lowest_priority
-            priorities = [holder.priority for holder in a.holders.values()]
+            priorities = [holder.priority for _, holder in a.ranked]
             assert a.lowest_priority == min(priorities, default=None)
             state, rebuilt = cache.state(name), fresh.state(name)
             assert state is not None
             assert rebuilt is not None
-            assert [rank for rank, _ in a.ranked] == sorted(map(rank_of, a.holders.values()))
+            assert state.holders == rebuilt.holders
+            assert [rank for rank, _ in a.ranked] == sorted(map(rank_of, state.holders.values()))
             assert state.tally == rebuilt.tally
             assert state.local == rebuilt.local
         assert mine.trees.keys() == other.trees.keys()

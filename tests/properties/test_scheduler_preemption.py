@@ -44,7 +44,7 @@ class Question:
         return [queue for queue in found if queue is not None]
 
     def everybody(self) -> list[Holder]:
-        return [holder for queue in self.members() for holder in queue.holders.values()]
+        return [holder for queue in self.members() for _, holder in queue.ranked]
 
     def usage(self, name: str, pair: FlavorResource, gone: set[ObjectKey]) -> int:
         return sum(

@@ -207,7 +207,7 @@ def test_frozen_parts_do_not_follow_later_changes() -> None:
     found.hold(holder("w", "a", 3))
     found.set_flavor(flavor_of(make_flavor("f", {"new": "label"})))
     assert snapshot.available(queue, GPU) == 8
-    assert queue.holders == {}
+    assert queue.ranked == []
     assert snapshot.flavors["f"].labels == {}
 
 

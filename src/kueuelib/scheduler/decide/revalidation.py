@@ -115,7 +115,7 @@ def _short(snapshot: Snapshot, queue: FrozenQueue, holder: Holder) -> list[Flavo
 def _of_the_same_tree(snapshot: Snapshot, queue: FrozenQueue) -> Iterator[Holder]:
     tree = snapshot.tree_of(queue)
     for member in (queue,) if tree is None else tuple(tree.members.values()):
-        yield from member.holders.values()
+        yield from (holder for _, holder in member.ranked)
 
 
 def _is_later(other: Holder, holder: Holder) -> bool:

@@ -71,7 +71,7 @@ class QueueState:
         self.priorities = Priorities()
         self._forest = forest
         self._frozen: FrozenQueue | None = None
-        self._holders_shared = False
+        self._ranked_shared = False
 
     def thaw(self) -> None:
         """Forgets the frozen part, because something changed."""
@@ -82,12 +82,11 @@ class QueueState:
     def freeze(self) -> FrozenQueue:
         """The frozen part, which is made again only after a change."""
         if self._frozen is None:
-            self._holders_shared = True
+            self._ranked_shared = True
             self._frozen = FrozenQueue(
                 self.spec,
                 "" if self.activity.active else self.activity.reason,
                 dict(self.tally.reserved),
-                self.holders,
                 self.ranked,
                 self.priorities.lowest,
             )
@@ -109,25 +108,25 @@ class QueueState:
 
     def replace(self, holder: Holder) -> None:
         """Replaces the state of a workload whose charge is the same."""
-        self._own_lists()
         self._unlist(holder.key)
         self._list(holder)
         self.thaw()
 
     def _list(self, holder: Holder) -> None:
+        self._own_list()
         self.holders[holder.key] = holder
         insort(self.ranked, (rank_of(holder), holder))
 
     def _unlist(self, key: ObjectKey) -> None:
+        self._own_list()
         del self.ranked[bisect_left(self.ranked, (rank_of(self.holders.pop(key)),))]
 
-    def _own_lists(self) -> None:
-        if self._holders_shared:
-            self.holders, self.ranked = dict(self.holders), list(self.ranked)
-            self._holders_shared = False
+    def _own_list(self) -> None:
+        if self._ranked_shared:
+            self.ranked = list(self.ranked)
+            self._ranked_shared = False
 
     def _count(self, holder: Holder, sign: int) -> None:
-        self._own_lists()
         self.tally.count(holder, sign)
         self._forest.charge(self.spec.name, holder.usage, sign)
         local = self.local.get(holder.local_queue)

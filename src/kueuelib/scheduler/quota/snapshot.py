@@ -33,15 +33,13 @@ class FrozenQueue:
         spec: its quotas and policies.
         inactive: why it cannot admit anything; empty if it can.
         usage: of the workloads that hold quota, including pairs without quota.
-        holders: these workloads.
-        ranked: the same in the order of preemption.
+        ranked: these workloads, in the order of preemption.
         lowest_priority: the lowest priority among them, or None (KEP-83).
     """
 
     spec: QueueSpec
     inactive: str
     usage: Mapping[FlavorResource, int]
-    holders: Mapping[ObjectKey, Holder]
     ranked: Sequence[Ranked]
     lowest_priority: int | None
 

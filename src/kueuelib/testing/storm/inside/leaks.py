@@ -19,8 +19,7 @@ __all__ = ["ALLOWED", "Gone", "gone_of", "leaks"]
 
 ALLOWED: Final[Mapping[str, str]] = {
     "_Recent._entries": "events are counted over some minutes; the oldest of 4,096 subjects goes",
-    "FrozenQueue.holders": "the last snapshot of a cohort stays until the next one replaces it",
-    "FrozenQueue.ranked": "the same",
+    "FrozenQueue.ranked": "the last snapshot of a cohort stays until the next one replaces it",
     "Ranking._entries": "a removed entry is dropped at the top, or before the heap has doubled",
 }
 """Places that may keep deleted objects, with the reason; each is bounded."""
