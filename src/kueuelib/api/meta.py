@@ -111,6 +111,15 @@ LATEST = 253_402_300_799
 """The last second that RFC 3339 can express, in the year 9999; later times count as this one."""
 
 
+def copied(value: Any) -> Any:
+    """A copy of JSON that shares no object or list with it; a quarter of `deepcopy`."""
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [copied(inner) for inner in value]
+    return value
+
+
 def format_time(now: float) -> str:
     """RFC 3339 with whole seconds, as `metav1.Time`; `now` in seconds since the epoch."""
     return _format_second(min(int(now), LATEST))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from kueuelib.api.kinds import JOBS
-from kueuelib.api.meta import Obj, Resource, annotations_of
+from kueuelib.api.meta import Obj, Resource, annotations_of, copied
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS, is_go_bool
 from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.capabilities import (
@@ -71,7 +70,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         """Restore the template, but keep the labels of the Job controller."""
         if not infos:
             return False
-        before = copy.deepcopy(self._spec)
+        before: Obj = copied(self._spec)
         info = infos[0]
         if self._min_count is not None:
             self._set_parallelism(info.count)
@@ -153,9 +152,9 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         if stops_now:
             commands.append(begin_stop(state))
         if state.start_time:
-            before = copy.deepcopy(state.object)
+            before = copied(state.object)
             state.object["status"]["startTime"] = None
-            after = copy.deepcopy(state.object)
+            after = copied(state.object)
             commands.append(Change(JOBS, before, after, subresource="status", versioned=False))
             del state.object["status"]["startTime"]
         if not self._status.get("active"):

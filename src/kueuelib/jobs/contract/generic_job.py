@@ -8,13 +8,12 @@ unknown fields survive.
 from __future__ import annotations
 
 import abc
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, copied, key_of, labels_of
 from kueuelib.api.names import (
     MAX_EXECUTION_LABEL,
     PREBUILT_LABEL,
@@ -108,7 +107,7 @@ class GenericJob(abc.ABC):
 
     def copy(self) -> Self:
         """The same job with its own copy of the object, which may be changed."""
-        return type(self)(copy.deepcopy(self.object))
+        return type(self)(copied(self.object))
 
     # ---- what the framework knows of every object
 

@@ -5,7 +5,6 @@ Templates are raw `PodTemplateSpec`s; tolerations are raw too.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -273,7 +272,7 @@ def _put(
         ("metadata", "annotations", dict(annotations)),
         ("metadata", "labels", dict(labels)),
         ("spec", "nodeSelector", dict(selector)),
-        ("spec", "tolerations", copy.deepcopy(list(tolerations))),
+        ("spec", "tolerations", [dict(entry) for entry in tolerations]),
     ):
         entries = template.get(section) or {}
         if value:

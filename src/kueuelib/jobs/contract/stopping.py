@@ -5,12 +5,11 @@ After a crash, the mark shows that the last write is missing.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import annotations_of
+from kueuelib.api.meta import annotations_of, copied
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.podset_info import PodSetInfo
@@ -25,16 +24,16 @@ def is_stop_begun(obj: Mapping[str, Any]) -> bool:
 
 def begin_stop(job: GenericJob) -> Change:
     """Suspend and mark a job in place; returns the write for it."""
-    before = copy.deepcopy(job.object)
+    before = copied(job.object)
     job.suspend()
     annotations = {**annotations_of(job.object), STOPPING_ANNOTATION: "true"}
     job.object["metadata"]["annotations"] = annotations
-    return Change(job.resource, before, copy.deepcopy(job.object))
+    return Change(job.resource, before, copied(job.object))
 
 
 def end_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> tuple[Change, ...]:
     """Restore a job in place and remove the mark; returns the write for it, if anything changes."""
-    before, begun = copy.deepcopy(job.object), is_stop_begun(job.object)
+    before, begun = copied(job.object), is_stop_begun(job.object)
     if begun:
         del job.object["metadata"]["annotations"][STOPPING_ANNOTATION]
     if job.restore_podsets_info(infos) or begun:

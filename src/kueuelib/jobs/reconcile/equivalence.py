@@ -7,7 +7,6 @@ empty. Names, labels, node selectors, affinity and priority are not compared.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,7 +89,7 @@ def _as_admitted(
 
 def _with_info(pod_set: Mapping[str, Any], info: PodSetInfo) -> Mapping[str, Any]:
     template = {
-        "metadata": copy.deepcopy((pod_set["template"].get("metadata")) or {}),
+        "metadata": dict(pod_set["template"].get("metadata") or {}),
         "spec": dict(pod_set["template"].get("spec") or {}),
     }
     merge(template, info)

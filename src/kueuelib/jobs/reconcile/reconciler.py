@@ -51,6 +51,8 @@ class JobReconciler:
         self._settings = settings
         self._clock = clock
         self._vanished = Vanished()
+        self._flavors = ByName(stores.flavors)
+        self._classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one job and act."""
@@ -73,7 +75,6 @@ class JobReconciler:
         """
         stores, integration = self._stores, self._integration
         by_name = stores.workloads_of_name(integration.resource, key)
-        classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
         if raw is None:
             self._vanished.forget(key)
             orphans = tuple(wl for wl in by_name if _is_controller(integration, key.name, wl))
@@ -95,8 +96,8 @@ class JobReconciler:
             prebuilt=stores.workload(ObjectKey(key.namespace, prebuilt)) if prebuilt else None,
             ancestor=self._owners.ancestor_of(raw, key.namespace),
             namespace_labels=stores.namespace_labels(key.namespace),
-            flavors=ByName(stores.flavors),
-            classes=classes,
+            flavors=self._flavors,
+            classes=self._classes,
             again=self._vanished.look(key, job.uid, monotonic, present=bool(workloads)),
         )
 

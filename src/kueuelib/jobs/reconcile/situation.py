@@ -17,7 +17,7 @@ from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.vanished import Again
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Situation:
     """The known facts about one job at one moment. Workloads are raw, in the internal version.
 
