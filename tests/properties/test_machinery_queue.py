@@ -111,8 +111,13 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def done(self, data):
         key = data.draw(st.sampled_from(sorted(self.oracle.held)))
-        self.queue.done(key, self.now)
+        settled = data.draw(st.booleans())
+        _, again = self.queue.done(key, self.now, settled=settled)
         self.oracle.held.remove(key)
+        added = key in self.oracle.records and self.oracle.records[key]["at"] is None
+        assert again == (added and not settled)
+        if added and settled:
+            del self.oracle.records[key]
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
     def advance(self, seconds):

@@ -173,8 +173,14 @@ class QueueCore(Generic[K]):
             return Item(key, record.priority, max(0.0, now - record.since))
         return None
 
-    def done(self, key: K, now: float) -> tuple[float, bool]:
+    def done(self, key: K, now: float, *, settled: bool = False) -> tuple[float, bool]:
         """The worker ended its run of `key`; a key added meanwhile becomes available.
+
+        Args:
+            key: what it worked on.
+            now: the time.
+            settled: whether it took into account why the key was added meanwhile, so that this
+                needs no other run; adds with a delay stay.
 
         Returns:
             how many seconds the run took, and whether `key` is available again.
@@ -184,10 +190,14 @@ class QueueCore(Generic[K]):
         """
         took = max(0.0, now - self._processing.pop(key))
         record = self._records.get(key)
-        again = record is not None and record.ready_at is None
-        if record is not None and again:
+        if record is None or record.ready_at is not None:
+            return took, False
+        if settled:
+            del self._records[key]
+            self._count(record.priority, -1)
+        else:
             self._file(key, record)
-        return took, again
+        return took, not settled
 
     def forget(self, key: K) -> None:
         """The key succeeded: the rate limiter forgets its failures."""

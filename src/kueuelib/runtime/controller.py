@@ -13,10 +13,10 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kin
 from kueuelib.errors import ConfigError, KueuelibError, TerminalError
 from kueuelib.machinery.queue import LOW_PRIORITY, Item
 from kueuelib.machinery.rate_limits import RateLimiter
-from kueuelib.machinery.store import Delta, DeltaKind
+from kueuelib.machinery.store import Delta
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.deadlines import Deadlines, Limit
-from kueuelib.runtime.dispatch import Handler
+from kueuelib.runtime.dispatch import Handler, is_old_news
 from kueuelib.runtime.logs import get_logger, run_of
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queue import WorkQueue
@@ -49,6 +49,9 @@ class Result:
         priority: of that next look; None keeps the present one.
         rate_limited: look again after a delay that grows with each such result and each error in a
             row, but at most `requeue_after` seconds.
+        settled: nothing is left to do in the state that was known at the end of the reconciliation,
+            after its last `await`. So changes that came during it, like those by its own writes,
+            need no other look.
     """
 
     requeue_after: float | None = attrs.field(
@@ -57,10 +60,13 @@ class Result:
     )
     priority: int | None = None
     rate_limited: bool = False
+    settled: bool = False
 
 
 DONE = Result()
 """Nothing more to do until something changes."""
+SETTLED = Result(settled=True)
+"""The same, and nothing to do for what has changed up to now."""
 
 
 class Reconciler(Protocol):
@@ -200,7 +206,7 @@ class Controller:
             if not keys:
                 return
             priority = None
-            if _is_old_news(delta):
+            if is_old_news(delta):
                 priority = LOW_PRIORITY + (first is not None and first(delta))
             self.queue.add(*keys, priority=priority)
 
@@ -268,14 +274,16 @@ class Controller:
 
     async def _work(self) -> None:
         while (item := await self.queue.get()) is not None:
+            settled = False
             try:
-                await self._process(item)
+                settled = await self._process(item)
             finally:
-                self.queue.done(item.key)
+                self.queue.done(item.key, settled=settled)
             if item.priority < 0:
                 await asyncio.sleep(0)  # most have nothing to await, and there may be many
 
-    async def _process(self, item: Item[ObjectKey]) -> None:
+    async def _process(self, item: Item[ObjectKey]) -> bool:
+        """Reconcile a key; returns whether the result says that it is settled."""
         key, started = item.key, self._clock.monotonic()
         try:
             with run_of(self.name, key):
@@ -285,6 +293,7 @@ class Controller:
                         result = checked(await contained(steps))
                 except Exception as error:  # noqa: BLE001 - the one place: whatever it is, continue
                     self._failed(item, error, timed_out=limit.expired)
+                    result = DONE
                 else:
                     self._succeeded(item, result)
                 if steps.longest > LONG:
@@ -293,6 +302,7 @@ class Controller:
                         seconds=round(steps.longest, 1),
                         fix="await what waits, and move long work to asyncio.to_thread",
                     )
+                return result.settled
         finally:
             if self._metrics is not None:
                 self._metrics.seconds.observe(self._clock.monotonic() - started)
@@ -387,13 +397,3 @@ def controller_key(obj: Obj, owner: Resource) -> ObjectKey | None:
         return None
     namespace = (obj["metadata"].get("namespace") or "") if owner.namespaced else ""
     return ObjectKey(namespace, ref["name"])
-
-
-def _is_old_news(delta: Delta[Obj]) -> bool:
-    """Whether live changes may overtake it: part of a first list, or an update without a change."""
-    if delta.initial:
-        return True
-    if delta.kind is not DeltaKind.UPDATED or delta.old is None or delta.new is None:
-        return False
-    version = delta.new["metadata"].get("resourceVersion")
-    return version is not None and delta.old["metadata"].get("resourceVersion") == version

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from kueuelib.api.meta import Obj
-from kueuelib.machinery.store import Delta
+from kueuelib.machinery.store import Delta, DeltaKind
 
 YIELD_EVERY = 200
 """Number of deltas after which other tasks may run."""
@@ -77,3 +77,13 @@ class Dispatch:
         handlers, delta = self._queue.popleft()
         for handler in handlers:
             handler(delta)
+
+
+def is_old_news(delta: Delta[Obj]) -> bool:
+    """Whether live changes may overtake it: part of a first list, or an update without a change."""
+    if delta.initial:
+        return True
+    if delta.kind is not DeltaKind.UPDATED or delta.old is None or delta.new is None:
+        return False
+    version = delta.new["metadata"].get("resourceVersion")
+    return version is not None and delta.old["metadata"].get("resourceVersion") == version

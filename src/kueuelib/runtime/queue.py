@@ -80,13 +80,13 @@ class WorkQueue(Generic[K]):
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
 
-    def done(self, key: K) -> None:
-        """The worker ended its run of `key`."""
+    def done(self, key: K, *, settled: bool = False) -> None:
+        """The worker ended its run of `key`; see `QueueCore.done`."""
         now = self._clock.monotonic()
-        took, again = self.core.done(key, now)
+        took, again = self.core.done(key, now, settled=settled)
         if self._times is not None:
             self._times.worked(took)
-        if again:
+        if again or settled:
             self._wake(now)
 
     def forget(self, key: K) -> None:

@@ -39,6 +39,18 @@ def test_many_adds_during_a_run_lead_to_exactly_one_more_after_it():
     assert queue.pop_ready(4.0) is None
 
 
+def test_what_was_added_during_a_settled_run_needs_no_other_one():
+    queue = QueueCore()
+    queue.add("a", "b", now=0.0)
+    assert [queue.pop_ready(0.0).key for _ in range(2)] == ["a", "b"]
+    queue.add("a", now=1.0, priority=3)
+    queue.add("b", now=1.0, after=5.0)
+    assert queue.done("a", 2.0, settled=True) == (2.0, False)
+    assert queue.done("b", 2.0, settled=True) == (2.0, False)
+    assert (queue.depth, queue.waiting) == ({}, 1)
+    assert popped(queue, 6.0) == ["b"]
+
+
 def test_higher_priorities_come_first_and_equals_in_order_of_arrival():
     queue = QueueCore()
     queue.add("low", now=0.0, priority=LOW_PRIORITY)

@@ -13,7 +13,7 @@ from kueuelib.errors import ApiError, ConfigError, Conflict, TerminalError
 from kueuelib.machinery.queue import LOW_PRIORITY
 from kueuelib.machinery.selectors import parse_label_selector
 from kueuelib.machinery.store import Delta, DeltaKind
-from kueuelib.runtime.controller import Controller, Result, controller_key, is_terminal
+from kueuelib.runtime.controller import SETTLED, Controller, Result, controller_key, is_terminal
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.predicates import (
     all_of,
@@ -194,6 +194,25 @@ async def test_a_terminal_error_is_not_repeated():
         assert running.controller.queue.core.waiting == 0
         assert running.count("terminal_reconcile_errors_total") == 2
         assert running.result("error") == 2
+
+
+async def test_a_settled_key_is_not_repeated_for_what_changed_meanwhile():
+    informer = FakeInformer()
+
+    async def writes() -> Result:
+        informer.emit(updated(obj(), obj(version=2)))
+        return SETTLED
+
+    reconciler = Scripted(writes)
+    async with Running(reconciler) as running:
+        running.controller.for_(cast(Informer, informer))
+        running.controller.listen()
+        running.controller.enqueue(KEY)
+        await reconciler.called(1)
+        await running.idle()
+        assert reconciler.keys == [KEY]
+        informer.emit(updated(obj(version=2), obj(version=3)))
+        await reconciler.called(2)
 
 
 async def test_a_requeue_comes_later_and_keeps_its_priority():

@@ -17,7 +17,7 @@ from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.vanished import Vanished
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.controller import Result
+from kueuelib.runtime.controller import SETTLED, Result
 
 
 class JobReconciler:
@@ -63,8 +63,20 @@ class JobReconciler:
             raw = jobs.get(key)
         if raw is not None and self._referred is not None:
             raw = await self._referred.complete(self._integration, raw)
-        outcome = await self._executor.run(plan(self.observe(key, raw)), raw)
+        commands = plan(self.observe(key, raw))
+        outcome = await self._executor.run(commands, raw)
+        if commands and outcome.wait is None and self._is_settled(key):
+            return SETTLED
         return outcome.result
+
+    def _is_settled(self, key: ObjectKey) -> bool:
+        """Whether nothing is left to do, as far as that is known without reading anything."""
+        raw = self._stores.jobs[self._integration.name].get(key)
+        if raw is not None and (
+            self._integration.refers or self._owners.has_to_learn(raw, key.namespace)
+        ):
+            return False
+        return not plan(self.observe(key, raw))
 
     def observe(self, key: ObjectKey, raw: Obj | None) -> Situation:
         """The situation of one job, from the caches.

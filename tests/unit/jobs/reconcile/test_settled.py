@@ -1,0 +1,104 @@
+"""When a reconciliation of a job needs no other one for the changes that it made itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kueuelib.api.meta import ObjectKey, key_of
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.contract.commands import Create
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.owners import Owners
+from kueuelib.jobs.lookups.stores import (
+    OWNER_NAME,
+    OWNER_UID,
+    JobStores,
+    owner_names,
+    owner_uids,
+)
+from kueuelib.jobs.reconcile.executor import Outcome
+from kueuelib.jobs.reconcile.reconciler import JobReconciler
+from kueuelib.machinery.store import Store
+from kueuelib.runtime.controller import DONE, SETTLED
+
+KEY = ObjectKey("ns", "job")
+
+
+class Executing:
+    """Stores the Workload that a plan creates, after what else happens meanwhile."""
+
+    def __init__(self, workloads: Store, meanwhile=lambda: None):
+        self.workloads = workloads
+        self.meanwhile = meanwhile
+
+    async def run(self, commands, _about):
+        self.meanwhile()
+        for command in commands:
+            if isinstance(command, Create):
+                meta = {**command.obj["metadata"], "uid": "wl", "creationTimestamp": "t"}
+                self.workloads.put(key_of(command.obj), {**command.obj, "metadata": meta})
+        return Outcome()
+
+
+class Foreign:
+    """Knows no owner before it is read."""
+
+    def get(self, _ref):
+        return None
+
+    async def learn(self, _ref, _namespace):
+        return None
+
+
+def reconciler(*, labels=None, meanwhile=lambda _: None):
+    integration = builtin_registry().enabled(("batch/job",))[0]
+    jobs, workloads = Store(), Store({OWNER_UID: owner_uids, OWNER_NAME: owner_names})
+    meta = {"name": "job", "namespace": "ns", "uid": "u", "labels": labels or {}}
+    meta["labels"] |= {"kueue.x-k8s.io/queue-name": "main"}
+    spec = {"suspend": True, "template": {"spec": {"containers": [{"name": "c"}]}}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+    jobs.put(KEY, job)
+    stores = JobStores({integration.name: jobs}, workloads, Store(), Store(), Store())
+    settings = JobSettings()
+    executor = Executing(workloads, lambda: meanwhile(jobs))
+    owners = Owners([integration], stores, settings, Foreign())
+    return JobReconciler(integration, stores, owners, executor, settings)
+
+
+def test_a_created_workload_leaves_nothing_to_do():
+    assert asyncio.run(reconciler().reconcile(KEY)) == SETTLED
+
+
+def test_a_plan_without_commands_is_not_made_twice():
+    made = reconciler()
+    asyncio.run(made.reconcile(KEY))
+    assert asyncio.run(made.reconcile(KEY)) == DONE
+
+
+def moved(jobs):
+    job = jobs.get(KEY)
+    meta = {**job["metadata"], "labels": {"kueue.x-k8s.io/queue-name": "other"}}
+    jobs.put(KEY, {**job, "metadata": meta})
+
+
+def unsuspended(jobs):
+    job = jobs.get(KEY)
+    jobs.put(KEY, {**job, "spec": {**job["spec"], "suspend": False}})
+
+
+def owned(jobs):
+    job = jobs.get(KEY)
+    owner = {"apiVersion": "apps/v1", "kind": "Other", "name": "o", "uid": "o", "controller": True}
+    jobs.put(KEY, {**job, "metadata": {**job["metadata"], "ownerReferences": [owner]}})
+
+
+@pytest.mark.parametrize("change", [moved, unsuspended, owned])
+def test_a_change_that_came_meanwhile_needs_another_run(change):
+    assert asyncio.run(reconciler(meanwhile=change).reconcile(KEY)) == DONE
+
+
+def test_a_step_that_would_be_repeated_is_not_settled():
+    labels = {"kueue.x-k8s.io/prebuilt-workload-name": "missing"}
+    assert asyncio.run(reconciler(labels=labels).reconcile(KEY)) == DONE
