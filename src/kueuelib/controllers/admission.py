@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.deadlines import Deadlines, Limit
 from kueuelib.scheduler.decide.cycle import decide
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class AdmissionLoop:
         self._metrics = metrics
         self._clock = clock
         self._changed = asyncio.Event()
+        self._deadlines = Deadlines()
         self._fruitless = 0
 
     def wake(self) -> None:
@@ -98,7 +100,7 @@ class AdmissionLoop:
         deadline = self._engine.next_deadline()
         seconds = None if deadline is None else max(deadline - now, LAST_PAUSE)
         try:
-            async with asyncio.timeout(seconds):
+            with Limit(self._deadlines, seconds):
                 await self._changed.wait()
         except TimeoutError:
             return

@@ -56,7 +56,7 @@ class TreeWatch:
 
 def _look_later(controller: Controller, names: tuple[str, ...]) -> None:
     """Enqueue later; a controller that does not listen yet reconciles everything at its start."""
-    if controller.listening:
+    if names and controller.listening:
         controller.enqueue(*(ObjectKey("", name) for name in names), after=DELAY)
 
 

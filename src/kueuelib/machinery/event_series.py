@@ -165,13 +165,14 @@ class _Recent(Generic[V]):
         self._entries: OrderedDict[Hashable, V] = OrderedDict()
 
     def get(self, key: Hashable) -> V | None:
-        if key in self._entries:
+        entry = self._entries.get(key)
+        if entry is not None:
             self._entries.move_to_end(key)
-        return self._entries.get(key)
+        return entry
 
     def set(self, key: Hashable, value: V) -> None:
+        """Remember a value, after a `get` of its key."""
         self._entries[key] = value
-        self._entries.move_to_end(key)
         if len(self._entries) > self._size:
             self._entries.popitem(last=False)
 

@@ -201,13 +201,14 @@ class Cache:
             **asked,
         )
 
-    def learn(self, answer: Obj) -> None:
+    def learn(self, answer: Obj, *, shared: bool = False) -> None:
         """Pass an answer of the server to all informers of its kind and API version.
 
         See `Informer.learn`. An answer of a kind that is not cached has no effect.
         """
-        for informer in self._learners(answer):
-            informer.learn(answer)
+        learners = self._learners(answer)
+        for informer in learners:
+            informer.learn(answer, shared=shared and len(learners) == 1)
 
     def learn_gone(self, obj: Obj) -> None:
         """Drop an object that the server reports as not found; see `Informer.learn_gone`."""
@@ -290,7 +291,7 @@ class Cache:
 
     def _learners(self, obj: Obj | None = None) -> list[Informer]:
         """All informers, or those of objects whose kind has the name of this one's."""
-        every = [*(informer for informer, _ in self._informers.values()), *self._apart]
+        every = [informer for informer, _ in self._informers.values()] + self._apart
         return every if obj is None else [i for i in every if i.resource.kind == obj.get("kind")]
 
     @property

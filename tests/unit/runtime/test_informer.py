@@ -525,6 +525,25 @@ async def test_a_cache_hands_answers_to_whom_they_are_meant_for(jobs):
     await stopped(task)
 
 
+async def test_an_answer_that_may_be_kept_is_copied_for_several_informers(jobs):
+    cache = Cache(jobs.client)
+    every = cache.informer(JOBS)
+    ready = asyncio.Event()
+    task = asyncio.create_task(cache.run(ready.set))
+    await asyncio.wait_for(ready.wait(), 60)
+    answer = job("a", 99)
+    cache.learn(answer, shared=True)
+    assert every.store.get(ObjectKey("ns", "a")) is answer
+    some = cache.informer(JOBS, namespace="ns")
+    await some.wait_synced(60)
+    answer = job("b", 100)
+    cache.learn(answer, shared=True)
+    stored = [informer.store.get(ObjectKey("ns", "b")) for informer in (every, some)]
+    assert stored == [answer, answer]
+    assert stored[0] is not stored[1]
+    await stopped(task)
+
+
 async def test_a_cache_hands_answers_to_informers_apart_until_they_end(jobs):
     cache = Cache(jobs.client)
     apart = cache.apart(JOBS)

@@ -55,8 +55,8 @@ LANES = 8
 class Learner(Protocol):
     """The cache of the reconcilers, updated with the answers of the server; see `Cache`."""
 
-    def learn(self, answer: Obj) -> None:
-        """Store the answer to a create or a patch."""
+    def learn(self, answer: Obj, *, shared: bool = False) -> None:
+        """Store the answer to a create or a patch; `shared`: it need not be copied."""
         ...
 
     def learn_deleted(self, obj: Obj, answer: Obj) -> None:
@@ -232,7 +232,7 @@ class Executor:
             case Create(resource, obj):
                 wire = spoken(resource, self._version)
                 made = await self._client.create(wire, self._speak(resource, obj))
-                self._known.learn(made)
+                self._known.learn(made, shared=True)
                 if resource == WORKLOADS and run.about is not None:
                     self._count_workload(made, run.about)
             case Recheck(resource, obj):
@@ -333,7 +333,7 @@ class Executor:
 
     def _wrote(self, before: Obj, answer: Obj, run: _Run) -> None:
         run.wrote(before, answer)
-        self._known.learn(answer)
+        self._known.learn(answer, shared=True)
 
     def _speak(self, resource: Resource, obj: Obj) -> Obj:
         return convert(obj, self._version) if resource.group == KUEUE else obj

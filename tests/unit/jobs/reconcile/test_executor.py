@@ -71,7 +71,7 @@ class Known:
     def is_overtaken(self, obj):
         return int(obj["metadata"]["resourceVersion"]) < self.newest
 
-    def learn(self, answer):
+    def learn(self, answer, *, shared=False):
         self.learned.append(("learn", answer["metadata"]["resourceVersion"]))
 
     def learn_deleted(self, obj, answer):
