@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kueuelib.scheduler.quota.bracket import Bracket
-from kueuelib.scheduler.quota.node import QuotaNode, leaf
+from kueuelib.scheduler.quota.node import QuotaNode, alone, leaf
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 
@@ -83,3 +83,10 @@ def test_a_bracket_after_any_changes_is_like_a_new_one(seed: int) -> None:
         else:
             bracket.touch(changed)
         assert bracket.best is Bracket(leaves, rank).best
+
+
+def test_a_queue_without_cohort_is_always_the_same_node() -> None:
+    """A new one in every cycle would be garbage that only the collector frees."""
+    spec = QueueSpec("a")
+    assert alone(spec) is alone(spec)
+    assert alone(spec).path == (alone(spec),)

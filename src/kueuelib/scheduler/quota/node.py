@@ -167,6 +167,14 @@ class QuotaTree:
         return above[0]
 
 
+def alone(spec: QueueSpec) -> QuotaNode:
+    """The node of a ClusterQueue that no cohort is above; always the same one."""
+    if not spec.alone:
+        spec.alone.append(leaf(spec))
+    node: QuotaNode = spec.alone[0]
+    return node
+
+
 def leaf(spec: QueueSpec, ancestors: tuple[QuotaNode, ...] = ()) -> QuotaNode:
     """The node of a ClusterQueue.
 

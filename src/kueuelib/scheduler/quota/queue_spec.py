@@ -156,6 +156,8 @@ class QueueSpec:
     ignores_undeclared: bool = False
     offers: dict[str, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
     """What it offers, by the shape of Workloads; see `kueuelib.scheduler.decide.offers`."""
+    alone: list[Any] = attrs.field(factory=list, init=False, eq=False, repr=False)
+    """Its node without cohorts, once needed; see `kueuelib.scheduler.quota.node`."""
     _covering: Mapping[str, FlavorGroup] = attrs.field(init=False, eq=False, repr=False)
 
     @_covering.default

@@ -20,7 +20,7 @@ from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource,
 from kueuelib.scheduler.quota.arithmetic import NOTHING, Used
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.holders import Holder, Ranked
-from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_key, cohort_name, leaf
+from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, alone, cohort_key, cohort_name
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
 from kueuelib.scheduler.values import value
 
@@ -139,7 +139,7 @@ class _Nodes(dict[str, QuotaNode]):
     def __missing__(self, name: str) -> QuotaNode:
         spec = self._frozen.queues[name].spec
         tree = self._frozen.trees.get(spec.cohort)
-        node = self[name] = leaf(spec) if tree is None else tree.quota.queue(spec)
+        node = self[name] = alone(spec) if tree is None else tree.quota.queue(spec)
         return node
 
 
