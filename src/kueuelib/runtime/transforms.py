@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from sys import intern
 from typing import Any, Final
 
@@ -10,7 +10,11 @@ import orjson
 
 from kueuelib.api.meta import Obj
 
-_ALIKE = (("spec", "podSets"), ("status", "admission"))
+_ALIKE = (
+    ("metadata", ("labels", "annotations", "finalizers")),
+    ("spec", ("podSets",)),
+    ("status", ("admission", "conditions")),
+)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 RECENT: Final = 256
@@ -25,20 +29,27 @@ def strip(obj: Obj) -> Obj:
     (spec/framework 2.7).
 
     Changes its argument. Managed fields go, and the copy of itself that kubectl keeps. Workloads
-    share equal pod sets and admissions, and all objects the words of their conditions.
+    share equal pod sets and admissions, and all objects equal labels, annotations, finalizers and
+    conditions, and the words of those that differ.
     """
     meta = obj["metadata"]
     meta.pop("managedFields", None)
     annotations = meta.get("annotations")
     if annotations and annotations.pop(_LAST_APPLIED, None) is not None and not annotations:
         del meta["annotations"]
-    for part, name in _ALIKE:
-        fields = obj.get(part)
-        if isinstance(fields, dict) and name in fields:
-            fields[name] = shared(fields[name])
     status = obj.get("status")
-    if isinstance(status, dict):
-        _share_words(status.get("conditions"))
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, dict):
+            _share_words(condition, condition)
+    _share_words(obj, ("apiVersion", "kind"))
+    _share_words(meta, ("namespace", "creationTimestamp"))
+    for part, names in _ALIKE:
+        fields = obj.get(part)
+        if isinstance(fields, dict):
+            for name in names:
+                if name in fields:
+                    fields[name] = shared(fields[name])
     return obj
 
 
@@ -55,9 +66,8 @@ def shared(part: Any) -> Any:
     return known
 
 
-def _share_words(conditions: Any) -> None:
-    for condition in conditions if isinstance(conditions, list) else ():
-        if isinstance(condition, dict):
-            for name, word in condition.items():
-                if type(word) is str:
-                    condition[name] = intern(word)
+def _share_words(fields: Obj, names: Iterable[str]) -> None:
+    for name in names:
+        word = fields.get(name)
+        if type(word) is str:
+            fields[name] = intern(word)

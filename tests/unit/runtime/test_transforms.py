@@ -13,11 +13,17 @@ from kueuelib.runtime.transforms import strip
 def workload(name: str, cpu: str = "1") -> dict[str, Any]:
     """As a decoder makes it: no part is shared with another one."""
     found: dict[str, Any] = {
-        "metadata": {"name": name},
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "metadata": {
+            "name": name,
+            "namespace": "team-a",
+            "labels": {"cpu": cpu},
+            "finalizers": [f"example.com/{cpu}"],
+        },
         "spec": {"podSets": [{"name": "main", "count": 1, "cpu": cpu}]},
         "status": {
             "admission": {"clusterQueue": "cq", "cpu": cpu},
-            "conditions": [{"type": "Admitted", "message": f"it has {cpu}", "generation": 1}],
+            "conditions": [{"type": "Admitted", "message": "it is admitted", "time": cpu}],
         },
     }
     decoded: dict[str, Any] = orjson.loads(orjson.dumps(found))
@@ -36,16 +42,22 @@ def test_workloads_that_are_alike_share_their_parts() -> None:
     assert other == workload("b")
     assert one["spec"]["podSets"] is other["spec"]["podSets"]
     assert one["status"]["admission"] is other["status"]["admission"]
-    (mine,), (its,) = one["status"]["conditions"], other["status"]["conditions"]
-    assert mine is not its
-    assert mine["message"] is its["message"]
+    assert one["status"]["conditions"] is other["status"]["conditions"]
+    for name in ("labels", "finalizers"):
+        assert one["metadata"][name] is other["metadata"][name]
 
 
-def test_workloads_that_differ_share_nothing() -> None:
+def test_workloads_that_differ_share_words() -> None:
     one, other = strip(workload("a")), strip(workload("b", cpu="2"))
     assert other == workload("b", cpu="2")
     assert one["spec"]["podSets"] is not other["spec"]["podSets"]
     assert one["status"]["admission"] is not other["status"]["admission"]
+    assert one["metadata"]["labels"] is not other["metadata"]["labels"]
+    (mine,), (its,) = one["status"]["conditions"], other["status"]["conditions"]
+    assert mine is not its
+    assert mine["message"] is its["message"]
+    assert one["apiVersion"] is other["apiVersion"]
+    assert one["metadata"]["namespace"] is other["metadata"]["namespace"]
 
 
 @pytest.mark.parametrize(

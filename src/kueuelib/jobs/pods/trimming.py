@@ -22,13 +22,14 @@ _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 
 def trim(obj: Obj) -> Obj:
     """The parts of a pod that are stored; changes its argument."""
-    strip(obj)
     status = obj.get("status") or {}
     kept: Obj = {"phase": status["phase"]} if status.get("phase") else {}
     conditions = [each for each in status.get("conditions") or () if each["type"] in _CONDITIONS]
     if conditions:
         kept["conditions"] = conditions
     obj["status"] = kept
+    strip(obj)
+    obj["status"] = shared(kept)
     if not is_gated(obj):
         spec = obj["spec"]
         small: dict[str, Any] = {field: spec[field] for field in _SPEC if field in spec}

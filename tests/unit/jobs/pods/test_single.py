@@ -183,6 +183,9 @@ def test_a_waiting_pod_is_remembered_whole_and_a_running_one_is_not(pods):
     assert "containerStatuses" not in small["status"]
     assert small["metadata"] == running["metadata"]
     assert trim_missed(copy.deepcopy(running))["spec"] == {"schedulingGates": []}
+    again = trim(copy.deepcopy(running))
+    assert again["status"] is small["status"]
+    assert again["metadata"]["labels"] is small["metadata"]["labels"]
 
 
 def test_a_create_is_followed_by_nothing_that_counts(pods):
