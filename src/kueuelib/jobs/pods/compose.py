@@ -77,7 +77,12 @@ def compose(
         owners: the UIDs of pods that a Workload of the group counts already.
         parent: defines the pods of the group; without one, their annotations do.
     """
-    members = tuple(each for each in members_of(pods, role_by_shape, owners) if each.fills)
+    return composed_of(members_of(pods, role_by_shape, owners), parent)
+
+
+def composed_of(known: Sequence[Member], parent: Parent | None) -> Composition:
+    """The same for members, whose roles are their shapes."""
+    members = tuple(each for each in known if each.fills)
     if not members:
         return Composition()
     first = members[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -52,12 +53,12 @@ class GroupFacts:
     taken_over: TakenOver = NOTHING_ELSE
     parent: Parent | None = None
 
-    @property
+    @cached_property
     def serving(self) -> bool:
         """Whether finished pods are replaced, so that they do not end the group."""
         return any(map(is_serving, self.pods))
 
-    @property
+    @cached_property
     def gone(self) -> tuple[Obj, ...]:
         """The pods to release: nothing waits for them."""
         serving = self.serving
@@ -67,7 +68,7 @@ class GroupFacts:
             if (stage := stage_of(pod)) is Stage.DROPPED or (serving and stage.is_over)
         )
 
-    @property
+    @cached_property
     def counted(self) -> tuple[Obj, ...]:
         """The pods that decide what happens to the group."""
         if not self.serving:
@@ -79,12 +80,12 @@ class GroupFacts:
         """How many pods the parent makes; None without a parent."""
         return None if self.parent is None else self.parent.replicas
 
-    @property
+    @cached_property
     def own(self) -> Obj | None:
         """The Workload, if it stands for this group."""
         return self.workload if self.workload and stands_for_group(self.workload) else None
 
-    @property
+    @cached_property
     def owners(self) -> frozenset[str]:
         """The UIDs of the pods that the Workload counts already."""
         refs = (self.own or {"metadata": {}})["metadata"].get("ownerReferences") or ()

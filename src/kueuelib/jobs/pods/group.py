@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar, Self
 
 from kueuelib.api.kinds import PODS, WORKLOADS
@@ -21,7 +22,7 @@ from kueuelib.jobs.contract.commands import WARNING, Change, Command, Emit, Wait
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods import marks
-from kueuelib.jobs.pods.compose import compose, owner_references
+from kueuelib.jobs.pods.compose import Composition, composed_of, owner_references
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.judge import Judgement, judge
 from kueuelib.jobs.pods.reading import (
@@ -67,6 +68,11 @@ class PodGroup(
         if self.workload is None:
             return Judgement(_NO_ROLES, Roster(members_of(self.facts.counted, role_by_shape)))
         return judge(self.facts, self.workload)
+
+    @cached_property
+    def made(self) -> Composition:
+        """The Workload that the pods of a group without one make."""
+        return composed_of(self.roster.kept, self.facts.parent)
 
     @property
     def roster(self) -> Roster:
@@ -225,7 +231,7 @@ class PodGroup(
         facts = self.facts
         if facts.wanted == 0:
             return ()
-        made = compose(facts.counted, (), facts.parent)
+        made = self.made
         if facts.name_is_taken:
             text = (
                 f"A Workload named {facts.name} exists and does not belong to this group; "

@@ -10,7 +10,7 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import GROUP_SETS_DIGEST
-from kueuelib.jobs.pods.compose import Composition, compose, conflicting
+from kueuelib.jobs.pods.compose import Composition, compose, composed_of, conflicting
 from kueuelib.jobs.pods.facts import WARN, GroupFacts
 from kueuelib.jobs.pods.reading import Stage
 from kueuelib.jobs.pods.roles import Roles, declared_by, role_by_name, role_by_shape, roles_of
@@ -74,7 +74,7 @@ def _waiting(judgement: Judgement) -> Judgement:
 def _by_shape(facts: GroupFacts, roles: Roles, *, free: bool) -> Judgement:
     members = members_of(facts.counted, role_by_shape, facts.owners)
     if free:
-        made = compose(facts.counted, facts.owners, facts.parent)
+        made = composed_of(members, facts.parent)
         counts = {entry.name: entry.count for entry in made.pod_sets}
         declared = GROUP_SETS_DIGEST in made.annotations
         if counts and (declared or counts != roles.counts):

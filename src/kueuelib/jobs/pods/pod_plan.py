@@ -27,7 +27,7 @@ from kueuelib.jobs.contract.commands import (
     PatchStatus,
 )
 from kueuelib.jobs.pods import marks
-from kueuelib.jobs.pods.compose import compose, owner_references
+from kueuelib.jobs.pods.compose import owner_references
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated
@@ -182,7 +182,7 @@ def _strays(situation: Situation, group: PodGroup) -> Commands:
 
 def _before(group: PodGroup) -> Commands:
     """The steps for the pods of a group before it has a Workload."""
-    made = compose(group.facts.counted, (), group.facts.parent)
+    made = group.made
     failed = [each.pod for each in group.roster.kept if each.stage is Stage.FAILED]
     out = {each.member.uid for each in made.rejected}
     waiting = [each.pod for each in group.roster.kept if each.uid not in out]
