@@ -254,7 +254,7 @@ class Executor:
             case Count(what, labels, took):
                 self._count(what, labels, took)
             case Wait(why, seconds):
-                self._log.info("the job has to wait", why=why, seconds=seconds)
+                self._log.debug("the job has to wait", why=why, seconds=seconds)
                 run.wait = seconds
                 return False
         return True
