@@ -72,7 +72,7 @@ def phase_of(pod: Mapping[str, Any]) -> str:
 
 def gates_of(pod: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of all scheduling gates."""
-    return tuple(gate["name"] for gate in pod["spec"].get("schedulingGates") or ())
+    return tuple([gate["name"] for gate in pod["spec"].get("schedulingGates") or ()])
 
 
 def is_gated(pod: Mapping[str, Any]) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import orjson
 
@@ -18,6 +19,8 @@ from kueuelib.api.names import ROLE_HASH
 from kueuelib.api.quantity import Quantity
 
 DIGITS = 8
+RECENT: Final = 256
+"""The number of shapes whose names are kept."""
 
 _PLAIN = (
     "affinity",
@@ -57,14 +60,10 @@ def role_of(pod: Mapping[str, Any]) -> str:
 
 def role_hash(spec: Mapping[str, Any]) -> str:
     """The name of the shape of a raw pod spec."""
-    shape = {field: _go(spec.get(field), field) for field in _PLAIN}
-    shape["containers"] = _containers(spec.get("containers"))
-    shape["initContainers"] = _containers(spec.get("initContainers"))
-    shape["overhead"] = _quantities(spec.get("overhead"))
-    text = orjson.dumps({"spec": dict(sorted(shape.items()))})
-    for mark, escape in ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026")):
-        text = text.replace(mark, escape)
-    return hashlib.sha256(text).hexdigest()[:DIGITS]
+    shape = {field: spec.get(field) for field in (*_PLAIN, "overhead")}
+    for field in ("containers", "initContainers"):
+        shape[field] = _containers(spec.get(field))
+    return _name_of(orjson.dumps(shape))
 
 
 def _containers(containers: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
@@ -72,13 +71,28 @@ def _containers(containers: Sequence[Mapping[str, Any]] | None) -> list[Any] | N
         return None
     return [
         {
-            "ports": _ports(container.get("ports")),
-            "resources": {
-                "requests": _quantities((container.get("resources") or {}).get("requests"))
-            },
+            "ports": container.get("ports"),
+            "resources": {"requests": (container.get("resources") or {}).get("requests")},
         }
         for container in containers
     ]
+
+
+@lru_cache(maxsize=RECENT)
+def _name_of(raw: bytes) -> str:
+    """The name of a shape in JSON."""
+    shape = orjson.loads(raw)
+    for field in _PLAIN:
+        shape[field] = _go(shape[field], field)
+    for container in (*(shape["containers"] or ()), *(shape["initContainers"] or ())):
+        container["ports"] = _ports(container["ports"])
+        requests = container["resources"]
+        requests["requests"] = _quantities(requests["requests"])
+    shape["overhead"] = _quantities(shape["overhead"])
+    text = orjson.dumps({"spec": dict(sorted(shape.items()))})
+    for mark, escape in ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026")):
+        text = text.replace(mark, escape)
+    return hashlib.sha256(text).hexdigest()[:DIGITS]
 
 
 def _ports(ports: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:

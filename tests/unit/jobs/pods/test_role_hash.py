@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.jobs.pods.role_hash import role_hash, role_of
+from kueuelib.jobs.pods.role_hash import _name_of, role_hash, role_of
 
 DEFAULT_TOLERATIONS = [
     {
@@ -70,3 +70,15 @@ def test_the_annotation_of_the_webhook_outlives_changes_of_the_spec(pods):
     assert role_of(pod) == before
     del pod["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"]
     assert role_of(pod) != before
+
+
+def test_the_shape_of_pods_that_differ_in_their_arguments_is_named_once():
+    requests = {"requests": {"cpu": "17"}}
+    names = {
+        role_hash({"containers": [{"name": "c", "args": [rank], "resources": requests}]})
+        for rank in ("0", "1", "2")
+    }
+    before = _name_of.cache_info().misses
+    assert len(names) == 1
+    role_hash({"containers": [{"args": ["3"], "resources": requests}]})
+    assert _name_of.cache_info().misses == before
