@@ -81,7 +81,7 @@ class History:
 
     def part(self, name: str) -> FrozenQueue:
         inactive = "Stopped" if name in self.stopped else ""
-        return FrozenQueue(self.queues[name], inactive, self.usage[name], {}, [], None)
+        return FrozenQueue(self.queues[name], inactive, self.usage[name], [], None)
 
     def trees(self, forest: Forest) -> dict[str, FrozenTree]:
         """The frozen tree of every cohort that somebody names or that has an object."""
