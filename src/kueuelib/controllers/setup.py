@@ -194,11 +194,7 @@ def setup(
         telemetry=telemetry,
     )
     recorder.give_way(applying.queue.core.is_busy)
-    teller = Teller(
-        lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY),
-        engine.cache.root_of,
-        clock=clock,
-    )
+    teller = Teller(lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock)
 
     def submit(settled: Settled) -> None:
         applier.submit(settled, applying, teller)

@@ -60,20 +60,6 @@ def test_busy_queues_take_turns_and_do_not_slow_down_one_at_rest() -> None:
     assert lines.take(2 * TRICKLE) == (key("a1"),)
 
 
-def test_a_queue_trickles_while_another_of_its_tree_admits() -> None:
-    lines, count = Lines({"a": "tree", "b": "tree", "c": "other"}.get), 100
-    for queue in ("a", "b", "c"):
-        for number in range(count):
-            lines.waits(key(f"{queue}{number}"), queue, 0.0)
-    lines.admitted(key("large"), "a", 0.0)
-    found = told(lines, 0.0, REST)
-    assert sum(each.name.startswith("c") for each in found) == count
-    assert {each.name[0] for each in found} == {"a", "b", "c"}
-    assert len(found) <= count + REST / TRICKLE
-    told(lines, REST, REST + 2 * count / AT_ONCE * PAUSE)
-    assert not lines
-
-
 def test_nobody_is_told_before_the_time_and_of_two_times_the_earlier_counts() -> None:
     lines = Lines()
     lines.waits(key(1), "cq", 1.0)
@@ -109,9 +95,7 @@ class Clock:
 @pytest.mark.parametrize("after", [0.0, 1.0])
 async def test_the_teller_works_while_somebody_waits_and_then_sleeps(after: float) -> None:
     clock, found = Clock(), list[tuple[float, ObjectKey]]()
-    teller = Teller(
-        lambda keys: found.extend((clock.time, each) for each in keys), lambda _: "", clock=clock
-    )
+    teller = Teller(lambda keys: found.extend((clock.time, each) for each in keys), clock=clock)
     task = asyncio.create_task(teller.run(lambda: None))
     for round_ in range(2):
         start = clock.time
