@@ -1,7 +1,7 @@
 """Decodes Workloads as informers store them: most of their parts are like parts seen before.
 
 Such a part is decoded once, and Workloads share its typed value. An informer stores equal pod sets,
-equal admissions and equal conditions as one object, so these are known by their identity.
+and equal admissions, as one object, so these are known by their identity.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _condition(fields: tuple[tuple[str, Any], ...]) -> Condition:
 _SHARED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "podSets": _Parts(lambda part: tuple([decode(PodSet, each) for each in part])),
     "admission": _Parts(lambda part: decode(Admission, part)),
-    "conditions": _Parts(lambda part: tuple([_condition(tuple(each.items())) for each in part])),
+    "conditions": lambda part: tuple([_condition(tuple(each.items())) for each in part]),
 }
 
 

@@ -10,16 +10,15 @@ import orjson
 
 from kueuelib.api.meta import Obj
 
-_ALIKE = (
-    ("metadata", ("labels", "annotations", "finalizers")),
-    ("spec", ("podSets",)),
-    ("status", ("admission", "conditions")),
-)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 RECENT: Final = 256
 """The number of different parts that later objects can share."""
+_LONGEST: Final = 1024
+"""Bytes of the JSON of labels, annotations or finalizers that objects share."""
 _PARTS: Final[dict[bytes, Any]] = {}
+_METADATA: Final[dict[bytes, Any]] = {}
+"""Apart, since many objects have labels like nobody else's, and would displace pod sets."""
 
 Transform = Callable[[Obj], Obj]
 
@@ -29,8 +28,8 @@ def strip(obj: Obj) -> Obj:
     (spec/framework 2.7).
 
     Changes its argument. Managed fields go, and the copy of itself that kubectl keeps. Workloads
-    share equal pod sets and admissions, and all objects equal labels, annotations, finalizers and
-    conditions, and the words of those that differ.
+    share equal pod sets and admissions, and all objects equal labels, annotations and finalizers,
+    and the words of their conditions. So whoever changes an object further does that before.
     """
     meta = obj["metadata"]
     meta.pop("managedFields", None)
@@ -44,12 +43,13 @@ def strip(obj: Obj) -> Obj:
             _share_words(condition, condition)
     _share_words(obj, ("apiVersion", "kind"))
     _share_words(meta, ("namespace", "creationTimestamp"))
-    for part, names in _ALIKE:
+    for name in ("labels", "annotations", "finalizers"):
+        if name in meta:
+            meta[name] = _shared(meta[name], _METADATA, _LONGEST)
+    for part, name in (("spec", "podSets"), ("status", "admission")):
         fields = obj.get(part)
-        if isinstance(fields, dict):
-            for name in names:
-                if name in fields:
-                    fields[name] = shared(fields[name])
+        if isinstance(fields, dict) and name in fields:
+            fields[name] = shared(fields[name])
     return obj
 
 
@@ -60,10 +60,17 @@ def metadata_of(obj: Obj) -> Obj:
 
 def shared(part: Any) -> Any:
     """A part of an object, or an equal one of an object that came shortly before."""
-    known = _PARTS.setdefault(orjson.dumps(part), part)
-    if len(_PARTS) > RECENT:
-        del _PARTS[next(iter(_PARTS))]
-    return known
+    return _shared(part, _PARTS)
+
+
+def _shared(part: Any, known: dict[bytes, Any], longest: int | None = None) -> Any:
+    text = orjson.dumps(part)
+    if longest is not None and len(text) > longest:
+        return part
+    known[text] = part = known.pop(text, part)
+    if len(known) > RECENT:
+        del known[next(iter(known))]
+    return part
 
 
 def _share_words(fields: Obj, names: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kueuelib.runtime.transforms import strip
+from kueuelib.runtime.transforms import RECENT, strip
 
 
 def workload(name: str, cpu: str = "1") -> dict[str, Any]:
@@ -42,9 +42,24 @@ def test_workloads_that_are_alike_share_their_parts() -> None:
     assert other == workload("b")
     assert one["spec"]["podSets"] is other["spec"]["podSets"]
     assert one["status"]["admission"] is other["status"]["admission"]
-    assert one["status"]["conditions"] is other["status"]["conditions"]
     for name in ("labels", "finalizers"):
         assert one["metadata"][name] is other["metadata"][name]
+
+
+def test_labels_of_their_own_do_not_keep_workloads_from_sharing() -> None:
+    first = [strip(workload(str(shape), cpu=str(shape))) for shape in range(RECENT // 2)]
+    for number in range(4 * RECENT):
+        other = workload("x", cpu=str(number % len(first)))
+        other["metadata"]["labels"] = {"job-uid": str(number)}
+        stored = strip(other)
+        assert stored["spec"]["podSets"] is first[number % len(first)]["spec"]["podSets"]
+
+
+def test_long_annotations_are_not_kept_for_others() -> None:
+    one, other = workload("a"), workload("b")
+    one["metadata"]["annotations"] = {"note": "x" * 2000}
+    other["metadata"]["annotations"] = {"note": "x" * 2000}
+    assert strip(one)["metadata"]["annotations"] is not strip(other)["metadata"]["annotations"]
 
 
 def test_workloads_that_differ_share_words() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, copied
 from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate, KueuelibError
 
 _MAPS = ("annotations", "labels", "nodeSelector")
@@ -272,7 +272,7 @@ def _put(
         ("metadata", "annotations", dict(annotations)),
         ("metadata", "labels", dict(labels)),
         ("spec", "nodeSelector", dict(selector)),
-        ("spec", "tolerations", [dict(entry) for entry in tolerations]),
+        ("spec", "tolerations", [copied(entry) for entry in tolerations]),
     ):
         entries = template.get(section) or {}
         if value:
