@@ -51,7 +51,10 @@ class Result:
             row, but at most `requeue_after` seconds.
         settled: nothing is left to do in the state that was known at the end of the reconciliation,
             after its last `await`. So changes that came during it, like those by its own writes,
-            need no other look.
+            need no other look; none of the others can be asked for, either.
+
+    Raises:
+        ValueError: it is settled, and yet to be looked at again.
     """
 
     requeue_after: float | None = attrs.field(
@@ -61,6 +64,13 @@ class Result:
     priority: int | None = None
     rate_limited: bool = False
     settled: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if self.settled and (self.requeue_after or self.rate_limited):
+            raise ValueError(
+                "Result(settled=True) says that nothing is left to do: "
+                "leave out `requeue_after` and `rate_limited`, or `settled`"
+            )
 
 
 DONE = Result()

@@ -215,6 +215,12 @@ async def test_a_settled_key_is_not_repeated_for_what_changed_meanwhile():
         await reconciler.called(2)
 
 
+@pytest.mark.parametrize("more", [{"requeue_after": 5}, {"rate_limited": True}])
+def test_what_is_settled_is_not_looked_at_again(more: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="leave out"):
+        Result(settled=True, **more)
+
+
 async def test_a_requeue_comes_later_and_keeps_its_priority():
     reconciler = Scripted(Result(requeue_after=0.01), Result(requeue_after=500, priority=7))
     async with Running(reconciler) as running:

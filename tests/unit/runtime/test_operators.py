@@ -517,3 +517,30 @@ async def test_a_condition_needs_a_status() -> None:
     assert seen == [
         "Bare: has no field status; add `status: Status`, a class that extends ConditionedStatus"
     ]
+
+
+async def test_a_change_while_the_status_is_written_is_seen_after_a_settled_result(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Operator("boxes")
+    texts: list[str] = []
+
+    @app.reconciles(Box)
+    async def reconcile(found: Box, context: Context) -> Result:
+        texts.append(found.spec.text)
+        context.condition("Ready", True, "Seen", found.spec.text)
+        return Result(settled=True)
+
+    patch = Client.patch
+
+    async def slow(self: Client, *args: Any, **options: Any) -> Any:
+        answer = await patch(self, *args, **options)
+        if options.get("subresource") == "status" and texts == ["a"]:
+            await patch(client, Box.resource, ONE, {"spec": {"text": "b"}}, PatchType.MERGE)
+            await asyncio.sleep(0.1)  # the informer hears of it, while this answer is on its way
+        return answer
+
+    monkeypatch.setattr(Client, "patch", slow)
+    async with running(app, client):
+        await client.of(Box).create(box(text="a"))
+        await eventually(lambda: texts[-1:] == ["b"])

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import attrs
+
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import Conflict, InvalidObject, TerminalError
@@ -88,6 +90,7 @@ class KindReconciler:
             await context.write_status(failed=True)  # what was set before it failed
             raise
         await context.write_status()
+        result = attrs.evolve(result, settled=False)  # what came while the status was written
         if self._around.repeats.note(key_of(context.obj), wrote=context.wrote):
             self._log.warning(
                 "reconciles an object again and again, and writes something each time",
