@@ -29,7 +29,7 @@ def strip(obj: Obj) -> Obj:
 
     Changes its argument. Managed fields go, and the copy of itself that kubectl keeps. Workloads
     share equal pod sets and admissions, and all objects equal labels, annotations and finalizers,
-    and the words of their conditions. So whoever changes an object further does that before.
+    and the words of their conditions. So a transform that changes more has to do that before.
     """
     meta = obj["metadata"]
     meta.pop("managedFields", None)
