@@ -51,10 +51,7 @@ class Result:
             row, but at most `requeue_after` seconds.
         settled: nothing is left to do in the state that was known at the end of the reconciliation,
             after its last `await`. So changes that came during it, like those by its own writes,
-            need no other look; none of the others can be asked for, either.
-
-    Raises:
-        ValueError: it is settled, and yet to be looked at again.
+            need no other look. It means nothing beside the wish for another one.
     """
 
     requeue_after: float | None = attrs.field(
@@ -64,13 +61,6 @@ class Result:
     priority: int | None = None
     rate_limited: bool = False
     settled: bool = False
-
-    def __attrs_post_init__(self) -> None:
-        if self.settled and (self.requeue_after or self.rate_limited):
-            raise ValueError(
-                "Result(settled=True) says that nothing is left to do: "
-                "leave out `requeue_after` and `rate_limited`, or `settled`"
-            )
 
 
 DONE = Result()
@@ -312,7 +302,7 @@ class Controller:
                         seconds=round(steps.longest, 1),
                         fix="await what waits, and move long work to asyncio.to_thread",
                     )
-                return result.settled
+                return result.settled and not result.requeue_after and not result.rate_limited
         finally:
             if self._metrics is not None:
                 self._metrics.seconds.observe(self._clock.monotonic() - started)

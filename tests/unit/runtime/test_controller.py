@@ -215,10 +215,16 @@ async def test_a_settled_key_is_not_repeated_for_what_changed_meanwhile():
         await reconciler.called(2)
 
 
-@pytest.mark.parametrize("more", [{"requeue_after": 5}, {"rate_limited": True}])
-def test_what_is_settled_is_not_looked_at_again(more: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="leave out"):
-        Result(settled=True, **more)
+@pytest.mark.parametrize("more", [{"requeue_after": 0.01}, {"rate_limited": True}])
+async def test_a_settled_key_is_repeated_if_it_asks_for_that(more: dict[str, Any]):
+    async def asks() -> Result:
+        running.controller.enqueue(KEY)
+        return Result(settled=True, **more)
+
+    reconciler = Scripted(asks)
+    async with Running(reconciler) as running:
+        running.controller.enqueue(KEY)
+        await reconciler.called(2)
 
 
 async def test_a_requeue_comes_later_and_keeps_its_priority():
