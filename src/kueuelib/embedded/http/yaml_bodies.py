@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import yaml
 
+from kueuelib.api.meta import copied
 from kueuelib.embedded.http.unreadable import Unreadable, not_yaml
 from kueuelib.errors import BadRequest
 
@@ -139,7 +140,7 @@ class _Builder:
         if known is None:
             raise BadRequest(f"error parsing YAML: anchor '{anchor}' value contains itself")
         self._count(known[1])
-        return _copied(known[0])
+        return copied(known[0])
 
     def _scalar(self, event: Any) -> Any:
         text: str = event.value
@@ -221,11 +222,3 @@ class _Builder:
             else:
                 fields[key if isinstance(key, str) else json.dumps(key)] = value
         return {**merged, **fields} if merged else fields
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_copied(inner) for inner in value]
-    return value
