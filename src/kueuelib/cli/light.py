@@ -21,15 +21,18 @@ def light_imports() -> Iterator[None]:
     connections without a TLS context; each of ours has its own. attrs keeps the source of the
     methods that it generates for tracebacks: it is dropped before the start needs more memory.
     What is imported already stays, and what is imported here is not garbage later: collections
-    leave it out.
+    leave it out, and would find nothing meanwhile.
     """
+    from kueuelib.runtime.memory import uncollected
+
     modules: dict[str, Any] = sys.modules
     hides, stated = "rich" not in modules, os.environ.get(CERTIFICATES)
     if hides:
         modules["rich"] = None
     os.environ[CERTIFICATES] = os.devnull
     try:
-        yield
+        with uncollected():
+            yield
     finally:
         linecache.clearcache()
         gc.freeze()

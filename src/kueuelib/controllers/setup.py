@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.kinds import V1BETA2
-from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.api.meta import Resource
 from kueuelib.controllers import feed as sources
 from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
@@ -41,7 +41,7 @@ from kueuelib.controllers.series_labels import (
 )
 from kueuelib.controllers.strangers import Strangers
 from kueuelib.controllers.teller import Teller
-from kueuelib.controllers.trees import TreeWatch, above
+from kueuelib.controllers.trees import TreeWatch, above, look_later
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
     Informers,
@@ -297,17 +297,12 @@ def setup(
     )
 
     def affected(effects: Effects) -> None:
-        # Those that do not listen yet will look at everything when they begin.
-        if effects.cluster_queues and cluster_queue.listening:
-            for name in effects.cluster_queues:
-                key = ObjectKey("", name)
-                after = max(STATUS_DELAY, cluster_queue_reconciler.pause(key))
-                cluster_queue.enqueue(key, after=after)
-        trees.usage_changed(effects.cluster_queues)
-        if effects.local_queues and local_queue.listening:
-            for key in effects.local_queues:
-                after = max(STATUS_DELAY, local_queue_reconciler.pause(key))
-                local_queue.enqueue(key, after=after)
+        queues, local_queues = effects.cluster_queues, effects.local_queues
+        if queues:
+            look_later(cluster_queue, queues, STATUS_DELAY, cluster_queue_reconciler.pause)
+            trees.usage_changed(queues)
+        if local_queues:
+            look_later(local_queue, local_queues, STATUS_DELAY, local_queue_reconciler.pause)
         if effects.workloads and workload.listening:
             workload.enqueue(*effects.workloads)
         loop.wake()

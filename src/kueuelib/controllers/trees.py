@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kueuelib.api.kinds import COHORTS
 from kueuelib.api.meta import Obj, ObjectKey
@@ -44,20 +44,38 @@ class TreeWatch:
             return
         forest = self._engine.cache.forest
         for root in {forest.root_of(name): None for name in _named(delta)}:
-            _look_later(self._cohorts, forest.cohorts_below(root))
+            look_later(self._cohorts, forest.cohorts_below(root), DELAY)
             if self._engine.shares_fairly:
-                _look_later(self._queues, forest.below(root))
+                look_later(self._queues, forest.below(root), DELAY)
 
     def usage_changed(self, queues: tuple[str, ...]) -> None:
         """The usage or the number of workloads of these ClusterQueues may have changed."""
-        cohorts = (cohort for name in queues for cohort in self._engine.cohorts(name))
-        _look_later(self._cohorts, tuple(dict.fromkeys(cohorts)))
+        if self._cohorts.listening:
+            cohorts = {cohort for name in queues for cohort in self._engine.cohorts(name)}
+            look_later(self._cohorts, cohorts, DELAY)
 
 
-def _look_later(controller: Controller, names: tuple[str, ...]) -> None:
-    """Enqueue later; a controller that does not listen yet reconciles everything at its start."""
-    if names and controller.listening:
-        controller.enqueue(*(ObjectKey("", name) for name in names), after=DELAY)
+def look_later(
+    controller: Controller,
+    queues: Iterable[str | ObjectKey],
+    after: float,
+    pause: Callable[[ObjectKey], float] = lambda _: 0.0,
+) -> None:
+    """Reconcile some objects later, unless they will be within `DELAY` seconds anyway.
+
+    A controller that does not listen yet reconciles everything at its start.
+
+    Args:
+        controller: reconciles them.
+        queues: their keys, or their names if they have no namespace.
+        after: not before so many seconds.
+        pause: not before so many seconds either, for each.
+    """
+    if not controller.listening:
+        return
+    keys = (ObjectKey("", each) if isinstance(each, str) else each for each in queues)
+    for key in controller.queue.not_due(keys, DELAY):
+        controller.enqueue(key, after=max(after, pause(key)))
 
 
 def _named(delta: Delta[Obj]) -> Iterator[str]:

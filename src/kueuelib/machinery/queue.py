@@ -207,6 +207,15 @@ class QueueCore(Generic[K]):
         """Whether a key is ready or being worked on."""
         return bool(self._processing or self._depth)
 
+    def is_due(self, key: K, by: float) -> bool:
+        """Whether an add without priority, for a time not before `by`, would change nothing."""
+        record = self._records.get(key)
+        return (
+            record is not None
+            and record.priority >= 0
+            and (record.ready_at is None or record.ready_at <= by)
+        )
+
     def num_requeues(self, key: K) -> int:
         """How many failures the rate limiter counts."""
         return self._limiter.num_requeues(key)

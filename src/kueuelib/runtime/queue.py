@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kueuelib.machinery.queue import Item, QueueCore
@@ -54,6 +54,11 @@ class WorkQueue(Generic[K]):
         now = self._clock.monotonic()
         if self.core.add(*keys, now=now, after=after, priority=priority, rate_limited=rate_limited):
             self._wake(now)
+
+    def not_due(self, keys: Iterable[K], within: float) -> list[K]:
+        """Those of some keys that are not ready, and will not be within so many seconds."""
+        is_due, by = self.core.is_due, self._clock.monotonic() + within
+        return [key for key in keys if not is_due(key, by)]
 
     async def get(self) -> Item[K] | None:
         """The next key; None once the queue is shut down and empty."""

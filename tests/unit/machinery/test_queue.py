@@ -142,6 +142,17 @@ def test_of_two_delays_the_earlier_holds():
     assert queue.next_deadline(3.0) is None
 
 
+@pytest.mark.parametrize("priority", [LOW_PRIORITY, None, 5])
+@pytest.mark.parametrize("after", [0.0, 1.0, 2.0])
+def test_a_key_is_due_if_a_later_add_would_change_nothing(after, priority):
+    queue, by = QueueCore(), 1.5
+    assert not queue.is_due("a", by)
+    queue.add("a", now=0.0, after=after, priority=priority)
+    due = queue.is_due("a", by)
+    assert due == (after <= by and priority != LOW_PRIORITY)
+    assert due != queue.add("a", now=0.0, after=by)
+
+
 def test_an_immediate_add_moves_a_waiting_key_and_leaves_no_timer():
     queue = QueueCore()
     queue.add("a", now=0.0, after=5.0)

@@ -113,6 +113,7 @@ class ShapeVerdict:
         free.
         """
         grant = GRANTS[queue.preemption.reclaim_within_cohort]
+        highest = grant.highest(self.info.priority)
         return (
             not self.complete
             or (news.charged > self.began and self._chooses(queue))
@@ -120,7 +121,7 @@ class ShapeVerdict:
                 when > self.began
                 and borrower != queue.name
                 and self._wants(pair, queue)
-                and lowest_priority <= grant.highest(self.info.priority)
+                and lowest_priority <= highest
                 for (borrower, pair), (when, lowest_priority) in news.borrowed.items()
             )
         )
