@@ -51,12 +51,12 @@ class ClusterQueueReconciler:
         self._clock = clock
         self._writer = QueueStatusWriter(client, informer, clock)
 
-    def pause(self, key: ObjectKey) -> float:
-        """Seconds in which a change of the numbers makes nothing to do."""
+    def not_before(self, key: ObjectKey) -> float:
+        """Until when a change of the numbers makes nothing to do, in monotonic seconds."""
         queue = self._informer.store.get(key)
         if queue is None or queue["metadata"].get("deletionTimestamp"):
             return 0.0  # The finalizer goes with the last Workload.
-        return self._writer.pause(key)
+        return self._writer.not_before(key)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Brings finalizer and status in line."""

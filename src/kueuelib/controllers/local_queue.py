@@ -49,7 +49,7 @@ class LocalQueueReconciler:
         self._metrics = metrics
         self._clock = clock
         self._writer = QueueStatusWriter(client, local_queues, clock)
-        self.pause = self._writer.pause
+        self.not_before = self._writer.not_before
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Brings the status in line."""

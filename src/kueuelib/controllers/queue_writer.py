@@ -1,4 +1,7 @@
-"""Writes the status of queues: each at most once a second, and only changed fields."""
+"""Writes the status of queues: only changed fields, each at most once a second.
+
+The slower the server answers, the rarer: admissions need it more.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.queries import PatchType
 
 PAUSE = 1.0
-"""Seconds between two writes of one queue's status."""
+"""Seconds between two writes of one queue's status, at least."""
+LONGEST_PAUSE = 10.0
+PATIENCE = 50.0
+"""How many times as long as a write took the next one of the same queue waits."""
 
 
 class Learner(Protocol):
@@ -53,10 +59,11 @@ class QueueStatusWriter:
         if not patch:
             return DONE
         key = key_of(queue)
-        pause = self.pause(key)
+        now = self._clock.monotonic()
+        pause = self.not_before(key) - now
         if pause > 0:
             return Result(requeue_after=pause)
-        self._next[key] = self._clock.monotonic() + PAUSE
+        self._next[key] = now + PAUSE
         body = {"metadata": {"uid": queue["metadata"]["uid"]}, "status": patch}
         try:
             answer = await self._client.patch(
@@ -65,13 +72,14 @@ class QueueStatusWriter:
         except NotFound:
             self.forget(key)
         else:
+            took = self._clock.monotonic() - now
+            self._next[key] = now + min(max(PAUSE, PATIENCE * took), LONGEST_PAUSE)
             self._informer.learn(answer)
         return DONE
 
-    def pause(self, key: ObjectKey) -> float:
-        """Seconds until the status of a queue may be written; 0 for now."""
-        now = self._clock.monotonic()
-        return max(self._next.get(key, now) - now, 0.0)
+    def not_before(self, key: ObjectKey) -> float:
+        """From when on the status of a queue may be written, in monotonic seconds of the clock."""
+        return self._next.get(key, 0.0)
 
     def forget(self, key: ObjectKey) -> None:
         """Forget a deleted queue."""

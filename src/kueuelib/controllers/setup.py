@@ -299,10 +299,10 @@ def setup(
     def affected(effects: Effects) -> None:
         queues, local_queues = effects.cluster_queues, effects.local_queues
         if queues:
-            look_later(cluster_queue, queues, STATUS_DELAY, cluster_queue_reconciler.pause)
+            look_later(cluster_queue, queues, STATUS_DELAY, cluster_queue_reconciler.not_before)
             trees.usage_changed(queues)
         if local_queues:
-            look_later(local_queue, local_queues, STATUS_DELAY, local_queue_reconciler.pause)
+            look_later(local_queue, local_queues, STATUS_DELAY, local_queue_reconciler.not_before)
         if effects.workloads and workload.listening:
             workload.enqueue(*effects.workloads)
         loop.wake()

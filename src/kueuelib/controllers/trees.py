@@ -59,9 +59,9 @@ def look_later(
     controller: Controller,
     queues: Iterable[str | ObjectKey],
     after: float,
-    pause: Callable[[ObjectKey], float] = lambda _: 0.0,
+    not_before: Callable[[ObjectKey], float] = lambda _: 0.0,
 ) -> None:
-    """Reconcile some objects later, unless they will be within `DELAY` seconds anyway.
+    """Reconcile some objects later, unless they will be by then anyway.
 
     A controller that does not listen yet reconciles everything at its start.
 
@@ -69,13 +69,16 @@ def look_later(
         controller: reconciles them.
         queues: their keys, or their names if they have no namespace.
         after: not before so many seconds.
-        pause: not before so many seconds either, for each.
+        not_before: an instant of the controller's clock for each, in monotonic seconds.
     """
     if not controller.listening:
         return
-    keys = (ObjectKey("", each) if isinstance(each, str) else each for each in queues)
-    for key in controller.queue.not_due(keys, DELAY):
-        controller.enqueue(key, after=max(after, pause(key)))
+    now = controller.queue.clock.monotonic()
+    for each in queues:
+        key = ObjectKey("", each) if isinstance(each, str) else each
+        at = max(now + after, not_before(key))
+        if not controller.queue.core.is_due(key, at):
+            controller.enqueue(key, after=at - now)
 
 
 def _named(delta: Delta[Obj]) -> Iterator[str]:

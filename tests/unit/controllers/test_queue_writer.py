@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kueuelib.api.kinds import CLUSTER_QUEUES
 from kueuelib.api.meta import key_of
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
 from kueuelib.controllers.queue_metrics import OwnedSeries
-from kueuelib.controllers.queue_writer import PAUSE, QueueStatusWriter
+from kueuelib.controllers.queue_writer import LONGEST_PAUSE, PAUSE, QueueStatusWriter
 from kueuelib.errors import NotFound
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.scheduler.engine import Engine
@@ -20,8 +22,10 @@ QUEUE: dict[str, Any] = {"metadata": {"name": "one", "uid": "uid", "resourceVers
 class Still(SystemClock):
     """Time stands still."""
 
+    at = 100.0
+
     def monotonic(self) -> float:
-        return 100.0
+        return self.at
 
 
 class Server:
@@ -56,11 +60,28 @@ async def test_the_answer_is_learned() -> None:
 async def test_what_follows_within_the_pause_comes_later() -> None:
     server = Server()
     writer = QueueStatusWriter(server, server, Still())  # type: ignore[arg-type]
-    assert writer.pause(key_of(QUEUE)) == 0
+    assert writer.not_before(key_of(QUEUE)) == 0
     await writer.write(QUEUE, {"pendingWorkloads": 1})
     later = await writer.write(QUEUE, {"pendingWorkloads": 2})
-    assert later.requeue_after == writer.pause(key_of(QUEUE)) == PAUSE
+    assert writer.not_before(key_of(QUEUE)) == 100.0 + PAUSE
+    assert later.requeue_after == PAUSE
     assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.01, PAUSE), (0.1, 5.0), (5.0, LONGEST_PAUSE)])
+async def test_on_a_slow_server_it_is_written_more_rarely(took: float, pause: float) -> None:
+    clock = Still()
+
+    class Slow(Server):
+        async def patch(self, *args: Any, **options: Any) -> Any:
+            clock.at += took
+            return await super().patch(*args, **options)
+
+    server = Slow()
+    writer = QueueStatusWriter(server, server, clock)  # type: ignore[arg-type]
+    await writer.write(QUEUE, {"pendingWorkloads": 1})
+    later = await writer.write(QUEUE, {"pendingWorkloads": 2})
+    assert later.requeue_after == pytest.approx(pause - took)
 
 
 async def test_a_queue_that_is_gone_is_forgotten() -> None:
@@ -84,6 +105,6 @@ async def test_numbers_wait_for_the_next_write_but_not_those_of_a_deleted_queue(
         clock=Still(),
     )
     await reconciler.reconcile(key)
-    assert reconciler.pause(key) == PAUSE
+    assert reconciler.not_before(key) == 100.0 + PAUSE
     server.store[key]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert reconciler.pause(key) == 0
+    assert reconciler.not_before(key) == 0
