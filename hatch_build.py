@@ -33,11 +33,12 @@ INTERPRETED = (
     "scheduler/policy.py",
     "scheduler/rounds.py",
     "scheduler/values.py",
+    "workload/served.py",
     "workload/writer.py",
     "__init__.py",
 )
-"""What is not: it decides nothing, is for users to extend and checks what they return, or uses what
-mypyc does not know.
+"""What is not: it decides nothing, has coroutines (compiled ones see errors of others), is for
+users to extend and checks what they return, or uses what mypyc does not know.
 """
 
 FOREIGN = {"Enum", "IntEnum", "NamedTuple", "Protocol", "Node", "TreeNode", "Used"}

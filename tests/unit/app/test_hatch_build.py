@@ -248,3 +248,10 @@ def test_every_statement_of_the_engine_keeps_its_line() -> None:
             for node in result.body
             if isinstance(node, ast.ClassDef) and HOOK.attrs_class(node) is not None
         ]
+
+
+def test_no_coroutine_is_compiled() -> None:
+    coroutines = (ast.AsyncFunctionDef, ast.Await)
+    for path in HOOK.sources(PACKAGE):
+        tree = ast.parse((PACKAGE / path).read_text())
+        assert not [node for node in ast.walk(tree) if isinstance(node, coroutines)], path
