@@ -145,10 +145,12 @@ class CheckReconciler:
 
     def _heard(self, delta: Delta[Obj]) -> None:
         gone = delta.kind is DeltaKind.DELETED or delta.new is None
+        known = {*self._running, *(self._asked if gone else ())}
+        entries = [entry for entry in known if entry[0] == delta.key]
+        if not entries:
+            return
         reservation = None if gone or delta.new is None else reservation_of(delta.new)
-        for entry in {*self._running, *(self._asked if gone else ())}:
-            if entry[0] != delta.key:
-                continue
+        for entry in entries:
             if gone:
                 self._asked.pop(entry, None)
                 self._nudges.pop(delta.key, None)
