@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import ObjectKey
@@ -33,6 +34,7 @@ class ClusterQueueReconciler:
         engine: knows their numbers.
         series: those that are removed with a ClusterQueue.
         clock: stamps transitions and paces the writes.
+        busy: whether admissions are being written.
     """
 
     def __init__(
@@ -43,13 +45,14 @@ class ClusterQueueReconciler:
         series: OwnedSeries,
         *,
         clock: Clock = SYSTEM_CLOCK,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._informer = informer
         self._engine = engine
         self._series = series
         self._clock = clock
-        self._writer = QueueStatusWriter(client, informer, clock)
+        self._writer = QueueStatusWriter(client, informer, clock, busy)
 
     def not_before(self, key: ObjectKey) -> float:
         """Until when a change of the numbers makes nothing to do, in monotonic seconds."""

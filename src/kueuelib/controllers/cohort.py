@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import ObjectKey
@@ -36,6 +36,7 @@ class CohortReconciler:
         metrics: the gauges.
         recorder: for events about Cohorts.
         clock: paces the writes.
+        busy: whether admissions are being written.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class CohortReconciler:
         recorder: EventRecorder,
         *,
         clock: Clock = SYSTEM_CLOCK,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._informer = informer
         self._engine = engine
         self._metrics = metrics
         self._recorder = recorder
-        self._writer = QueueStatusWriter(client, informer, clock)
+        self._writer = QueueStatusWriter(client, informer, clock, busy)
         self._cycles: dict[str, tuple[str, ...]] = {}
 
     async def reconcile(self, key: ObjectKey) -> Result:

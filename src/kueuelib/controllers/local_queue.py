@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import ObjectKey
@@ -31,6 +32,7 @@ class LocalQueueReconciler:
         engine: knows their numbers.
         metrics: their gauges.
         clock: stamps transitions and samples, and paces the writes.
+        busy: whether admissions are being written.
     """
 
     def __init__(
@@ -42,14 +44,18 @@ class LocalQueueReconciler:
         metrics: LocalQueueMetrics,
         *,
         clock: Clock = SYSTEM_CLOCK,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._local_queues = local_queues
         self._cluster_queues = cluster_queues
         self._engine = engine
         self._metrics = metrics
         self._clock = clock
-        self._writer = QueueStatusWriter(client, local_queues, clock)
-        self.not_before = self._writer.not_before
+        self._writer = QueueStatusWriter(client, local_queues, clock, busy)
+
+    def not_before(self, key: ObjectKey) -> float:
+        """Until when a change of the numbers makes nothing to do, in monotonic seconds."""
+        return self._writer.not_before(key)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Brings the status in line."""

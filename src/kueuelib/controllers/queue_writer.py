@@ -1,10 +1,11 @@
-"""Writes the status of queues: only changed fields, each at most once a second.
+"""Writes the status of queues: each at most once a second, and only changed fields.
 
-The slower the server answers, the rarer: admissions need it more.
+While admissions are written, the pause is longer, the longer the last write took.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
@@ -17,9 +18,10 @@ from kueuelib.runtime.queries import PatchType
 
 PAUSE = 1.0
 """Seconds between two writes of one queue's status, at least."""
+PAUSE_FACTOR = 50.0
+"""The pause while admissions are written, as a multiple of what the last write took."""
 LONGEST_PAUSE = 10.0
-PATIENCE = 50.0
-"""How many times as long as a write took the next one of the same queue waits."""
+"""Seconds that it takes at most."""
 
 
 class Learner(Protocol):
@@ -40,13 +42,22 @@ class QueueStatusWriter:
 
     The first change is written at once; later changes within the pause are written together at its
     end.
+
+    Args:
+        client: writes.
+        informer: learns the answers.
+        clock: paces the writes.
+        busy: whether admissions are being written.
     """
 
-    def __init__(self, client: Client, informer: Learner, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, informer: Learner, clock: Clock, busy: Callable[[], bool]
+    ) -> None:
         self._client = client
         self._informer = informer
         self._clock = clock
-        self._next: dict[ObjectKey, float] = {}
+        self._busy = busy
+        self._written: dict[ObjectKey, tuple[float, float]] = {}  # when, and how long it took
 
     async def write(self, queue: Obj, status: Obj) -> Result:
         """Stores the given status now, or if it is too early, requests another reconciliation.
@@ -58,29 +69,35 @@ class QueueStatusWriter:
         patch = status_patch(queue.get("status") or {}, status)
         if not patch:
             return DONE
-        key = key_of(queue)
-        now = self._clock.monotonic()
-        pause = self.not_before(key) - now
+        key, began = key_of(queue), self._clock.monotonic()
+        pause = self.not_before(key) - began
         if pause > 0:
             return Result(requeue_after=pause)
-        self._next[key] = now + PAUSE
         body = {"metadata": {"uid": queue["metadata"]["uid"]}, "status": patch}
+        self._written[key] = began, 0.0
         try:
             answer = await self._client.patch(
                 self._informer.resource, key, body, PatchType.MERGE, subresource="status"
             )
         except NotFound:
             self.forget(key)
-        else:
-            took = self._clock.monotonic() - now
-            self._next[key] = now + min(max(PAUSE, PATIENCE * took), LONGEST_PAUSE)
-            self._informer.learn(answer)
+            return DONE
+        finally:
+            if key in self._written:
+                ended = self._clock.monotonic()
+                self._written[key] = ended, ended - began
+        self._informer.learn(answer)
         return DONE
 
     def not_before(self, key: ObjectKey) -> float:
         """From when on the status of a queue may be written, in monotonic seconds of the clock."""
-        return self._next.get(key, 0.0)
+        written = self._written.get(key)
+        if written is None:
+            return 0.0
+        ended, took = written
+        longer = min(PAUSE_FACTOR * took, LONGEST_PAUSE) if self._busy() else 0.0
+        return ended + max(PAUSE, longer)
 
     def forget(self, key: ObjectKey) -> None:
         """Forget a deleted queue."""
-        self._next.pop(key, None)
+        self._written.pop(key, None)

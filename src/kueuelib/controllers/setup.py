@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.kinds import V1BETA2
-from kueuelib.api.meta import Resource
+from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.controllers import feed as sources
 from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
@@ -41,7 +41,7 @@ from kueuelib.controllers.series_labels import (
 )
 from kueuelib.controllers.strangers import Strangers
 from kueuelib.controllers.teller import Teller
-from kueuelib.controllers.trees import TreeWatch, above, look_later
+from kueuelib.controllers.trees import TreeWatch, above
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
     Informers,
@@ -193,7 +193,8 @@ def setup(
         clock=clock,
         telemetry=telemetry,
     )
-    recorder.give_way(applying.queue.core.is_busy)
+    busy = applying.queue.core.is_busy
+    recorder.give_way(busy)
     teller = Teller(lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock)
 
     def submit(settled: Settled) -> None:
@@ -229,7 +230,7 @@ def setup(
     )
     informers.workloads.add_handler(follower.seen)
     cluster_queue_reconciler = ClusterQueueReconciler(
-        client, informers.cluster_queues, engine, series, clock=clock
+        client, informers.cluster_queues, engine, series, clock=clock, busy=busy
     )
     cluster_queue = controller(kinds.CLUSTER_QUEUES, cluster_queue_reconciler).for_(
         informers.cluster_queues
@@ -251,7 +252,7 @@ def setup(
         controller(
             kinds.COHORTS,
             CohortReconciler(
-                client, cohorts, engine, CohortMetrics(telemetry), recorder, clock=clock
+                client, cohorts, engine, CohortMetrics(telemetry), recorder, clock=clock, busy=busy
             ),
         )
         .watches(cohorts, partial(above, engine))
@@ -267,6 +268,7 @@ def setup(
         engine,
         local_queue_metrics,
         clock=clock,
+        busy=busy,
     )
     local_queue = (
         controller(kinds.LOCAL_QUEUES, local_queue_reconciler)
@@ -299,10 +301,11 @@ def setup(
     def affected(effects: Effects) -> None:
         queues, local_queues = effects.cluster_queues, effects.local_queues
         if queues:
-            look_later(cluster_queue, queues, STATUS_DELAY, cluster_queue_reconciler.not_before)
+            keys = (ObjectKey("", name) for name in queues)
+            cluster_queue.look_later(keys, STATUS_DELAY, cluster_queue_reconciler.not_before)
             trees.usage_changed(queues)
         if local_queues:
-            look_later(local_queue, local_queues, STATUS_DELAY, local_queue_reconciler.not_before)
+            local_queue.look_later(local_queues, STATUS_DELAY, local_queue_reconciler.not_before)
         if effects.workloads and workload.listening:
             workload.enqueue(*effects.workloads)
         loop.wake()

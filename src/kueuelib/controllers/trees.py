@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from kueuelib.api.kinds import COHORTS
 from kueuelib.api.meta import Obj, ObjectKey
@@ -44,41 +44,19 @@ class TreeWatch:
             return
         forest = self._engine.cache.forest
         for root in {forest.root_of(name): None for name in _named(delta)}:
-            look_later(self._cohorts, forest.cohorts_below(root), DELAY)
+            _look_later(self._cohorts, forest.cohorts_below(root))
             if self._engine.shares_fairly:
-                look_later(self._queues, forest.below(root), DELAY)
+                _look_later(self._queues, forest.below(root))
 
     def usage_changed(self, queues: tuple[str, ...]) -> None:
         """The usage or the number of workloads of these ClusterQueues may have changed."""
         if self._cohorts.listening:
-            cohorts = {cohort for name in queues for cohort in self._engine.cohorts(name)}
-            look_later(self._cohorts, cohorts, DELAY)
+            cohorts = (cohort for name in queues for cohort in self._engine.cohorts(name))
+            _look_later(self._cohorts, dict.fromkeys(cohorts))
 
 
-def look_later(
-    controller: Controller,
-    queues: Iterable[str | ObjectKey],
-    after: float,
-    not_before: Callable[[ObjectKey], float] = lambda _: 0.0,
-) -> None:
-    """Reconcile some objects later, unless they will be by then anyway.
-
-    A controller that does not listen yet reconciles everything at its start.
-
-    Args:
-        controller: reconciles them.
-        queues: their keys, or their names if they have no namespace.
-        after: not before so many seconds.
-        not_before: an instant of the controller's clock for each, in monotonic seconds.
-    """
-    if not controller.listening:
-        return
-    now = controller.queue.clock.monotonic()
-    for each in queues:
-        key = ObjectKey("", each) if isinstance(each, str) else each
-        at = max(now + after, not_before(key))
-        if not controller.queue.core.is_due(key, at):
-            controller.enqueue(key, after=at - now)
+def _look_later(controller: Controller, names: Iterable[str]) -> None:
+    controller.look_later((ObjectKey("", name) for name in names), DELAY)
 
 
 def _named(delta: Delta[Obj]) -> Iterator[str]:

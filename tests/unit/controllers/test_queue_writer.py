@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
 from kueuelib.controllers.queue_metrics import OwnedSeries
 from kueuelib.controllers.queue_writer import LONGEST_PAUSE, PAUSE, QueueStatusWriter
-from kueuelib.errors import NotFound
+from kueuelib.errors import NotFound, TransportError
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.scheduler.engine import Engine
 
@@ -26,6 +27,11 @@ class Still(SystemClock):
 
     def monotonic(self) -> float:
         return self.at
+
+
+def idle() -> bool:
+    """No admission is being written."""
+    return False
 
 
 class Server:
@@ -51,7 +57,7 @@ class Server:
 
 async def test_the_answer_is_learned() -> None:
     server = Server()
-    writer = QueueStatusWriter(server, server, Still())  # type: ignore[arg-type]
+    writer = QueueStatusWriter(server, server, Still(), idle)  # type: ignore[arg-type]
     await writer.write(QUEUE, {"pendingWorkloads": 1})
     assert [body["status"] for body in server.bodies] == [{"pendingWorkloads": 1}]
     assert [answer["status"] for answer in server.learned] == [{"pendingWorkloads": 1}]
@@ -59,7 +65,7 @@ async def test_the_answer_is_learned() -> None:
 
 async def test_what_follows_within_the_pause_comes_later() -> None:
     server = Server()
-    writer = QueueStatusWriter(server, server, Still())  # type: ignore[arg-type]
+    writer = QueueStatusWriter(server, server, Still(), idle)  # type: ignore[arg-type]
     assert writer.not_before(key_of(QUEUE)) == 0
     await writer.write(QUEUE, {"pendingWorkloads": 1})
     later = await writer.write(QUEUE, {"pendingWorkloads": 2})
@@ -68,26 +74,37 @@ async def test_what_follows_within_the_pause_comes_later() -> None:
     assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.01, PAUSE), (0.1, 5.0), (5.0, LONGEST_PAUSE)])
-async def test_on_a_slow_server_it_is_written_more_rarely(took: float, pause: float) -> None:
-    clock = Still()
+@pytest.mark.parametrize(
+    ("took", "pause"), [(0.01, PAUSE), (0.1, 5.0), (5.0, LONGEST_PAUSE), (20.0, LONGEST_PAUSE)]
+)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_while_admissions_are_written_a_slow_write_has_a_longer_pause(
+    took: float, pause: float, fails: bool
+) -> None:
+    clock, is_busy = Still(), True
 
     class Slow(Server):
         async def patch(self, *args: Any, **options: Any) -> Any:
             clock.at += took
+            if fails:
+                raise TransportError("server", "is away")
             return await super().patch(*args, **options)
 
     server = Slow()
-    writer = QueueStatusWriter(server, server, clock)  # type: ignore[arg-type]
-    await writer.write(QUEUE, {"pendingWorkloads": 1})
+    writer = QueueStatusWriter(server, server, clock, lambda: is_busy)  # type: ignore[arg-type]
+    with suppress(TransportError):
+        await writer.write(QUEUE, {"pendingWorkloads": 1})
     later = await writer.write(QUEUE, {"pendingWorkloads": 2})
-    assert later.requeue_after == pytest.approx(pause - took)
+    assert later.requeue_after == pytest.approx(pause)
+    is_busy = False
+    later = await writer.write(QUEUE, {"pendingWorkloads": 2})
+    assert later.requeue_after == pytest.approx(PAUSE)
 
 
 async def test_a_queue_that_is_gone_is_forgotten() -> None:
     server = Server()
     server.there = False
-    writer = QueueStatusWriter(server, server, Still())  # type: ignore[arg-type]
+    writer = QueueStatusWriter(server, server, Still(), idle)  # type: ignore[arg-type]
     assert (await writer.write(QUEUE, {"pendingWorkloads": 1})).requeue_after is None
     assert server.learned == []
 
