@@ -299,13 +299,15 @@ def setup(
     )
 
     def affected(effects: Effects) -> None:
-        queues, local_queues = effects.cluster_queues, effects.local_queues
-        if queues:
-            keys = (ObjectKey("", name) for name in queues)
-            cluster_queue.look_later(keys, STATUS_DELAY, cluster_queue_reconciler.not_before)
-            trees.usage_changed(queues)
-        if local_queues:
-            local_queue.look_later(local_queues, STATUS_DELAY, local_queue_reconciler.not_before)
+        # Those that do not listen yet will look at everything when they begin.
+        if effects.cluster_queues and cluster_queue.listening:
+            keys = (ObjectKey("", name) for name in effects.cluster_queues)
+            cluster_queue.queue.add_later(keys, STATUS_DELAY, cluster_queue_reconciler.not_before)
+        trees.usage_changed(effects.cluster_queues)
+        if effects.local_queues and local_queue.listening:
+            local_queue.queue.add_later(
+                effects.local_queues, STATUS_DELAY, local_queue_reconciler.not_before
+            )
         if effects.workloads and workload.listening:
             workload.enqueue(*effects.workloads)
         loop.wake()

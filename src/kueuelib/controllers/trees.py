@@ -50,13 +50,14 @@ class TreeWatch:
 
     def usage_changed(self, queues: tuple[str, ...]) -> None:
         """The usage or the number of workloads of these ClusterQueues may have changed."""
-        if self._cohorts.listening:
-            cohorts = (cohort for name in queues for cohort in self._engine.cohorts(name))
-            _look_later(self._cohorts, dict.fromkeys(cohorts))
+        cohorts = (cohort for name in queues for cohort in self._engine.cohorts(name))
+        _look_later(self._cohorts, dict.fromkeys(cohorts))
 
 
 def _look_later(controller: Controller, names: Iterable[str]) -> None:
-    controller.look_later((ObjectKey("", name) for name in names), DELAY)
+    """Enqueue later; a controller that does not listen yet reconciles everything at its start."""
+    if controller.listening:
+        controller.queue.add_later((ObjectKey("", name) for name in names), DELAY)
 
 
 def _named(delta: Delta[Obj]) -> Iterator[str]:

@@ -227,29 +227,6 @@ class Controller:
         """Reconcile these keys, not before `after` seconds."""
         self.queue.add(*keys, after=after, priority=priority)
 
-    def look_later(
-        self,
-        keys: Iterable[ObjectKey],
-        after: float,
-        not_before: Callable[[ObjectKey], float] = lambda _: 0.0,
-    ) -> None:
-        """Reconcile these keys once, soon, but not at once; nothing happens before `listen`.
-
-        Asking often costs little: what is due by then, or at most `after` later, stays as it is.
-
-        Args:
-            keys: the objects.
-            after: not before so many seconds.
-            not_before: not before an instant either, for each, in monotonic seconds of the clock.
-        """
-        if not self.listening:
-            return
-        now, is_due = self.queue.clock.monotonic(), self.queue.core.is_due
-        for key in keys:
-            at = max(now + after, not_before(key))
-            if not is_due(key, at + after):
-                self.enqueue(key, after=at - now)
-
     async def run(self, ready: Ready) -> None:
         """Work until cancelled; then let running reconciliations end.
 

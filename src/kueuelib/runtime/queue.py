@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kueuelib.machinery.queue import Item, QueueCore
@@ -25,9 +25,6 @@ class WorkQueue(Generic[K]):
         limiter: how long failed keys wait; exponential from 5 ms to 60 s by default.
         clock: monotonic time for delays.
         telemetry: where depth and durations are reported.
-
-    Attributes:
-        clock: the same.
     """
 
     def __init__(
@@ -40,7 +37,7 @@ class WorkQueue(Generic[K]):
     ) -> None:
         self.name = name
         self.core: QueueCore[K] = QueueCore(limiter)
-        self.clock = clock
+        self._clock = clock
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -54,14 +51,35 @@ class WorkQueue(Generic[K]):
         self, *keys: K, after: float = 0.0, priority: int | None = None, rate_limited: bool = False
     ) -> None:
         """Ask for a run of each key; see `QueueCore.add`."""
-        now = self.clock.monotonic()
+        now = self._clock.monotonic()
         if self.core.add(*keys, now=now, after=after, priority=priority, rate_limited=rate_limited):
             self._wake(now)
+
+    def add_later(
+        self,
+        keys: Iterable[K],
+        after: float,
+        not_before: Callable[[K], float] = lambda _: 0.0,
+    ) -> None:
+        """Ask for a run of each key that is not due by then, or at most `after` later.
+
+        Asking often costs little.
+
+        Args:
+            keys: what to work on.
+            after: not before so many seconds.
+            not_before: not before an instant either, for each, in monotonic seconds of the clock.
+        """
+        now, is_due = self._clock.monotonic(), self.core.is_due
+        for key in keys:
+            at = max(now + after, not_before(key))
+            if not is_due(key, at + after):
+                self.add(key, after=at - now)
 
     async def get(self) -> Item[K] | None:
         """The next key; None once the queue is shut down and empty."""
         while True:
-            now = self.clock.monotonic()
+            now = self._clock.monotonic()
             item = self.core.pop_ready(now)
             if item is not None:
                 if self._times is not None:
@@ -77,7 +95,7 @@ class WorkQueue(Generic[K]):
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake(self.clock.monotonic())
+                    self._wake(self._clock.monotonic())
                 raise
             finally:
                 if waiter in self._waiters:
@@ -85,7 +103,7 @@ class WorkQueue(Generic[K]):
 
     def done(self, key: K, *, settled: bool = False) -> None:
         """The worker ended its run of `key`; see `QueueCore.done`."""
-        now = self.clock.monotonic()
+        now = self._clock.monotonic()
         took, again = self.core.done(key, now, settled=settled)
         if self._times is not None:
             self._times.worked(took)
@@ -99,7 +117,7 @@ class WorkQueue(Generic[K]):
     def shut_down(self, *, drain: bool = False) -> None:
         """Ignore adds; hand out what is ready (`drain`), or nothing."""
         self.core.shut_down(drain=drain)
-        self._wake(self.clock.monotonic())
+        self._wake(self._clock.monotonic())
 
     def _wake(self, now: float) -> None:
         """Wake a worker if there is something to do, else set the timer for the next delayed key.
@@ -131,7 +149,7 @@ class WorkQueue(Generic[K]):
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._wake(self.clock.monotonic())
+        self._wake(self._clock.monotonic())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -144,7 +162,7 @@ class WorkQueue(Generic[K]):
         from kueuelib.runtime.telemetry import QueueSample
 
         def sample() -> QueueSample:
-            now = self.clock.monotonic()
+            now = self._clock.monotonic()
             core = self.core
             return QueueSample(
                 core.depth, core.adds, core.retries, core.unfinished(now), core.longest_running(now)

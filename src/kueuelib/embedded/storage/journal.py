@@ -85,9 +85,10 @@ class Journal:
         tidied = failures = 0
         while True:
             self._due.wait()
-            if self._closing.wait(SYNC_SECONDS * 2 ** min(failures, 6)):
-                return
+            self._closing.wait(SYNC_SECONDS * 2 ** min(failures, 6))
             self._due.clear()
+            if self._closing.is_set():  # perhaps only now, so that `close` will not be heard again
+                return
             try:
                 self.folder.sync(self._latest)
                 if self._count - tidied >= TIDY_EVERY:

@@ -113,7 +113,6 @@ class ShapeVerdict:
         free.
         """
         grant = GRANTS[queue.preemption.reclaim_within_cohort]
-        highest = grant.highest(self.info.priority)
         return (
             not self.complete
             or (news.charged > self.began and self._chooses(queue))
@@ -121,7 +120,7 @@ class ShapeVerdict:
                 when > self.began
                 and borrower != queue.name
                 and self._wants(pair, queue)
-                and lowest_priority <= highest
+                and lowest_priority <= grant.highest(self.info.priority)
                 for (borrower, pair), (when, lowest_priority) in news.borrowed.items()
             )
         )

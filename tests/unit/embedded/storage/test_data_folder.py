@@ -548,3 +548,18 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None
     (tmp_path / name).mkdir()
     with pytest.raises(ConfigError, match=f"{tmp_path / name}: Is a directory"):
         DataFolder(tmp_path)
+
+
+def test_a_journal_that_is_closed_at_the_end_of_a_pause_ends(tmp_path: Path) -> None:
+    journal = journals.Journal(DataFolder(tmp_path / "data"))
+
+    def overtaken(_: float) -> bool:
+        journal._closing.set()
+        journal._due.set()
+        return False
+
+    journal._closing.wait = overtaken  # type: ignore[assignment,method-assign]
+    journal._due.set()
+    journal._thread.join(10.0)
+    assert not journal._thread.is_alive()
+    journal.folder.close()
