@@ -54,11 +54,12 @@ async def _serve(
             from kueuelib.embedded.loading import load
 
             await load(server.service, objects, str(manifests))
-        _write_kubeconfig(kubeconfig, yaml.safe_dump(server.kubeconfig(), sort_keys=False))
-        what = "with a simulated cluster" if server.simulated else "without a cluster"
-        sys.stdout.write(f"serving {server.url} {what}; kubeconfig: {kubeconfig}\n")
-        sys.stdout.flush()
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+            # Who waits for the kubeconfig may end the server at once.
+            _write_kubeconfig(kubeconfig, yaml.safe_dump(server.kubeconfig(), sort_keys=False))
+            what = "with a simulated cluster" if server.simulated else "without a cluster"
+            sys.stdout.write(f"serving {server.url} {what}; kubeconfig: {kubeconfig}\n")
+            sys.stdout.flush()
             async for _ in received:
                 return
 
