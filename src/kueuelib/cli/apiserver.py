@@ -55,7 +55,7 @@ async def _serve(
 
             await load(server.service, objects, str(manifests))
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-            # Who waits for the kubeconfig may end the server at once.
+            # From now on, the server may be asked to end.
             _write_kubeconfig(kubeconfig, yaml.safe_dump(server.kubeconfig(), sort_keys=False))
             what = "with a simulated cluster" if server.simulated else "without a cluster"
             sys.stdout.write(f"serving {server.url} {what}; kubeconfig: {kubeconfig}\n")
