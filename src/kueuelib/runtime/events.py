@@ -94,6 +94,7 @@ class EventRecorder:
         telemetry: Telemetry | None = None,
     ) -> None:
         self.dropped = 0
+        self._full = False
         self._client = copy.copy(client)
         self._client.reads = False
         self._component = component
@@ -132,10 +133,12 @@ class EventRecorder:
             component=component or self._component,
             instance=self._instance,
         )
-        if self._waiting >= QUEUE_SIZE:
-            self.dropped += 1
-            self._count_drop()
+        waiting = self._waiting
+        if waiting >= QUEUE_SIZE:
+            self._drop()
             return
+        if waiting * 2 < QUEUE_SIZE:
+            self._full = False
         name = f"{facts.regarding.get('namespace')}/{facts.regarding.get('name')}"
         lane = self._lanes[zlib.crc32(name.encode()) % LANES]
         lane.queue.append((facts, self._clock.now()))
@@ -149,6 +152,13 @@ class EventRecorder:
                 asked besides those given before.
         """
         self._others_wait.append(others_wait)
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        self._count_drop()
+        if not self._full:
+            self._log.warning("events are dropped, because too many wait", dropped=self.dropped)
+        self._full = True
 
     @property
     def _waiting(self) -> int:

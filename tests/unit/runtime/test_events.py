@@ -6,6 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from kueuelib.api.meta import format_time
 from kueuelib.errors import ConfigError
@@ -133,6 +134,17 @@ async def test_recording_never_waits_and_drops_when_too_much_is_queued(events):
         events.recorder.event({"kind": "Job", "name": f"j{number}"}, "Normal", "R", "m")
     assert events.recorder.dropped == 5
     await events.count(10)
+
+
+async def test_the_first_drop_of_a_flood_is_logged(events, monkeypatch):
+    monkeypatch.setattr("kueuelib.runtime.events.QUEUE_SIZE", 4)
+    with capture_logs() as logs:
+        for flood in (1, 2):
+            for number in range(6):
+                events.recorder.event({"kind": "Job", "name": f"j{number}"}, "Normal", "R", "m")
+            await events.count(4 * flood)
+    assert [each["dropped"] for each in logs] == [1, 3]
+    assert events.recorder.dropped == 4
 
 
 async def test_what_is_queued_is_written_when_the_recorder_stops(serve):
