@@ -13,6 +13,7 @@ from kueuelib.errors import ApiError, NotConnected, TooManyRequests
 from kueuelib.runtime.bodies import Response
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.throttle import Throttle
 from kueuelib.runtime.transport import Transport
 
 RETRIES = 8
@@ -45,6 +46,13 @@ class Calls:
     clock: Clock
     _log: Any = attrs.field(factory=lambda: get_logger("client"), init=False)
     _warned: set[str] = attrs.field(factory=set, init=False)
+
+    def apart(self) -> Calls:
+        """The same with a rate limit of its own, if it is a `Throttle`."""
+        throttle = self.throttle
+        return attrs.evolve(
+            self, throttle=throttle.alike() if isinstance(throttle, Throttle) else throttle
+        )
 
     async def send(self, method: str, path: str, *, verb: str, **request: Any) -> Response:
         """Send one call until it is answered; see `Transport.request` for its parameters.

@@ -11,23 +11,11 @@ import orjson
 
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.machinery.reflector_options import PAGE_SIZE
-from kueuelib.runtime import discovery
+from kueuelib.runtime import discovery, queries
 from kueuelib.runtime.bodies import decode_json
 from kueuelib.runtime.calls import Calls
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.queries import (
-    JSON,
-    METADATA,
-    METADATA_LIST,
-    ObjectList,
-    Params,
-    PatchType,
-    creation_path,
-    delete_options,
-    object_path,
-    params_of,
-    present_only,
-)
+from kueuelib.runtime.queries import ObjectList, Params, PatchType, object_path, params_of
 from kueuelib.runtime.transport import Transport
 from kueuelib.runtime.typed import TypedClient
 from kueuelib.runtime.watch import WatchStream
@@ -73,6 +61,12 @@ class Client:
         """
         made = copy.copy(self)
         made._calls = attrs.evolve(self._calls, guard=guard)  # noqa: SLF001 - one of this class
+        return made
+
+    def apart(self) -> Client:
+        """A client whose calls delay no others, and whose answers to writes are not decoded."""
+        made = copy.copy(self)
+        made._calls, made.reads = self._calls.apart(), False  # noqa: SLF001 - one of this class
         return made
 
     def of(self, cls: type[K]) -> TypedClient[K]:
@@ -126,7 +120,7 @@ class Client:
         if continue_token:
             params.append(("continue", continue_token))
         path = resource.path(namespace)
-        accept = METADATA_LIST if metadata_only else JSON
+        accept = queries.METADATA_LIST if metadata_only else queries.JSON
         body = await self.request(
             "GET", path, params=params, timeout=timeout, verb="list", accept=accept
         )
@@ -195,7 +189,7 @@ class Client:
             params=params,
             timeout=timeout,
             what=resource.plural,
-            accept=METADATA if metadata_only else JSON,
+            accept=queries.METADATA if metadata_only else queries.JSON,
         )
 
     async def create(
@@ -216,7 +210,7 @@ class Client:
         """
         return await self._object(
             "POST",
-            creation_path(resource, obj, name, subresource),
+            queries.creation_path(resource, obj, name, subresource),
             params=self._write_params(dry_run, field_manager),
             body=obj,
             verb="create",
@@ -314,11 +308,11 @@ class Client:
             NotFound: there is none.
             Conflict: a precondition does not hold.
         """
-        preconditions = present_only(uid=uid, resourceVersion=resource_version)
+        preconditions = queries.present_only(uid=uid, resourceVersion=resource_version)
         return await self._object(
             "DELETE",
             object_path(resource, key),
-            body=delete_options(preconditions, propagation, grace_period, dry_run=dry_run),
+            body=queries.delete_options(preconditions, propagation, grace_period, dry_run=dry_run),
             verb="delete",
         )
 
@@ -337,7 +331,7 @@ class Client:
             "DELETE",
             resource.path(namespace),
             params=params_of(labelSelector=label_selector, fieldSelector=field_selector),
-            body=delete_options({}, propagation, grace_period),
+            body=queries.delete_options({}, propagation, grace_period),
             verb="deletecollection",
         )
 
@@ -363,7 +357,7 @@ class Client:
         content_type: str = "application/json",
         timeout: float | None = None,  # noqa: ASYNC109 - handed to aiohttp
         verb: str = "",
-        accept: str = JSON,
+        accept: str = queries.JSON,
     ) -> Any:
         """Any call: JSON in, decoded JSON out, None for an empty answer.
 

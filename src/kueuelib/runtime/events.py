@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 import socket
 import zlib
@@ -95,8 +94,7 @@ class EventRecorder:
     ) -> None:
         self.dropped = 0
         self._full = False
-        self._client = copy.copy(client)
-        self._client.reads = False
+        self._client = client.apart()
         self._component = component
         self._instance = instance or f"{component}-{socket.gethostname()}"[:128]
         self._series = series or EventSeries()

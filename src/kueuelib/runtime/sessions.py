@@ -29,6 +29,10 @@ CALL_CONNECTIONS = 64
 """Connections for calls; watches have as many as they need."""
 CONNECT_TIMEOUT = 10.0
 """Seconds for name resolution, TCP and TLS."""
+SPARE = 8
+"""Connections that pass from call to call without aiohttp, which takes more time for that."""
+KEPT_SECONDS = 30.0
+"""How long a connection may rest and still be used."""
 LARGE_BODY = 2**20
 """Bodies of more bytes are sent in pieces, so that the event loop is not held up."""
 _PIECE: Final = 2**16
@@ -48,15 +52,23 @@ class Answer:
         content: the body, or the stream from which it comes.
     """
 
-    __slots__ = ("_connection", "_leave", "content", "headers", "host", "status", "url")
+    __slots__ = ("_connection", "_keep", "_leave", "content", "headers", "host", "status", "url")
 
     def __init__(
-        self, host: str, url: str, connection: Any, status: int, headers: Headers, content: Any
+        self,
+        host: str,
+        url: str,
+        connection: aiohttp.connector.Connection,
+        keep: Callable[[aiohttp.connector.Connection], None],
+        status: int,
+        headers: Headers,
+        content: Any,
     ) -> None:
         self.host, self.url = host, url
         self.status, self.headers = status, headers
         self.content: aiohttp.StreamReader | bytes = content
-        self._connection = connection
+        self._connection: aiohttp.connector.Connection | None = connection
+        self._keep = keep
         self._leave: Callable[[], Awaitable[None]] | None = None
 
     def held_by(self, leave: Callable[[], Awaitable[None]]) -> Answer:
@@ -75,14 +87,17 @@ class Answer:
             body = content if isinstance(content, bytes) else await content.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise TransportError(self.url, in_words(error)) from error
-        self._connection.release()
+        if self._connection is not None:
+            self._keep(self._connection)
+            self._connection = None
         return body
 
     async def release(self) -> None:
         """Close the connection unless the body was read; calling again does nothing."""
         leave, self._leave = self._leave, None
         if leave is not None:
-            _drop(self._connection)
+            if self._connection is not None:
+                _drop(self._connection)
             await leave()
 
 
@@ -104,9 +119,12 @@ class Session:
             limit=connections,
             ssl=endpoint.tls or True,
             socket_factory=_socket,
-            keepalive_timeout=30.0,
+            keepalive_timeout=KEPT_SECONDS,
         )
-        made = partial(Exchange, asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._spare: list[tuple[aiohttp.connector.Connection, float]] = []
+        self._connecting = 0
+        made = partial(Exchange, self._loop)
         # aiohttp has no other way to protocols of our own.
         self._connector._factory = cast("partial[ResponseHandler]", made)  # noqa: SLF001
         self._streams = streams
@@ -119,6 +137,9 @@ class Session:
 
     async def close(self) -> None:
         """Close every connection now."""
+        for connection, _ in self._spare:
+            connection.close()
+        self._spare.clear()
         await self._connector.close()
 
     async def send(
@@ -169,10 +190,7 @@ class Session:
             ) from error
 
     async def _exchange(self, url: str, method: str, request: bytes) -> Answer:
-        try:
-            connection = await self._connector.connect(self._request, [], _TIMEOUT)
-        except TimeoutError as error:
-            raise aiohttp.ConnectionTimeoutError("no connection in time") from error
+        connection = self._spare_one() or await self._connect()
         protocol, transport = cast("Exchange", connection.protocol), connection.transport
         writing = None
         try:
@@ -186,12 +204,13 @@ class Session:
             elif transport is not None:  # without one, the connection was lost, as `read` will say
                 transport.write(request)
             if common is not None and (answer := await common) is not None:
-                return Answer(self._host, url, connection, *answer)
+                return Answer(self._host, url, connection, self._keep, *answer)
             while True:
                 message, content = await protocol.read()
                 if message.code >= 200:
                     headers = Headers(b"\r\n".join(map(b": ".join, message.raw_headers)))
-                    return Answer(self._host, url, connection, message.code, headers, content)
+                    begun = message.code, headers, content
+                    return Answer(self._host, url, connection, self._keep, *begun)
         except BaseException:
             _drop(connection)
             raise
@@ -199,6 +218,38 @@ class Session:
             if writing is not None and not writing.done():
                 writing.cancel()
                 protocol.force_close()
+
+    async def _connect(self) -> aiohttp.connector.Connection:
+        self._connecting += 1
+        try:
+            return await self._connector.connect(self._request, [], _TIMEOUT)
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError("no connection in time") from error
+        finally:
+            self._connecting -= 1
+
+    def _spare_one(self) -> aiohttp.connector.Connection | None:
+        """A connection that rests, and has not rested for too long."""
+        while self._spare:
+            connection, since = self._spare.pop()
+            if not connection.closed and self._loop.time() - since < KEPT_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    def _keep(self, connection: aiohttp.connector.Connection) -> None:
+        """Let a call use a connection whose answer was read; first those that wait for aiohttp."""
+        protocol = connection.protocol
+        if (
+            self._connecting
+            or len(self._spare) >= SPARE
+            or self._connector.closed
+            or protocol is None
+            or protocol.should_close
+        ):
+            connection.release()
+        else:
+            self._spare.append((connection, self._loop.time()))
 
     def _prepare(self, endpoint: Endpoint) -> None:
         """Write down what all requests begin with, as aiohttp writes it.
@@ -224,7 +275,7 @@ class Session:
             headers=headers,
             proxy=proxy,
             server_hostname=endpoint.server_hostname,
-            loop=asyncio.get_running_loop(),
+            loop=self._loop,
         )
         lines = [f"{name}: {value}" for name, value in self._request.headers.items()]
         if any(set(line) & set("\r\n\0") for line in lines):
@@ -270,8 +321,8 @@ class Sessions:
         await self.watches.close()
 
 
-def _drop(connection: Any) -> None:
-    """Close a connection at once, unless it was released; do not wait for the goodbye of TLS.
+def _drop(connection: aiohttp.connector.Connection) -> None:
+    """Close a connection at once; do not wait for the goodbye of TLS.
 
     That could take longer than the event loop lives, which leaks the socket.
     """

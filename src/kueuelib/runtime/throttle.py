@@ -16,8 +16,13 @@ class Throttle:
     """
 
     def __init__(self, qps: float, burst: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._limits = qps, burst, clock
         self._bucket = TokenBucket(qps, burst)
         self._clock = clock
+
+    def alike(self) -> Throttle:
+        """Another one with the same limits: calls that wait for it delay nobody here."""
+        return Throttle(*self._limits)
 
     async def __call__(self) -> None:
         """Wait for this call's turn."""

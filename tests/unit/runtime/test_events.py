@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from kueuelib.api.kinds import EVENTS
 from kueuelib.api.meta import format_time
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.event_series import EventType
@@ -15,6 +16,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import LOOK, QUEUE_SIZE, TRIES, WAY, EventRecorder, reference
 from kueuelib.runtime.operator.context import Context
+from kueuelib.runtime.throttle import Throttle
 from kueuelib.runtime.transport import Transport
 
 JOB = {
@@ -159,6 +161,25 @@ async def test_what_is_queued_is_written_when_the_recorder_stops(serve):
         with pytest.raises(asyncio.CancelledError):
             await task
     assert len(fake.writes) == 5
+
+
+async def test_events_do_not_use_up_the_rate_limit_of_other_calls(serve, clock):
+    fake = FakeEvents()
+    throttle = Throttle(1, 2, clock)
+    async with Client(Transport(Endpoint(url=await serve(fake))), throttle=throttle) as client:
+        recorder = EventRecorder(client, "tester", clock=clock)
+        for number in range(2):
+            recorder.event({"kind": "Job", "name": f"j{number}"}, "Normal", "R", "m")
+        task = asyncio.create_task(recorder.run(lambda: None))
+        await fake.count(2)
+        await client.create(EVENTS, {"metadata": {"name": "a", "namespace": "b"}})
+        assert clock.slept == []
+        recorder.event({"kind": "Job", "name": "j3"}, "Normal", "R", "m")
+        await fake.count(4)
+        assert clock.slept == pytest.approx([1.0])
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_an_unknown_type_is_a_mistake(events):

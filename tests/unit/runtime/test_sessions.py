@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -78,6 +78,46 @@ async def test_a_read_is_sent_again_when_the_server_had_hung_up(method, answered
             with pytest.raises(TransportError, match=r"/second: Server disconnected"):
                 await transport.request(method, "/second")
     assert len(asked) == (3 if answered else 2)
+
+
+async def test_calls_at_a_time_beyond_all_limits_share_connections(monkeypatch):
+    monkeypatch.setattr("kueuelib.runtime.sessions.CALL_CONNECTIONS", 3)
+    monkeypatch.setattr("kueuelib.runtime.sessions.SPARE", 2)
+    accepted = 0
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        with suppress(asyncio.IncompleteReadError):
+            while await head(reader):
+                writer.write(OK)
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        async with asyncio.timeout(60):
+            for _ in range(3):
+                calls = [transport.request("PATCH", f"/{number}") for number in range(20)]
+                assert {each.body for each in await asyncio.gather(*calls)} == {b"{}"}
+            await transport.request("GET", "/alone")
+    assert accepted == 3
+
+
+async def test_a_connection_that_rested_for_long_is_not_used_again(monkeypatch):
+    accepted = 0
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        with suppress(asyncio.IncompleteReadError):
+            while await head(reader):
+                writer.write(OK)
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        await transport.request("PATCH", "/x")
+        await transport.request("PATCH", "/x")
+        assert accepted == 1
+        monkeypatch.setattr("kueuelib.runtime.sessions.KEPT_SECONDS", 0.0)
+        await transport.request("PATCH", "/x")
+    assert accepted == 2
 
 
 async def test_an_answer_that_comes_before_the_end_of_a_large_body_is_read():
