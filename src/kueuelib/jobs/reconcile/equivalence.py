@@ -40,12 +40,9 @@ def equivalent(
         flavors: the raw ResourceFlavors by name.
     """
     stored = workload["spec"]["podSets"]
-    running = _as_admitted(workload, flavors)
-    if running is None:
-        return same_pod_sets(pod_sets, stored)
-    if same_pod_sets(pod_sets, running):
+    if job.is_suspended() and same_pod_sets(pod_sets, stored):
         return True
-    return job.is_suspended() and same_pod_sets(pod_sets, stored)
+    return same_pod_sets(pod_sets, _as_admitted(workload, flavors) or stored)
 
 
 def looks_started(
