@@ -12,7 +12,7 @@ from kueuelib.jobs.catalog.builtin import BATCH_JOB
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.runtime.webhook.reviews import misfit_of_objects
+from kueuelib.runtime.webhook.reviews import form_of, misfit_of_objects
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -54,5 +54,6 @@ GATE = {"containers": [{"name": "c"}], "schedulingGates": [{}]}
     ],
 )
 def test_a_job_of_another_form_has_a_misfit(integration, obj: Any, said: str) -> None:
-    found = misfit_of_objects({"object": {**obj, "metadata": {}}}, integration.shapes)
+    forms = {version: form_of(shape) for version, shape in integration.shapes.items()}
+    found = misfit_of_objects({"object": {**obj, "metadata": {}}}, forms)
     assert found == said
