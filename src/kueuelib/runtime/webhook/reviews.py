@@ -279,8 +279,8 @@ def _misfit_inside(value: dict[str, Any], form: Form) -> str:
             continue
         if problem := _misfit(each, inner):
             return f".{name}{problem}"
-    if inner := form.further:
+    if further := form.further:
         for name, each in value.items():
-            if type(each) not in inner.plain and (problem := _misfit(each, inner)):
+            if type(each) not in further.plain and (problem := _misfit(each, further)):
                 return f"[{name}]{problem}"
     return ""
