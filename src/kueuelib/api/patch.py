@@ -59,7 +59,10 @@ def diff_json_patch(
     for key in old.keys() - new.keys():
         yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
     for key, value in new.items():
-        at, before = f"{path}/{_escaped(key)}", old.get(key)
+        before = old.get(key)
+        if before is value and (value is not None or key in old):  # shared: most of an object
+            continue
+        at = f"{path}/{_escaped(key)}"
         if isinstance(value, dict) and isinstance(before, dict):
             yield from diff_json_patch(before, value, at)
         elif key not in old:
@@ -77,7 +80,7 @@ def _same(one: Any, other: Any) -> bool:
     if one is other or type(one) is not type(other):
         return one is other
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(map(_same, one.values(), map(other.get, one)))
     if isinstance(one, list):
         return len(one) == len(other) and all(map(_same, one, other))
     return bool(one == other)

@@ -104,21 +104,19 @@ class Slots:
 class Connection(web.RequestHandler):
     """HTTP on one connection."""
 
-    __slots__ = ("_born", "_expected", "_outermost", "_room", "_silence")
+    __slots__ = ("_born", "_expected", "_outermost", "_patient_until", "_room", "_silence")
 
     def __init__(
         self, server: web.Server, room: Slots, *, outermost: bool, loop: asyncio.AbstractEventLoop
     ) -> None:
         kept = server._kwargs  # noqa: SLF001 - aiohttp has no other way to connections of our own
-        limits = {
-            "keepalive_timeout": IDLE_SECONDS,
-            "lingering_time": SILENT_SECONDS * LINGERING,
-        }
+        limits = {"keepalive_timeout": IDLE_SECONDS, "lingering_time": SILENT_SECONDS * LINGERING}
         super().__init__(server, loop=loop, **{**kept, **limits})
         self._room = room
         self._outermost = outermost
         self._born = loop.time()
         self._expected = -1
+        self._patient_until = 0.0
         self._silence: asyncio.TimerHandle | None = None
 
     @property
@@ -162,14 +160,16 @@ class Connection(web.RequestHandler):
             self.transport.abort()
 
     def _expect(self) -> None:
-        if self._silence is not None:
-            self._silence.cancel()
         self._expected = self._request_count
-        self._silence = self._loop.call_later(SILENT_SECONDS, self._look)
+        self._patient_until = self._loop.time() + SILENT_SECONDS
+        if self._silence is None:  # one timer for many requests
+            self._silence = self._loop.call_at(self._patient_until, self._look)
 
     def _look(self) -> None:
         self._silence = None
-        if self._request_count == self._expected:
+        if self._loop.time() < self._patient_until:
+            self._silence = self._loop.call_at(self._patient_until, self._look)
+        elif self._request_count == self._expected:
             self.cut_off()
 
 

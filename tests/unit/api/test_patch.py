@@ -64,3 +64,9 @@ def test_a_json_patch_names_what_differs():
     ]
     assert jsonpatch.apply_patch(old, list(diff_json_patch(old, new))) == new
     assert not list(diff_json_patch(new, new))
+
+
+def test_a_json_patch_tells_a_null_from_a_missing_field():
+    assert list(diff_json_patch({}, {"a": None})) == [{"op": "add", "path": "/a", "value": None}]
+    assert list(diff_json_patch({"a": None}, {})) == [{"op": "remove", "path": "/a"}]
+    assert not list(diff_json_patch({"a": None}, {"a": None}))

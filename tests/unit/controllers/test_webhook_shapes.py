@@ -12,7 +12,15 @@ from kueuelib.jobs.catalog.builtin import BATCH_JOB
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.runtime.webhook.reviews import misfit_of_objects
+from kueuelib.runtime.webhook.reviews import (
+    CONTAINER_BYTES,
+    MAX_CONTAINERS,
+    MAX_MEMORY,
+    VALUE_BYTES,
+    form_of,
+    is_too_much,
+    misfit_of_objects,
+)
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -54,5 +62,39 @@ GATE = {"containers": [{"name": "c"}], "schedulingGates": [{}]}
     ],
 )
 def test_a_job_of_another_form_has_a_misfit(integration, obj: Any, said: str) -> None:
-    found = misfit_of_objects({"object": {**obj, "metadata": {}}}, integration.shapes)
+    forms = {version: form_of(shape) for version, shape in integration.shapes.items()}
+    found = misfit_of_objects({"object": {**obj, "metadata": {}}}, forms)
     assert found == said
+
+
+TEXT = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "value", "said"),
+    [
+        ({}, None, ""),
+        ({"items": TEXT}, ["a", 1], "field[1]: a text is expected"),
+        ({"additionalProperties": TEXT}, {"a": None}, "field[a]: a text is expected"),
+        ({"type": "number"}, 1, ""),
+        ({"type": "number"}, True, "field: a number is expected"),
+        ({"type": "integer"}, 1.0, "field: a whole number is expected"),
+        ({"x-kubernetes-int-or-string": True}, True, "field: a whole number or a text is expected"),
+        ({"type": "string", "minLength": 1}, "", "field is missing"),
+        ({"type": "string", "enum": ["a", "b"]}, "c", "field: a or b is expected"),
+        ({"type": "object", "required": ["a"]}, {"a": None}, "field.a is missing"),
+        ({"properties": {"a": TEXT}}, {"a": None, "b": 1}, ""),
+        ({"properties": {"a": TEXT}}, {"a": []}, "field.a: a text is expected"),
+    ],
+)
+def test_a_misfit_names_the_field_and_what_is_expected(shape, value: Any, said: str) -> None:
+    form = form_of({"type": "object", "properties": {"field": shape}})
+    assert misfit_of_objects({"object": {"field": value}}, {"": form}) == said
+
+
+@pytest.mark.parametrize("kind", ["AdmissionReview", "ConversionReview"])
+def test_a_short_body_never_has_too_many_values(kind: str) -> None:
+    short = MAX_MEMORY // (2 + VALUE_BYTES + CONTAINER_BYTES)
+    assert not is_too_much(b"{" * short, kind)
+    assert is_too_much(b"{" * (short + 1), kind) is (kind == "AdmissionReview")
+    assert is_too_much(b"{" * (MAX_CONTAINERS + 1), kind)

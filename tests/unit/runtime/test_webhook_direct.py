@@ -12,7 +12,7 @@ import pytest
 from kueuelib.runtime import connections
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook import direct
-from kueuelib.runtime.webhook.direct import MOST, MOST_HEAD
+from kueuelib.runtime.webhook.direct import MOST, MOST_HEAD, RECENT
 from kueuelib.runtime.webhook.server import WebhookServer
 
 HOST = "127.0.0.1"
@@ -178,6 +178,13 @@ async def test_no_header_of_a_long_head_is_looked_at(call, monkeypatch):
     assert looked == []
 
 
+async def test_reviews_of_many_lengths_leave_few_heads_behind(server, call):
+    for number in range(2 * RECENT):
+        assert await call(request(review(data="x" * number))) == (200, ALLOWED)
+    assert server.read == []
+    assert direct._size.cache_info().currsize <= RECENT
+
+
 async def test_long_heads_are_left_to_aiohttp(server, call):
     full = MOST_HEAD - len(request(b"", "X: ", length=len(review())))
     assert await call(request(review(), f"X: {'x' * full}")) == (200, ALLOWED)
@@ -228,6 +235,17 @@ async def test_a_rest_that_is_late_is_left_to_aiohttp(server, call, monkeypatch)
     monkeypatch.setattr(connections, "SILENT_SECONDS", 2.0)
     whole = request(review())
     assert await call(whole[:-9], whole[-9:], pause=0.5) == (200, ALLOWED)
+    assert server.read == ["/v"]
+
+
+async def test_each_review_in_pieces_has_a_moment_of_its_own(server, call, monkeypatch):
+    monkeypatch.setattr(connections, "SILENT_SECONDS", 16.0)
+    whole = request(review())
+    for _ in range(3):
+        assert await call(whole[:-9], whole[-9:], pause=0.4) == (200, ALLOWED)
+    assert server.read == []
+    call.writer.write(whole[:-9])
+    await asyncio.sleep(1.5)
     assert server.read == ["/v"]
 
 

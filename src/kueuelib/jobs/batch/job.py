@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import Obj, Resource, annotations_of, copied
@@ -56,6 +56,12 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     def suspend(self) -> None:
         """Set `spec.suspend`."""
         self._spec["suspend"] = True
+
+    def suspended_copy(self) -> Self:
+        """A suspended copy that shares everything outside and inside `spec`."""
+        job = type(self)({**self.object, "spec": {**self._spec}})
+        job.suspend()
+        return job
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
         """Unsuspend; with a minimum parallelism, run as many pods as were admitted."""

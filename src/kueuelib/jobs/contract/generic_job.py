@@ -109,6 +109,12 @@ class GenericJob(abc.ABC):
         """The same job with its own copy of the object, which may be changed."""
         return type(self)(copied(self.object))
 
+    def suspended_copy(self) -> Self:
+        """A copy after `suspend`, only to be read: it may share what that never changes."""
+        job = self.copy()
+        job.suspend()
+        return job
+
     # ---- what the framework knows of every object
 
     @property

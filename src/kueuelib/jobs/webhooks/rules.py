@@ -59,9 +59,7 @@ def default_job(
         obj = with_default_class(obj)
     if job.is_suspended():
         return obj
-    changed = integration.job_type(obj).copy()
-    changed.suspend()
-    return changed.object
+    return integration.job_type(obj).suspended_copy().object
 
 
 def with_default_class(obj: Obj) -> Obj:
@@ -152,6 +150,4 @@ def _changes(
 
 def is_suspended(integration: Integration, obj: Obj) -> bool:
     """Whether the spec of an object suspends it, also while its last stop is being completed."""
-    job = integration.job_type(obj).copy()
-    job.suspend()
-    return job.object == obj
+    return integration.job_type(obj).suspended_copy().object == obj

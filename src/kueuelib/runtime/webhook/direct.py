@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from aiohttp import web
@@ -22,6 +23,8 @@ MOST: Final = 2**16
 """Bytes of the largest head and body that are read here; as much as aiohttp reads ahead. It refuses
 heads with more than 128 lines, too.
 """
+RECENT: Final = 64
+"""The number of heads that are remembered; those of one client differ only in the length."""
 _HEAD: Final = re.compile(
     rb"POST (/[\w./~-]*)(?:\?[!-~]*)? HTTP/1\.1\r\n((?:[A-Za-z0-9-]+:[\t -~]*\r\n){1,60})\r\n"
 )
@@ -54,7 +57,7 @@ class Direct(Connection):
         loop: the event loop.
     """
 
-    __slots__ = ("_answer", "_got", "_moment", "_owed")
+    __slots__ = ("_answer", "_got", "_holds_until", "_moment", "_owed")
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class Direct(Connection):
         super().__init__(server, room, outermost=outermost, loop=loop)
         self._answer = answer
         self._got = b""
+        self._holds_until = 0.0
         self._moment: asyncio.TimerHandle | None = None
         self._owed = 0  # bytes that still are aiohttp's; less than zero: all
 
@@ -78,7 +82,9 @@ class Direct(Connection):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forgets what has come."""
-        self._forget()
+        self._got = b""
+        if self._moment is not None:
+            self._moment.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -108,7 +114,7 @@ class Direct(Connection):
         if answer is None:
             self._leave(got, missing if size else _FOREVER)
             return
-        self._forget()
+        self._got = b""
         self._request_count += 1
         self._next_keepalive_close_time = self._loop.time() + connections.IDLE_SECONDS
         self.transport.write(
@@ -116,35 +122,37 @@ class Direct(Connection):
             b"Date: %b\r\n\r\n%b" % (len(answer), rfc822_formatted_time().encode(), answer)
         )
 
-    def _forget(self) -> None:
-        """Wait no longer for the rest of a request."""
-        if self._moment is not None:
-            self._moment.cancel()
-            self._moment = None
-        self._got = b""
-
     def _wait(self, got: bytes, *, may_be_more: bool) -> None:
         """Wait for the rest, for a moment from the first piece: aiohttp has the deadlines."""
         if not may_be_more:
             self._leave(got, _FOREVER)
             return
-        self._got = got
-        if self._moment is None:
+        if not self._got:
             moment = connections.SILENT_SECONDS * connections.LINGERING
-            self._moment = self._loop.call_later(moment, self._give_up)
+            self._holds_until = self._loop.time() + moment
+        self._got = got
+        if self._moment is None:  # one timer for many requests
+            self._moment = self._loop.call_at(self._holds_until, self._give_up)
         if self._expected != self._request_count:
             self._expect()
 
     def _give_up(self) -> None:
-        self._leave(self._got, _FOREVER)
+        self._moment = None
+        if not self._got:
+            return
+        if self._loop.time() < self._holds_until:
+            self._moment = self._loop.call_at(self._holds_until, self._give_up)
+        else:
+            self._leave(self._got, _FOREVER)
 
     def _leave(self, got: bytes, owed: int) -> None:
         """Let aiohttp read what has come, and so many bytes more."""
-        self._forget()
+        self._got = b""
         self._owed = owed
         super().data_received(got)
 
 
+@lru_cache(maxsize=RECENT)
 def _size(headers: bytes) -> int:
     """The length of a body of JSON; 0 if anything else is said about it, or asked for."""
     pairs = _FRAMING.findall(headers)

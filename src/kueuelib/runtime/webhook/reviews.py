@@ -7,7 +7,10 @@ minimal lengths of texts count here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, Final
+
+import attrs
 
 MAX_VALUES: Final = 600_000
 """The maximum number of objects, lists and further fields of a review: each takes memory when
@@ -26,15 +29,72 @@ Shape = dict[str, Any]
 Shapes = Mapping[str, Shape]
 """The shape of an object by its `apiVersion`; an empty key stands for all other versions."""
 
-_TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    "object": ((dict,), "an object"),
-    "array": ((list,), "a list"),
-    "string": ((str,), "a text"),
-    "integer": ((int,), "a whole number"),
-    "number": ((int, float), "a number"),
-    "boolean": ((bool,), "true or false"),
-}
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_ANY_TYPE: Final = ""
+_TYPES: Final[Mapping[str, tuple[frozenset[type], str]]] = {
+    "object": (frozenset({dict}), "an object"),
+    "array": (frozenset({list}), "a list"),
+    "string": (frozenset({str}), "a text"),
+    "integer": (frozenset({int}), "a whole number"),
+    "number": (frozenset({int, float}), "a number"),
+    "boolean": (frozenset({bool}), "true or false"),
+    _INT_OR_STRING: (frozenset({int, str}), "a whole number or a text"),
+    _ANY_TYPE: (frozenset({dict, list, str, int, float, bool, NoneType}), "JSON"),
+}
+"""The types of decoded values, and what to call them."""
+
+
+@attrs.frozen
+class Form:
+    """A shape, made quick to check.
+
+    Attributes:
+        types: of the values that fit.
+        words: what to call the types.
+        plain: those of the types whose values fit whatever is inside.
+        required: fields that must be there.
+        fields: the forms of fields.
+        further: the form of every field.
+        items: the form of every item.
+        needed: whether an empty text counts as missing.
+        choices: the only texts that fit; None: all do.
+    """
+
+    types: frozenset[type]
+    words: str
+    plain: frozenset[type]
+    required: tuple[str, ...] = ()
+    fields: tuple[tuple[str, Form], ...] = ()
+    further: Form | None = None
+    items: Form | None = None
+    needed: bool = False
+    choices: tuple[str, ...] | None = None
+
+
+Forms = Mapping[str, Form]
+"""As `Shapes`."""
+
+
+def form_of(shape: Shape) -> Form:
+    """The form of a shape."""
+    if shape.get(_INT_OR_STRING):
+        types, words = _TYPES[_INT_OR_STRING]
+        return Form(types, words, types)
+    types, words = _TYPES[shape.get("type", _ANY_TYPE)]
+    further, items = shape.get("additionalProperties"), shape.get("items")
+    return Form(
+        types,
+        words,
+        types if shape.keys() <= {"type"} else frozenset(),
+        tuple(shape.get("required", ())),
+        tuple((name, form_of(inner)) for name, inner in shape.get("properties", {}).items()),
+        form_of(further) if further else None,
+        form_of(items) if items else None,
+        bool(shape.get("minLength")),
+        tuple(shape["enum"]) if "enum" in shape else None,
+    )
+
+
 _TEXT: Final[Shape] = {"type": "string"}
 _NEEDED: Final[Shape] = {"type": "string", "minLength": 1}
 _ANYTHING: Final[Shape] = {"type": "object"}
@@ -86,8 +146,8 @@ _CONVERSION: Final = _object(
     "uid",
     "desiredAPIVersion",
 )
-_REVIEWS: Final[Shapes] = {
-    kind: _object({"apiVersion": _TEXT, "request": request}, "apiVersion", "request")
+_REVIEWS: Final[Forms] = {
+    kind: form_of(_object({"apiVersion": _TEXT, "request": request}, "apiVersion", "request"))
     for kind, request in (("AdmissionReview", _ADMISSION), ("ConversionReview", _CONVERSION))
 }
 _OBJECTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
@@ -104,6 +164,8 @@ def is_too_much(body: bytes, kind: str) -> bool:
         body: of the request.
         kind: `AdmissionReview`, which has at most two objects, or `ConversionReview`.
     """
+    if len(body) * (2 + VALUE_BYTES + CONTAINER_BYTES) <= MAX_MEMORY:  # whatever is inside
+        return False
     containers = body.count(b"{") + body.count(b"[")
     values = containers + body.count(b",")
     if kind == "AdmissionReview":
@@ -171,61 +233,54 @@ def misfit(review: Any, kind: str) -> str:
     return ""
 
 
-def misfit_of_objects(request: Mapping[str, Any], shapes: Shapes) -> str:
+def misfit_of_objects(request: Mapping[str, Any], forms: Forms) -> str:
     """What is wrong with the objects of an admission review, with the field.
 
     Args:
         request: of a review without misfit.
-        shapes: of the objects; none: any object will do.
+        forms: of the objects; none: any object will do.
     """
     for name, path in (("object", ""), ("oldObject", "oldObject")):
         obj = request.get(name)
-        if obj is None or not shapes:
+        if obj is None or not forms:
             continue
-        shape = shapes.get(obj.get("apiVersion") or "", shapes.get(""))
-        if shape is None:
-            return f"{path}.apiVersion: {' or '.join(shapes)} is expected".removeprefix(".")
-        if problem := _misfit(obj, shape):
+        form = forms.get(obj.get("apiVersion") or "", forms.get(""))
+        if form is None:
+            return f"{path}.apiVersion: {' or '.join(forms)} is expected".removeprefix(".")
+        if problem := _misfit(obj, form):
             return f"{path}{problem}".removeprefix(".")
     return ""
 
 
-def _misfit(value: Any, shape: Shape) -> str:
+def _misfit(value: Any, form: Form) -> str:
     """What is wrong with a value, after the path from it to the field; empty if it fits."""
-    if shape.get(_INT_OR_STRING):
-        fits = isinstance(value, int | str) and not isinstance(value, bool)
-        return "" if fits else ": a whole number or a text is expected"
-    wanted = shape.get("type")
-    if wanted is not None:
-        types, words = _TYPES[wanted]
-        if not isinstance(value, types) or (isinstance(value, bool) and wanted != "boolean"):
-            return f": {words} is expected"
+    if type(value) not in form.types:
+        return f": {form.words} is expected"
     if isinstance(value, dict):
-        return _misfit_inside(value, shape)
-    if isinstance(value, list) and (inner := shape.get("items")):
+        return _misfit_inside(value, form)
+    if isinstance(value, list) and (inner := form.items):
         for i, each in enumerate(value):
-            if problem := _misfit(each, inner):
+            if type(each) not in inner.plain and (problem := _misfit(each, inner)):
                 return f"[{i}]{problem}"
-    if not value and shape.get("minLength"):
+    if form.needed and not value:
         return " is missing"
-    if "enum" in shape and value not in shape["enum"]:
-        return f": {' or '.join(shape['enum'])} is expected"
+    if form.choices is not None and value not in form.choices:
+        return f": {' or '.join(form.choices)} is expected"
     return ""
 
 
-def _misfit_inside(value: dict[str, Any], shape: Shape) -> str:
-    for name in shape.get("required", ()):
+def _misfit_inside(value: dict[str, Any], form: Form) -> str:
+    for name in form.required:
         if value.get(name) is None:
             return f".{name} is missing"
-    properties = shape.get("properties", {})
-    for name in value.keys() & properties.keys():
-        each, inner = value[name], properties[name]
-        if each is None or (type(each) is str and inner == _TEXT):  # most fields, without a call
+    for name, inner in form.fields:
+        each = value.get(name)
+        if each is None or type(each) in inner.plain:  # most fields, without a call
             continue
         if problem := _misfit(each, inner):
             return f".{name}{problem}"
-    if inner := shape.get("additionalProperties"):
+    if further := form.further:
         for name, each in value.items():
-            if not (type(each) is str and inner == _TEXT) and (problem := _misfit(each, inner)):
+            if type(each) not in further.plain and (problem := _misfit(each, further)):
                 return f"[{name}]{problem}"
     return ""
