@@ -207,8 +207,8 @@ class Cache:
         See `Informer.learn`. An answer of a kind that is not cached has no effect.
         """
         learners = self._learners(answer)
-        for informer in learners:
-            informer.learn(answer, shared=shared and len(learners) == 1)
+        for informer in reversed(learners):  # the first one may keep and change the answer
+            informer.learn(answer, shared=shared and informer is learners[0])
 
     def learn_gone(self, obj: Obj) -> None:
         """Drop an object that the server reports as not found; see `Informer.learn_gone`."""
