@@ -7,12 +7,13 @@ from collections.abc import Container, Mapping, Sequence
 import attrs
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import (
     COMPONENT_INDEX,
     GROUP_SETS_DIGEST,
     GROUP_TOTAL_COUNT,
     IS_GROUP_WORKLOAD,
+    SUSPENDING_PARENT,
 )
 from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.pods import marks
@@ -22,6 +23,7 @@ from kueuelib.jobs.pods.reading import (
     Stage,
     declaration_of,
     is_fast,
+    is_gated,
     is_serving,
     queue_of,
     role_label_of,
@@ -99,6 +101,18 @@ def composed_of(known: Sequence[Member], parent: Parent | None) -> Composition:
     if declaring or any(role_label_of(each.pod) for each in members):
         return _declared(members)
     return _counted(members, None if parent is None else parent.replicas)
+
+
+def waits_for_others(pod: Obj, present: int) -> bool:
+    """Whether a gated pod needs more pods in its group, as far as it alone shows.
+
+    Args:
+        pod: the raw pod.
+        present: how many pods its group has.
+    """
+    if SUSPENDING_PARENT in annotations_of(pod) or is_fast(pod) or not role_by_shape(pod):
+        return False
+    return is_gated(pod) and present < (total_count_of(pod) or 0)
 
 
 def _counted(members: Sequence[Member], wanted: int | None) -> Composition:

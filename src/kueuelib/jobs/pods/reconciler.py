@@ -31,7 +31,7 @@ from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import Commands
 from kueuelib.jobs.reconcile.vanished import Again, Vanished
-from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.controller import DONE, SETTLED, Result
 
 BY_GROUP = "pods/group"
 
@@ -76,8 +76,20 @@ class PodReconciler:
             if work_key(pod) != key:
                 return DONE
             await self._parts.owners.learn(pod, key.namespace)
-        outcome = await self._executor.run(self.plan(key), pod or self._first_of(key))
+        commands = self.plan(key)
+        if not commands:
+            return DONE
+        outcome = await self._executor.run(commands, pod or self._first_of(key))
+        if outcome.wait is None and self._is_settled(key):
+            return SETTLED
         return outcome.result
+
+    def _is_settled(self, key: ObjectKey) -> bool:
+        """Whether nothing is left to do, as far as that is known without reading anything."""
+        pod = self._pods.get(key)
+        if pod is not None and self._parts.owners.has_to_learn(pod, key.namespace):
+            return False
+        return not self.plan(key)
 
     def _first_of(self, key: ObjectKey) -> Obj | None:
         """The oldest pod of a group, which gets the events about the group."""
