@@ -36,6 +36,8 @@ def diff_merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]
         if value is None:
             if key in old:
                 patch[key] = None
+        elif value is before:
+            continue
         elif isinstance(value, dict) and isinstance(before, dict):
             if inner := diff_merge_patch(before, value):
                 patch[key] = inner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, group_kind_of, key_of
@@ -72,6 +72,7 @@ class Cache:
         self._informers: dict[_Scope, tuple[Informer, Transform]] = {}
         self._views: dict[tuple[Informer, type], TypedInformer[Any]] = {}
         self._apart: list[Informer] = []
+        self._of_kind: dict[str, tuple[Informer, ...]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     @overload
@@ -191,7 +192,7 @@ class Cache:
         return informer
 
     def _made(self, resource: Resource, **asked: Any) -> Informer:
-        return Informer(
+        made = Informer(
             self._client,
             resource,
             cluster=self._cluster,
@@ -200,6 +201,9 @@ class Cache:
             telemetry=self._telemetry,
             **asked,
         )
+        alike = self._of_kind.get(resource.kind, ())
+        self._of_kind[resource.kind] = (*(each for each in alike if not each.ended), made)
+        return made
 
     def learn(self, answer: Obj, *, shared: bool = False) -> None:
         """Pass an answer of the server to all informers of its kind and API version.
@@ -207,8 +211,8 @@ class Cache:
         See `Informer.learn`. An answer of a kind that is not cached has no effect.
         """
         learners = self._learners(answer)
-        for informer in learners:
-            informer.learn(answer, shared=shared and len(learners) == 1)
+        for informer in reversed(learners):  # the first one may keep and change the answer
+            informer.learn(answer, shared=shared and informer is learners[0])
 
     def learn_gone(self, obj: Obj) -> None:
         """Drop an object that the server reports as not found; see `Informer.learn_gone`."""
@@ -225,10 +229,10 @@ class Cache:
 
         Resource versions that are not decimal cannot be compared: then nothing is newer.
         """
-        kind = group_kind_of(obj)
+        kind, key = group_kind_of(obj), key_of(obj)
         return any(
             informer.resource.group_kind == kind
-            and (newest := informer.store.get(key_of(obj))) is not None
+            and (newest := informer.store.get(key)) is not None
             and version_number(newest) > version_number(obj) > 0
             for informer in self._learners(obj)
         )
@@ -289,10 +293,11 @@ class Cache:
             else:
                 return
 
-    def _learners(self, obj: Obj | None = None) -> list[Informer]:
+    def _learners(self, obj: Obj | None = None) -> Sequence[Informer]:
         """All informers, or those of objects whose kind has the name of this one's."""
-        every = [informer for informer, _ in self._informers.values()] + self._apart
-        return every if obj is None else [i for i in every if i.resource.kind == obj.get("kind")]
+        if obj is not None:
+            return self._of_kind.get(obj.get("kind", ""), ())
+        return [informer for informer, _ in self._informers.values()] + self._apart
 
     @property
     def unsynced(self) -> tuple[Informer, ...]:

@@ -100,6 +100,7 @@ class Informer:
         telemetry: Telemetry | None = None,
     ) -> None:
         self.resource = resource
+        self._type_meta = resource.api_version, resource.kind
         self.cluster = cluster
         self.store: Store[Obj] = Store({NAMESPACE_INDEX: namespace_of})
         self.last_error: Exception | None = None
@@ -273,8 +274,7 @@ class Informer:
                 self.learn_gone(obj)
 
     def _is_ours(self, obj: Obj) -> bool:
-        type_meta = obj.get("apiVersion"), obj.get("kind")
-        return not self.ended and type_meta == (self.resource.api_version, self.resource.kind)
+        return not self.ended and (obj.get("apiVersion"), obj.get("kind")) == self._type_meta
 
     def _change(self, changes: Sequence[Change[Obj]]) -> None:
         try:

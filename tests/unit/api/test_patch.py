@@ -41,6 +41,11 @@ def test_numbers_and_booleans_are_told_apart():
     assert diff_merge_patch({"a": [{"b": 1}]}, {"a": [{"b": 1}]}) == {}
 
 
+def test_what_both_objects_share_is_not_compared():
+    shared = {"deep": {"null": None}}
+    assert diff_merge_patch({"a": shared, "b": 1}, {"a": shared, "b": 2}) == {"b": 2}
+
+
 def test_a_null_in_the_new_object_takes_the_field_away():
     assert diff_merge_patch({"a": 1}, {"a": None, "b": None}) == {"a": None}
 

@@ -7,12 +7,13 @@ from collections.abc import Container, Mapping, Sequence
 import attrs
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import (
     COMPONENT_INDEX,
     GROUP_SETS_DIGEST,
     GROUP_TOTAL_COUNT,
     IS_GROUP_WORKLOAD,
+    SUSPENDING_PARENT,
 )
 from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.pods import marks
@@ -20,15 +21,22 @@ from kueuelib.jobs.pods.declaration import GroupDeclaration
 from kueuelib.jobs.pods.parents import Parent
 from kueuelib.jobs.pods.reading import (
     Stage,
-    declaration_of,
     is_fast,
+    is_gated,
     is_serving,
     queue_of,
     role_label_of,
     total_count_of,
 )
 from kueuelib.jobs.pods.roles import INITIAL_ROLES, declared_by, problem_of, role_by_shape
-from kueuelib.jobs.pods.roster import CONFLICTING_SETS, EXCESS, Member, Rejected, members_of, worth
+from kueuelib.jobs.pods.roster import (
+    CONFLICTING_SETS,
+    EXCESS,
+    Member,
+    Rejected,
+    members_of,
+    surplus_of,
+)
 
 MOST_SHAPES = 8
 
@@ -85,20 +93,32 @@ def composed_of(known: Sequence[Member], parent: Parent | None) -> Composition:
     members = tuple(each for each in known if each.fills)
     if not members:
         return Composition()
-    first = members[0]
+    first, queue = members[0], queue_of(members[0].pod)
     for each in members[1:]:
-        if queue_of(each.pod) != queue_of(first.pod):
+        other = queue_of(each.pod)
+        if other != queue:
             text = (
-                f'The pod is queued in "{queue_of(each.pod)}", but pod {first.name} of the same '
-                f'group in "{queue_of(first.pod)}"'
+                f'The pod is queued in "{other}", but pod {first.name} of the same group in '
+                f'"{queue}"'
             )
             return Composition(problem=Problem(each.pod, text))
     if parent is not None and parent.pod_sets:
         return Composition(parent.pod_sets, _annotations_by(parent), members)
-    declaring = any(declaration_of(each.pod) is not None for each in members)
-    if declaring or any(role_label_of(each.pod) for each in members):
+    if not all(each.role for each in members):
         return _declared(members)
     return _counted(members, None if parent is None else parent.replicas)
+
+
+def waits_for_others(pod: Obj, present: int) -> bool:
+    """Whether a gated pod needs more pods in its group, as far as it alone shows.
+
+    Args:
+        pod: the raw pod.
+        present: how many pods its group has.
+    """
+    if SUSPENDING_PARENT in annotations_of(pod) or is_fast(pod) or not role_by_shape(pod):
+        return False
+    return is_gated(pod) and present < (total_count_of(pod) or 0)
 
 
 def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
@@ -119,10 +139,10 @@ def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
     if missing and not is_fast(first.pod):
         text = f"The group has {len(members)} of {total} pods"
         return Composition(problem=Problem(first.pod, text, waits=True))
-    ordered = sorted(members, key=worth)
-    kept = tuple(each for each in members if each in ordered[:total])
+    beyond = surplus_of(members, total)
+    kept = tuple(each for each in members if each not in beyond)
     text = f"The group has {total} pods; this one is one too many"
-    surplus = () if is_serving(first.pod) else ordered[total:]
+    surplus = () if is_serving(first.pod) else beyond
     rejected = tuple(Rejected(each, EXCESS, text) for each in surplus if each.is_alive)
     roles: dict[str, list[Member]] = {}
     for each in kept:

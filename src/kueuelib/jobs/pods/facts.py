@@ -14,7 +14,7 @@ from kueuelib.api.names import IS_GROUP_WORKLOAD
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.jobs.pods.parents import Parent
 from kueuelib.jobs.pods.pod_requests import NO_REQUESTS, PodRequests
-from kueuelib.jobs.pods.reading import Stage, is_serving, stage_of
+from kueuelib.jobs.pods.reading import Stage, is_deleted, is_serving, stage_of
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 
 ENFORCE = "Enforce"
@@ -65,7 +65,8 @@ class GroupFacts:
         return tuple(
             pod
             for pod in self.pods
-            if (stage := stage_of(pod)) is Stage.DROPPED or (serving and stage.is_over)
+            if (serving or is_deleted(pod))
+            and ((stage := stage_of(pod)) is Stage.DROPPED or (serving and stage.is_over))
         )
 
     @cached_property

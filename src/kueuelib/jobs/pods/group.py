@@ -61,8 +61,8 @@ class PodGroup(
         self.facts = facts
         self.workload = facts.own
         self.judgement = self._judge()
-        alive = [each for each in self.roster.kept if each.is_alive] or self.roster.kept
-        super().__init__(alive[0].pod if alive else facts.pods[0])
+        self._alive = [each for each in self.roster.kept if each.is_alive] or self.roster.kept
+        super().__init__(self._alive[0].pod if self._alive else facts.pods[0])
 
     def _judge(self) -> Judgement:
         if self.workload is None:
@@ -113,8 +113,7 @@ class PodGroup(
         """The queue that the pods agree on; while they disagree, the Workload stays where it is."""
         if self.workload is None:
             return queue_of(self.object)
-        alive = [each for each in self.roster.kept if each.is_alive] or self.roster.kept
-        names = {queue_of(each.pod) for each in alive}
+        names = {queue_of(each.pod) for each in self._alive}
         if len(names) == 1 and names != {""}:
             return names.pop()
         return str(self.workload["spec"].get("queueName", ""))
@@ -156,18 +155,17 @@ class PodGroup(
             all_over = over and all(each.stage.is_over for each in self.roster.kept)
             whole = done == len(self.roster.kept)
             return JobEnd(whole, "The group no longer has a workload") if all_over else None
-        message = self._progress()
         if done >= self.roles.total:
-            return JobEnd(True, message)
+            return JobEnd(True, self._progress())
         if not over or not any(each.stage.is_over for each in self.roster.kept):
             return None
         if self.roles.declared and all(
             len(self.roster.of(role, Stage.SUCCEEDED)) >= self.roles.counts[role]
             for role in self.roles.initial
         ):
-            return JobEnd(True, message)
+            return JobEnd(True, self._progress())
         given_up = any(map(is_unretriable, self.facts.pods))
-        return JobEnd(False, message) if given_up else None
+        return JobEnd(False, self._progress()) if given_up else None
 
     def _progress(self) -> str:
         done = {role: len(self.roster.of(role, Stage.SUCCEEDED)) for role in self.roles.counts}

@@ -30,6 +30,7 @@ from kueuelib.api.schema import struct_schema
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import ByName
+from kueuelib.jobs.pods.compose import waits_for_others
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import MissedPods
@@ -51,7 +52,7 @@ from kueuelib.jobs.pods.webhook import PodWebhook
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, unusual, webhook_path
-from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
+from kueuelib.machinery.store import NAMESPACE_INDEX, Delta, DeltaKind
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.optional import OptionalInformer
@@ -76,6 +77,8 @@ _UNUSUAL = (
     present(NEW, "metadata.ownerReferences"),
 )
 """New pods of groups whose number is given need no review, unless an owner may be queued."""
+GATHERING = 0.5
+"""Seconds, or up to twice as many, until new pods of an incomplete group are looked at."""
 MISSED_PODS = f"{QUEUE_LABEL},{MANAGED}!=true"
 
 
@@ -100,7 +103,17 @@ def wire(parts: Parts) -> Wired:
         return pod_requests_of(ranges, ByName(runtime_classes.store))
 
     def keys_of_pod(delta: Delta[Obj]) -> Iterable[ObjectKey]:
+        if delta.kind is DeltaKind.ADDED and not delta.initial and is_early(delta.last):
+            main.queue.add_later([work_key(delta.last)], GATHERING)
+            return ()
         return {work_key(pod): None for pod in (delta.old, delta.new) if pod is not None}
+
+    def is_early(pod: Obj) -> bool:
+        """Whether a new pod comes before others of its group, which has no Workload yet."""
+        for group in group_index(pod):
+            present = len(pods.store.keys_by_index(BY_GROUP, group))
+            return waits_for_others(pod, present) and parts.stores.workload(group) is None
+        return False
 
     def keys_of_workload(delta: Delta[Obj]) -> Iterable[ObjectKey]:
         if stands_for_group(delta.last):

@@ -239,7 +239,7 @@ def _repaired(pods: Iterable[Obj]) -> Commands:
     """Adds the finalizer that a waiting pod has lost or never got."""
     commands: list[Command] = []
     for pod in pods:
-        if is_gated(pod) and not is_deleted(pod) and not has_finalizer(pod):
+        if not has_finalizer(pod) and is_gated(pod) and not is_deleted(pod):
             commands += [
                 Change(PODS, pod, marks.with_finalizer(pod)),
                 Count(MISSED, (PODS.kind, REPAIRED)),

@@ -31,7 +31,7 @@ from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import Commands
 from kueuelib.jobs.reconcile.vanished import Again, Vanished
-from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.controller import DONE, SETTLED, Result
 
 BY_GROUP = "pods/group"
 
@@ -68,6 +68,9 @@ class PodReconciler:
         self._requests = requests
         self._pods = parts.stores.jobs[parts.integration.name]
         self._vanished = Vanished()
+        stores = parts.stores
+        self._flavors = ByName(stores.flavors)
+        self._classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one pod or group and act."""
@@ -76,8 +79,20 @@ class PodReconciler:
             if work_key(pod) != key:
                 return DONE
             await self._parts.owners.learn(pod, key.namespace)
-        outcome = await self._executor.run(self.plan(key), pod or self._first_of(key))
+        commands = self.plan(key)
+        if not commands:
+            return DONE
+        outcome = await self._executor.run(commands, pod or self._first_of(key))
+        if outcome.wait is None and self._is_settled(key):
+            return SETTLED
         return outcome.result
+
+    def _is_settled(self, key: ObjectKey) -> bool:
+        """Whether nothing is left to do, as far as that is known without reading anything."""
+        pod = self._pods.get(key)
+        if pod is not None and self._parts.owners.has_to_learn(pod, key.namespace):
+            return False
+        return not self.plan(key)
 
     def _first_of(self, key: ObjectKey) -> Obj | None:
         """The oldest pod of a group, which gets the events about the group."""
@@ -103,13 +118,13 @@ class PodReconciler:
             return plan(attrs.evolve(self._situation(key.namespace), orphans=by_age(named)))
         uid = pod["metadata"]["uid"]
         workloads = by_age(w for w in stores.workloads_of(uid) if not stands_for_group(w))
+        again = self._again(key, uid, present=bool(workloads))
         situation = attrs.evolve(
-            self._situation(key.namespace),
+            self._situation(key.namespace, again),
             job=PodJob(pod, workloads[0] if workloads else None),
             workloads=workloads,
             orphans=by_age(workload for workload in named if not owned_by(workload, uid)),
             ancestor=self._parts.owners.ancestor_of(pod, key.namespace),
-            again=self._again(key, uid, present=bool(workloads)),
         )
         return plan_pod(situation)
 
@@ -120,8 +135,7 @@ class PodReconciler:
             return plan_until_pods_come(facts) if facts.wanted else plan_without_pods(facts.own)
         made = PodGroup(facts)
         again = self._again(key, "", present=facts.own is not None)
-        situation = attrs.evolve(self._situation(group.namespace), again=again)
-        return plan_group(situation_of(made, situation), made)
+        return plan_group(situation_of(made, self._situation(group.namespace, again)), made)
 
     def _again(self, key: ObjectKey, uid: str, *, present: bool) -> Again | None:
         return self._vanished.look(key, uid, self._parts.clock.monotonic(), present=present)
@@ -137,27 +151,24 @@ class PodReconciler:
             pods,
             workload,
             self._parts.clock.now(),
-            self._classes(),
+            self._classes,
             self._requests(group.namespace),
             settings.pods.shape_policy,
             settings.taken_over,
             parent_of(pods, workload, group.namespace, self._parents),
         )
 
-    def _situation(self, namespace: str) -> Situation:
-        stores, parts = self._parts.stores, self._parts
+    def _situation(self, namespace: str, again: Again | None = None) -> Situation:
+        parts = self._parts
         return Situation(
             None,
             parts.clock.now(),
             parts.settings,
-            namespace_labels=stores.namespace_labels(namespace),
-            flavors=ByName(stores.flavors),
-            classes=self._classes(),
+            namespace_labels=parts.stores.namespace_labels(namespace),
+            flavors=self._flavors,
+            classes=self._classes,
+            again=again,
         )
-
-    def _classes(self) -> PriorityClasses:
-        stores = self._parts.stores
-        return PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
 
 
 def _is_controlled(workload: Obj, name: str) -> bool:

@@ -43,21 +43,23 @@ class Member:
         role: its pod set; empty if that is not known.
         stage: where it is in its life.
         known: whether the Workload counts it already.
+        uid: of the pod.
+        name: of the pod.
     """
 
     pod: Obj
     role: str
     stage: Stage
     known: bool = False
+    uid: str = attrs.field(init=False)
+    name: str = attrs.field(init=False)
 
-    @property
-    def uid(self) -> str:
-        """The UID of the pod."""
+    @uid.default
+    def _uid(self) -> str:
         return str(self.pod["metadata"]["uid"])
 
-    @property
-    def name(self) -> str:
-        """The name of the pod."""
+    @name.default
+    def _name(self) -> str:
         return str(self.pod["metadata"]["name"])
 
     @property
@@ -154,8 +156,8 @@ def sort_out(
     gone: list[Member] = []
     left = [each for each in members if each.uid not in out]
     for role, count in counts.items():
-        filling = sorted((each for each in left if each.role == role and each.fills), key=worth)
-        for each in filling[count:]:
+        filling = [each for each in left if each.role == role and each.fills]
+        for each in surplus_of(filling, count):
             if each.is_alive:
                 text = f"The group has {count} pods of the role {role}; this one is one too many"
                 refused.append(Rejected(each, EXCESS, text))
@@ -171,7 +173,12 @@ def sort_out(
     return Roster(kept, tuple(gone), tuple(refused))
 
 
-def worth(member: Member) -> tuple[bool, bool, bool, float, bool, str]:
+def surplus_of(members: Sequence[Member], count: int) -> Sequence[Member]:
+    """The members of a role beyond the count, those that are deleted first last."""
+    return sorted(members, key=_worth)[count:] if len(members) > count else ()
+
+
+def _worth(member: Member) -> tuple[bool, bool, bool, float, bool, str]:
     """The sort key of members of a role: the last ones are deleted first."""
     return (
         member.stage is not Stage.SUCCEEDED,

@@ -47,7 +47,7 @@ class Situation:
     classes: PriorityClasses = attrs.field(factory=PriorityClasses)
     again: Again | None = None
 
-    @property
+    @cached_property
     def is_left_alone(self) -> bool:
         """Whether the configuration excludes the job's namespace."""
         labels = self.namespace_labels

@@ -1,0 +1,211 @@
+"""How often a group is looked at while its pods come, and after what is written for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kueuelib.api.kinds import NAMESPACES, PODS, WORKLOADS
+from kueuelib.api.meta import ObjectKey, key_of
+from kueuelib.api.patch import merge_patch
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.owners import Owners
+from kueuelib.jobs.lookups.stores import (
+    OWNER_NAME,
+    OWNER_UID,
+    JobStores,
+    owner_names,
+    owner_uids,
+)
+from kueuelib.jobs.pods.integration import GATHERING, MANAGED_PODS, wire
+from kueuelib.jobs.pods.reading import group_key, is_gated
+from kueuelib.jobs.pods.trimming import trim
+from kueuelib.jobs.reconcile.self_wired import Parts
+from kueuelib.machinery.store import Change, Store
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.controller import OBSERVER
+from kueuelib.workload import states
+
+GROUP = group_key("ns", "group")
+
+
+class Clock:
+    def __init__(self, now: float) -> None:
+        self.time = now
+
+    def now(self) -> float:
+        return self.time
+
+    monotonic = now
+
+
+class Server:
+    """Answers to writes, and counts them."""
+
+    def __init__(self) -> None:
+        self.writes: list[str] = []
+        self.known: Any = None
+
+    async def create(self, resource: Any, obj: Any) -> Any:
+        self.writes.append(f"create {resource.plural}")
+        meta = {
+            "uid": "wl-uid",
+            "resourceVersion": "7",
+            "creationTimestamp": "2023-11-14T22:13:20Z",
+        }
+        return {**obj, "metadata": {**obj["metadata"], **meta}}
+
+    async def patch(self, resource: Any, key: ObjectKey, body: Any, *_: Any, **__: Any) -> Any:
+        self.writes.append(f"patch {resource.plural}")
+        held = self.known.informer(PODS, **POD_INFORMER).store.get(key)
+        return newer(merge_patch(held, body))
+
+
+def newer(obj: Any) -> Any:
+    version = int(obj["metadata"]["resourceVersion"]) + 1
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
+
+
+class Known(Cache):
+    """A cache that is synced from the start, and holds what it is told."""
+
+    def learn(self, answer: Any, *, shared: bool = False) -> None:
+        del shared
+        for informer in self._learners(answer):
+            if informer.includes(answer):
+                informer._change([Change(key_of(answer), answer)])
+
+
+class Recorder:
+    def event(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+POD_INFORMER: dict[str, Any] = {"label_selector": MANAGED_PODS, "transform": trim}
+
+
+class Looks:
+    """The controller of pods, its cache, and the keys that it looked at."""
+
+    def __init__(self, now: float) -> None:
+        self.server = Server()
+        self.known = self.server.known = Known(self.server)  # type: ignore[arg-type]
+        (integration,) = builtin_registry().enabled(("pod",))
+        self.pods = self.known.informer(PODS, **POD_INFORMER)
+        workloads = self.known.informer(WORKLOADS)
+        workloads.add_index(OWNER_UID, owner_uids)
+        workloads.add_index(OWNER_NAME, owner_names)
+        jobs = {integration.name: self.pods.store}
+        stores = JobStores(jobs, workloads.store, Store(), Store(), Store())
+        settings = JobSettings(frameworks=("pod",))
+        self.clock = Clock(now)
+        parts = Parts(
+            integration,
+            (),
+            self.server,  # type: ignore[arg-type]
+            self.known,
+            Recorder(),
+            settings,
+            "v1beta2",
+            stores,
+            Owners([integration], stores, settings, None),
+            workloads,
+            self.known.informer(NAMESPACES),
+            (),
+            self.clock,  # type: ignore[arg-type]
+        )
+        self.controller = wire(parts).controllers[0]
+        self.controller.listen()
+        self.looked: list[tuple[ObjectKey, str]] = []
+
+    def come(self, *objects: Any) -> None:
+        """Objects are new, or have changed."""
+        for obj in objects:
+            self.known.learn(obj)
+
+    def work(self) -> int:
+        """Look at all keys that are due; returns how many looks that took."""
+        before = len(self.looked)
+
+        async def work() -> None:
+            OBSERVER.set(lambda _, key, problem: self.looked.append((key, problem)))
+            while self.controller.queue.core.next_deadline(self.clock.time) == self.clock.time:
+                item = await self.controller.queue.get()
+                assert item is not None
+                settled = await self.controller._process(item)
+                self.controller.queue.done(item.key, settled=settled)
+
+        asyncio.run(work())
+        assert {*self.looked} <= {(GROUP, "")}
+        return len(self.looked) - before
+
+
+@pytest.fixture
+def looks(pods: Any) -> Looks:
+    return Looks(pods.now)
+
+
+def members(pods: Any, total: int, **fields: Any) -> list[Any]:
+    return [
+        pods.waiting(f"pod-{number}", group="group", total=total, **fields)
+        for number in range(total)
+    ]
+
+
+def test_a_group_is_looked_at_once_per_step(pods: Any, looks: Looks) -> None:
+    for pod in members(pods, 10):
+        assert looks.work() == 0
+        looks.come(pod)
+    assert looks.work() == 1
+    assert looks.server.writes == ["create workloads"]
+    (workload,) = looks.known.informer(WORKLOADS).store.items()
+    admission = {
+        "clusterQueue": "cq",
+        "podSetAssignments": [
+            {"name": each["name"], "count": each["count"]} for each in workload["spec"]["podSets"]
+        ],
+    }
+    looks.come(newer(states.reserve(workload, admission, (), pods.now)))
+    assert looks.work() == 1
+    assert looks.server.writes[1:] == ["patch pods"] * 10
+    assert not any(map(is_gated, looks.pods.store.items()))
+
+
+def test_pods_of_an_incomplete_group_are_looked_at_together(pods: Any, looks: Looks) -> None:
+    looks.come(*members(pods, 10)[:9])
+    assert looks.work() == 0
+    looks.clock.time += GATHERING
+    assert looks.work() == 1
+    assert not looks.server.writes
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"annotations": {"kueue.x-k8s.io/pod-group-fast-admission": "true"}},
+        {"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "other"}},
+        {"labels": {"kueue.x-k8s.io/pod-group-role": "main"}},
+    ],
+)
+def test_a_pod_that_may_be_enough_is_looked_at_at_once(
+    pods: Any, looks: Looks, fields: dict[str, Any]
+) -> None:
+    looks.come(members(pods, 10, **fields)[0])
+    assert looks.work() >= 1
+
+
+def test_a_pod_that_runs_is_looked_at_at_once(pods: Any, looks: Looks) -> None:
+    looks.come(pods.running("pod", group="group", total=10))
+    assert len(looks.controller.queue) == 1
+
+
+def test_a_replacement_is_looked_at_at_once(pods: Any, looks: Looks) -> None:
+    looks.come(*members(pods, 10))
+    looks.work()
+    looks.pods._change([Change(key, None) for key in looks.pods.store.keys()[:2]])
+    looks.work()
+    looks.come(pods.waiting("other", group="group", total=10))
+    assert len(looks.controller.queue) == 1
