@@ -92,16 +92,12 @@ class Session:
     Args:
         endpoint: says where it is, and how to connect.
         user_agent: the `User-Agent` header.
-        connections: at most so many at a time; 0: any number.
-        streams: whether answers are to be read while they come.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, user_agent: str, connections: int, *, streams: bool = False
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
         self._user_agent = user_agent
         self._connector = aiohttp.TCPConnector(
-            limit=connections,
+            limit=0,
             ssl=endpoint.tls or True,
             socket_factory=_socket,
             keepalive_timeout=30.0,
@@ -109,7 +105,6 @@ class Session:
         made = partial(Exchange, asyncio.get_running_loop())
         # aiohttp has no other way to protocols of our own.
         self._connector._factory = cast("partial[ResponseHandler]", made)  # noqa: SLF001
-        self._streams = streams
         self._prepare(endpoint)
 
     @property
@@ -129,6 +124,8 @@ class Session:
         body: bytes | None,
         content_type: str,
         accept: str,
+        *,
+        streams: bool = False,
     ) -> Answer:
         """Send a request; the answer has arrived up to its headers.
 
@@ -139,6 +136,7 @@ class Session:
             body: what to send.
             content_type: its type.
             accept: types that the answer may have.
+            streams: whether the answer is to be read while it comes.
 
         Raises:
             ClientError: there is no connection, or no answer.
@@ -154,13 +152,13 @@ class Session:
         request = f"{head}\r\n".encode() + (body or b"")
         url = f"{endpoint.url}{target}"
         try:
-            return await self._exchange(url, method, request)
+            return await self._exchange(url, method, request, streams=streams)
         except aiohttp.ClientConnectorError:
             raise
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
             if method not in _REPEATABLE:
                 raise
-            return await self._exchange(url, method, request)
+            return await self._exchange(url, method, request, streams=streams)
         except HttpProcessingError as error:
             headers = CIMultiDictProxy(self._request.headers)
             info = aiohttp.RequestInfo(URL(url, encoded=True), method, headers)
@@ -168,7 +166,7 @@ class Session:
                 info, (), status=error.code, message=error.message, headers=error.headers
             ) from error
 
-    async def _exchange(self, url: str, method: str, request: bytes) -> Answer:
+    async def _exchange(self, url: str, method: str, request: bytes, *, streams: bool) -> Answer:
         try:
             connection = await self._connector.connect(self._request, [], _TIMEOUT)
         except TimeoutError as error:
@@ -177,7 +175,7 @@ class Session:
         writing = None
         try:
             common = None
-            if self._streams or method == "HEAD" or transport is None:
+            if streams or method == "HEAD" or transport is None:
                 protocol.leave(has_body=method != "HEAD")
             else:
                 common = protocol.answer()
@@ -233,11 +231,14 @@ class Session:
 
 
 class Sessions:
-    """The connections of one endpoint; a retired pair is closed when its last user is done."""
+    """The connections of one endpoint; they are closed when the last user of a retired one is done.
+
+    A watch takes the connection of a call that is over, such as the list before it.
+    """
 
     def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
-        self.calls = Session(endpoint, user_agent, CALL_CONNECTIONS)
-        self.watches = Session(endpoint, user_agent, 0, streams=True)
+        self.session = Session(endpoint, user_agent)
+        self._room = asyncio.Semaphore(CALL_CONNECTIONS)
         self._users = 0
         self._retired = False
 
@@ -245,11 +246,22 @@ class Sessions:
         """Send a call, or begin a watch; see `Session.send`."""
         self._users += 1
         try:
-            session = self.watches if watch else self.calls
-            return (await session.send(endpoint, *request)).held_by(self._leave)
+            if watch:
+                answer = await self.session.send(endpoint, *request, streams=True)
+                return answer.held_by(self._leave)
+            await self._room.acquire()
+            try:
+                return (await self.session.send(endpoint, *request)).held_by(self._leave_room)
+            except BaseException:
+                self._room.release()
+                raise
         except BaseException:
             await self._leave()
             raise
+
+    async def _leave_room(self) -> None:
+        self._room.release()
+        await self._leave()
 
     async def _leave(self) -> None:
         self._users -= 1
@@ -266,8 +278,7 @@ class Sessions:
 
     async def close(self) -> None:
         """Close every connection now."""
-        await self.calls.close()
-        await self.watches.close()
+        await self.session.close()
 
 
 def _drop(connection: Any) -> None:
