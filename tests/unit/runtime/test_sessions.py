@@ -217,6 +217,8 @@ async def test_calls_wait_for_one_of_their_connections_and_watches_do_not(monkey
 
     async with listening(answering) as url, Transport(Endpoint(url)) as transport:
         calls = [asyncio.create_task(transport.request("GET", f"/{i}")) for i in range(2)]
+        while not asked:
+            await asyncio.sleep(0.001)
         async with await transport.watch("/jobs", timeout=60):
             pass
         assert len(asked) == 2
