@@ -18,17 +18,13 @@ from kueuelib.app.preemption import check_preemption
 from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.catalog.plugins import installed
-from kueuelib.jobs.pods.integration import POD
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
 
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration
-
-KNOWN_FRAMEWORKS = frozenset(builtin_registry().names())
-"""Integrations that come with kueuelib."""
 
 UPSTREAM_FRAMEWORKS = frozenset(
     {
@@ -157,20 +153,8 @@ def election_options(
 
 
 def _check_frameworks(configuration: Configuration, source: str) -> None:
-    for index, name in enumerate(configuration.integrations.frameworks):
-        where = f"integrations.frameworks[{index}]"
-        if name in KNOWN_FRAMEWORKS:
-            continue
-        offered = installed()
-        if name in offered:
-            continue
-        if name in UPSTREAM_FRAMEWORKS:
-            raise _missing(source, f"{where}: {name}")
-        raise ConfigError(
-            source,
-            f"{where}: unknown framework {name!r}",
-            f"use one of {', '.join(sorted({*KNOWN_FRAMEWORKS, *offered}))}",
-        )
+    if {*configuration.integrations.frameworks} - {BATCH_JOB.name}:
+        _check_other_frameworks(configuration, source)
     for index, name in enumerate(configuration.integrations.external_frameworks):
         where = f"integrations.externalFrameworks[{index}]"
         if not _KIND.fullmatch(name):
@@ -181,8 +165,30 @@ def _check_frameworks(configuration: Configuration, source: str) -> None:
         if not is_qualified_name(name):
             where = f"integrations.labelKeysToCopy[{index}]"
             raise ConfigError(source, f"{where}: {name!r} is not a label key", "correct it")
-    bundled = KNOWN_FRAMEWORKS & {*configuration.integrations.frameworks}
-    if POD in builtin_registry().enabled(bundled):
+
+
+def _check_other_frameworks(configuration: Configuration, source: str) -> None:
+    """Checks the names of frameworks; their modules, 1.3 MB, are imported only for this."""
+    from kueuelib.jobs.catalog.builtin import builtin_registry
+    from kueuelib.jobs.pods.integration import POD
+
+    registry = builtin_registry()
+    known = {*registry.names()}
+    for index, name in enumerate(configuration.integrations.frameworks):
+        where = f"integrations.frameworks[{index}]"
+        if name in known:
+            continue
+        offered = installed()
+        if name in offered:
+            continue
+        if name in UPSTREAM_FRAMEWORKS:
+            raise _missing(source, f"{where}: {name}")
+        raise ConfigError(
+            source,
+            f"{where}: unknown framework {name!r}",
+            f"use one of {', '.join(sorted({*known, *offered}))}",
+        )
+    if POD in registry.enabled(known & {*configuration.integrations.frameworks}):
         _check_pod_options(configuration, source)
 
 

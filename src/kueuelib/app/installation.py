@@ -44,7 +44,8 @@ from kueuelib.controllers.webhooks import (
     with_conversion,
 )
 from kueuelib.errors import ConfigError, NotFound
-from kueuelib.jobs.catalog.builtin import BATCH_JOB, builtin_registry
+from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.pods.integration import POD

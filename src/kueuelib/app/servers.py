@@ -13,7 +13,6 @@ from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import Configuration
 from kueuelib.controllers.manifests import server_names
-from kueuelib.controllers.visibility.server import VisibilityServer
 from kueuelib.runtime.access_reviews import PathReaders
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
@@ -139,6 +138,8 @@ def add_visibility(
     wanted = configuration.visibility_server
     if wanted is None:
         return
+    from kueuelib.controllers.visibility.server import VisibilityServer
+
     key = f"{source}: visibilityServer.bindPort"
     server = VisibilityServer(
         wanted.bind_address, wanted.bind_port, context, client, engine, subject=key

@@ -28,7 +28,6 @@ from kueuelib.app.webhooks import register
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
-from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import (
     MUTATING_CONFIGURATION,
     VALIDATING_CONFIGURATION,
@@ -232,6 +231,8 @@ async def assemble_manager(
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
     trusting = [Trusting(CRDS, name) for name in converted_crds()]
     if configuration.visibility_server is not None:
+        from kueuelib.controllers.visibility.manifests import api_service_names
+
         trusting += [Trusting(API_SERVICES, name, optional=True) for name in api_service_names()]
     visibility = configuration.tls.context()  # of its own: it asks for client certificates
     metrics = configuration.tls.context()

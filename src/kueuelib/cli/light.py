@@ -21,7 +21,8 @@ def light_imports() -> Iterator[None]:
     connections without a TLS context; each of ours has its own. attrs keeps the source of the
     methods that it generates for tracebacks: it is dropped before the start needs more memory.
     What is imported already stays, and what is imported here is not garbage later: collections
-    leave it out, and would find nothing meanwhile.
+    leave it out, and would find nothing meanwhile. Those who do not use attrs come first, because
+    they make no garbage to look for among them.
     """
     from kueuelib.runtime.memory import uncollected
 
@@ -32,6 +33,9 @@ def light_imports() -> Iterator[None]:
     os.environ[CERTIFICATES] = os.devnull
     try:
         with uncollected():
+            import aiohttp.web  # noqa: F401 - see above
+
+            gc.freeze()
             yield
     finally:
         linecache.clearcache()

@@ -18,7 +18,6 @@ from kueuelib.api.kinds import (
     spoken,
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
@@ -103,8 +102,11 @@ def setup(
     Raises:
         ConfigError: the configuration names an integration that is not known.
     """
-    known = registry or builtin_registry()
-    enabled = known.enabled(settings.frameworks)
+    if registry is None:
+        from kueuelib.jobs.catalog.builtin import builtin_registry
+
+        registry = builtin_registry()
+    enabled = registry.enabled(settings.frameworks)
     lasting = [
         integration for integration in enabled if is_lasting(integration) and integration.watches
     ]

@@ -107,27 +107,21 @@ class Session:
     Args:
         endpoint: says where it is, and how to connect.
         user_agent: the `User-Agent` header.
-        connections: at most so many at a time; 0: any number.
-        streams: whether answers are to be read while they come.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, user_agent: str, connections: int, *, streams: bool = False
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
         self._user_agent = user_agent
         self._connector = aiohttp.TCPConnector(
-            limit=connections,
+            limit=0,
             ssl=endpoint.tls or True,
             socket_factory=_socket,
             keepalive_timeout=KEPT_SECONDS,
         )
         self._loop = asyncio.get_running_loop()
         self._spare: list[tuple[aiohttp.connector.Connection, float]] = []
-        self._connecting = 0
         made = partial(Exchange, self._loop)
         # aiohttp has no other way to protocols of our own.
         self._connector._factory = cast("partial[ResponseHandler]", made)  # noqa: SLF001
-        self._streams = streams
         self._prepare(endpoint)
 
     @property
@@ -150,6 +144,8 @@ class Session:
         body: bytes | None,
         content_type: str,
         accept: str,
+        *,
+        streams: bool = False,
     ) -> Answer:
         """Send a request; the answer has arrived up to its headers.
 
@@ -160,6 +156,7 @@ class Session:
             body: what to send.
             content_type: its type.
             accept: types that the answer may have.
+            streams: whether the answer is to be read while it comes.
 
         Raises:
             ClientError: there is no connection, or no answer.
@@ -175,13 +172,13 @@ class Session:
         request = f"{head}\r\n".encode() + (body or b"")
         url = f"{endpoint.url}{target}"
         try:
-            return await self._exchange(url, method, request)
+            return await self._exchange(url, method, request, streams=streams)
         except aiohttp.ClientConnectorError:
             raise
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
             if method not in _REPEATABLE:
                 raise
-            return await self._exchange(url, method, request)
+            return await self._exchange(url, method, request, streams=streams)
         except HttpProcessingError as error:
             headers = CIMultiDictProxy(self._request.headers)
             info = aiohttp.RequestInfo(URL(url, encoded=True), method, headers)
@@ -189,13 +186,13 @@ class Session:
                 info, (), status=error.code, message=error.message, headers=error.headers
             ) from error
 
-    async def _exchange(self, url: str, method: str, request: bytes) -> Answer:
+    async def _exchange(self, url: str, method: str, request: bytes, *, streams: bool) -> Answer:
         connection = self._spare_one() or await self._connect()
         protocol, transport = cast("Exchange", connection.protocol), connection.transport
         writing = None
         try:
             common = None
-            if self._streams or method == "HEAD" or transport is None:
+            if streams or method == "HEAD" or transport is None:
                 protocol.leave(has_body=method != "HEAD")
             else:
                 common = protocol.answer()
@@ -220,13 +217,10 @@ class Session:
                 protocol.force_close()
 
     async def _connect(self) -> aiohttp.connector.Connection:
-        self._connecting += 1
         try:
             return await self._connector.connect(self._request, [], _TIMEOUT)
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError("no connection in time") from error
-        finally:
-            self._connecting -= 1
 
     def _spare_one(self) -> aiohttp.connector.Connection | None:
         """A connection that rests, and has not rested for too long."""
@@ -238,11 +232,10 @@ class Session:
         return None
 
     def _keep(self, connection: aiohttp.connector.Connection) -> None:
-        """Let a call use a connection whose answer was read; first those that wait for aiohttp."""
+        """Let another request use a connection whose answer was read."""
         protocol = connection.protocol
         if (
-            self._connecting
-            or len(self._spare) >= SPARE
+            len(self._spare) >= SPARE
             or self._connector.closed
             or protocol is None
             or protocol.should_close
@@ -284,11 +277,14 @@ class Session:
 
 
 class Sessions:
-    """The connections of one endpoint; a retired pair is closed when its last user is done."""
+    """The connections of one endpoint; they are closed when the last user of a retired one is done.
+
+    A watch takes the connection of a call that is over, such as the list before it.
+    """
 
     def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
-        self.calls = Session(endpoint, user_agent, CALL_CONNECTIONS)
-        self.watches = Session(endpoint, user_agent, 0, streams=True)
+        self.session = Session(endpoint, user_agent)
+        self._room = asyncio.Semaphore(CALL_CONNECTIONS)
         self._users = 0
         self._retired = False
 
@@ -296,11 +292,22 @@ class Sessions:
         """Send a call, or begin a watch; see `Session.send`."""
         self._users += 1
         try:
-            session = self.watches if watch else self.calls
-            return (await session.send(endpoint, *request)).held_by(self._leave)
+            if watch:
+                answer = await self.session.send(endpoint, *request, streams=True)
+                return answer.held_by(self._leave)
+            await self._room.acquire()
+            try:
+                return (await self.session.send(endpoint, *request)).held_by(self._leave_room)
+            except BaseException:
+                self._room.release()
+                raise
         except BaseException:
             await self._leave()
             raise
+
+    async def _leave_room(self) -> None:
+        self._room.release()
+        await self._leave()
 
     async def _leave(self) -> None:
         self._users -= 1
@@ -317,8 +324,7 @@ class Sessions:
 
     async def close(self) -> None:
         """Close every connection now."""
-        await self.calls.close()
-        await self.watches.close()
+        await self.session.close()
 
 
 def _drop(connection: aiohttp.connector.Connection) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.app.entries import in_order
 from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurations
-from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.webhooks.manifests import namespaces_of, webhook_entries

@@ -49,7 +49,8 @@ UNUSED = (
     *("rich", "pygments", "kubernetes_asyncio", "urllib3", "cryptography"),
     *("kueuelib.embedded", "kueuelib.recording", "kueuelib.simulator", "kueuelib.testing"),
     *("kueuelib.app.deployment", "kueuelib.app.explaining", "kueuelib.app.installation"),
-    *("kueuelib.jobs.client", "kueuelib.scheduler.explain"),
+    *("kueuelib.jobs.client", "kueuelib.jobs.pods", "kueuelib.scheduler.explain"),
+    *("kueuelib.jobs.declared.declarative", "kueuelib.controllers.visibility.server"),
 )
 
 

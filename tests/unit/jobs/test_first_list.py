@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import key_of
-from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.setup import setup
 from kueuelib.runtime.cache import Cache

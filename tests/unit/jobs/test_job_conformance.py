@@ -26,7 +26,7 @@ from kueuelib.jobs import (
     merge_all,
     restore_all,
 )
-from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.runtime import Resource
 from kueuelib.testing import JobAdapter, JobConformance

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from kueuelib.errors import ApiError, TransportError
+from kueuelib.runtime import sessions
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.sessions import LARGE_BODY
 from kueuelib.runtime.transport import Transport
@@ -217,3 +218,50 @@ async def test_an_answer_that_breaks_off_is_not_asked_for_again(answer):
         with pytest.raises(TransportError, match="Response payload is not completed"):
             await transport.request("GET", "/x")
     assert len(asked) == 1
+
+
+async def test_a_watch_takes_the_connection_of_the_list_before_it():
+    asked: list[list[str]] = []
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(mine := [])
+        while True:
+            mine.append((await head(reader)).split()[1])
+            if "watch=true" in mine[-1]:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{}\n")
+                break
+            writer.write(OK)
+        await writer.drain()
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        await transport.request("GET", "/jobs")
+        async with await transport.watch("/jobs", timeout=60):
+            pass
+    assert [len(paths) for paths in asked] == [2]
+
+
+async def test_calls_wait_for_one_of_their_connections_and_watches_do_not(monkeypatch):
+    monkeypatch.setattr(sessions, "CALL_CONNECTIONS", 1)
+    asked: list[str] = []
+    go_on = asyncio.Event()
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            asked.append((await head(reader)).split()[1])
+            if "watch=true" in asked[-1]:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{}\n")
+                break
+            await go_on.wait()
+            writer.write(OK)
+        await writer.drain()
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        calls = [asyncio.create_task(transport.request("GET", f"/{i}")) for i in range(2)]
+        while not asked:
+            await asyncio.sleep(0.001)
+        async with await transport.watch("/jobs", timeout=60):
+            pass
+        assert len(asked) == 2
+        go_on.set()
+        await asyncio.gather(*calls)
+    assert asked[2:] == ["/1"]

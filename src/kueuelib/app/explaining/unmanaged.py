@@ -5,7 +5,7 @@ from __future__ import annotations
 from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, controller_of, labels_of
 from kueuelib.api.names import MANAGED_LABEL, NAMESPACE_NAME_LABEL, QUEUE_LABEL
-from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.integration import NAME as POD_FRAMEWORK
 from kueuelib.jobs.pods.reading import queue_of

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from kueuelib.api.batch import JobSpec
-from kueuelib.api.schema import struct_schema
-from kueuelib.jobs.batch.job import BatchJob, trim
-from kueuelib.jobs.batch.rules import JUDGED, validate_batch_job
+from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.catalog.registry import Registry
-from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.declared.appwrapper import APP_WRAPPER
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import MPI_JOB, TRAINING_JOBS
@@ -19,18 +15,7 @@ from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.leaderworkerset import LEADERWORKERSET
 from kueuelib.jobs.pods.statefulset import STATEFULSET
-from kueuelib.runtime.webhook.reviews import shape_with
 
-BATCH_JOB = Integration(
-    "batch/job",
-    BatchJob,
-    validate_batch_job,
-    judged=JUDGED,
-    plain=True,
-    allows_prebuilt=True,
-    transform=trim,
-    shape=shape_with({"spec": struct_schema(JobSpec)}, required="spec"),
-)
 DECLARED = (JOB_SET, MPI_JOB, *TRAINING_JOBS, TRAIN_JOB, RAY_JOB, RAY_CLUSTER, APP_WRAPPER)
 """The kinds of other projects, named as in Kueue's `integrations.frameworks`.
 

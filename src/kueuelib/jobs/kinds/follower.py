@@ -12,6 +12,7 @@ import contextlib
 import random
 from collections.abc import Callable, MutableMapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -19,7 +20,6 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.declared.crd_mismatches import CrdMismatch
 from kueuelib.jobs.kinds.presence import (
     MISMATCHES,
     Gone,
@@ -51,6 +51,9 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
+
+if TYPE_CHECKING:
+    from kueuelib.jobs.declared.crd_mismatches import CrdMismatch
 
 FIRST_PAUSE = 0.25
 """Seconds between two looks at a kind after something changed; doubles each time."""

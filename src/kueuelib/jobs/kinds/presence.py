@@ -11,7 +11,6 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.declared.crd_mismatches import mismatches
 from kueuelib.jobs.reconcile.self_wired import SelfWired
 from kueuelib.runtime.client import Client
 
@@ -162,6 +161,8 @@ def _fits(resource: Resource, served: Resource | None) -> bool:
 
 def trimmed(integration: Integration, crd: Obj) -> Obj:
     """The parts of a CRD that are kept to detect changes, and what does not fit them."""
+    from kueuelib.jobs.declared.crd_mismatches import mismatches
+
     return {
         MISMATCHES: mismatches(integration, crd),
         "apiVersion": crd.get("apiVersion"),

@@ -11,7 +11,7 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -45,6 +45,7 @@ from kueuelib.runtime.webhook.direct import Direct
 from kueuelib.runtime.webhook.reviews import (
     MAX_BODY,
     MAX_VALUES,
+    Forms,
     Shapes,
     form_of,
     is_too_much,
@@ -151,11 +152,14 @@ class WebhookServer:
             at_once: answers as the handler does, or with None if that has to wait for something;
                 without waiting, a review takes less time.
         """
-        forms = {version: form_of(shape) for version, shape in shapes.items()}
+
+        @cache
+        def forms() -> Forms:
+            return {version: form_of(shape) for version, shape in shapes.items()}
 
         async def answer(raw: Mapping[str, Any]) -> Obj:
             request = parse_request(raw)
-            if wrong := misfit_of_objects(raw, forms):
+            if wrong := misfit_of_objects(raw, forms()):
                 return {**denied(BadRequest(wrong)), "uid": request.uid}
             try:
                 response = handler(request)
@@ -167,7 +171,7 @@ class WebhookServer:
             return {**response, "uid": request.uid}
 
         def answer_at_once(raw: Mapping[str, Any]) -> Obj | None:
-            if at_once is None or misfit_of_objects(raw, forms):
+            if at_once is None or misfit_of_objects(raw, forms()):
                 return None
             response = at_once(parse_request(raw))
             return None if response is None else {**response, "uid": raw["uid"]}

@@ -4,7 +4,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.names import PARENT_WORKLOAD
-from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.default_queues import DefaultQueues, with_default_queue
 from kueuelib.jobs.lookups.owners import Owners

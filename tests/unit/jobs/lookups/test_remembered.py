@@ -16,7 +16,7 @@ from kueuelib.errors import (
     Unauthorized,
     Unavailable,
 )
-from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.integration import REFERRED
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.lookups import foreign, referred
