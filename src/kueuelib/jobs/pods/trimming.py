@@ -18,6 +18,8 @@ _SPEC = (
     *("priorityClassName", "runtimeClassName", "overhead", "resources"),
 )
 _CONTAINER = ("name", "resources", "ports", "restartPolicy")
+_ALIKE = ("tolerations", "initContainers", "containers")
+"""The largest parts, which the pods of a group have in common."""
 
 
 def trim(obj: Obj) -> Obj:
@@ -30,20 +32,19 @@ def trim(obj: Obj) -> Obj:
     obj["status"] = kept
     strip(obj)
     obj["status"] = shared(kept)
+    spec = obj["spec"]
     if not is_gated(obj):
-        spec = obj["spec"]
         small: dict[str, Any] = {field: spec[field] for field in _SPEC if field in spec}
-        if "tolerations" in small:
-            small["tolerations"] = shared(small["tolerations"])
         for kind in ("initContainers", "containers"):
             if spec.get(kind):
-                small[kind] = shared(
-                    [
-                        {field: each[field] for field in _CONTAINER if field in each}
-                        for each in spec[kind]
-                    ]
-                )
-        obj["spec"] = small
+                small[kind] = [
+                    {field: each[field] for field in _CONTAINER if field in each}
+                    for each in spec[kind]
+                ]
+        spec = obj["spec"] = small
+    for part in _ALIKE:
+        if part in spec:
+            spec[part] = shared(spec[part])
     return obj
 
 

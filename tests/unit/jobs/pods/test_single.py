@@ -186,6 +186,7 @@ def test_a_waiting_pod_is_remembered_whole_and_a_running_one_is_not(pods):
     again = trim(copy.deepcopy(running))
     assert again["status"] is small["status"]
     assert again["metadata"]["labels"] is small["metadata"]["labels"]
+    assert trim(copy.deepcopy(waiting))["spec"]["containers"] is kept["spec"]["containers"]
 
 
 def test_a_create_is_followed_by_nothing_that_counts(pods):
