@@ -31,7 +31,7 @@ class Endpoint:
         headers: further headers of every request, for example impersonation.
         refresh_at: seconds since the epoch after which the credentials should be loaded again,
             or None when they never go stale by themselves.
-        fingerprint: equal for two endpoints that may share connections.
+        fingerprint: equal for two endpoints with the same certificates.
         source: what to name in error messages, for example the kubeconfig's path.
         namespace: the namespace of the context, or empty.
     """
@@ -46,6 +46,11 @@ class Endpoint:
     fingerprint: str = ""
     source: str = ""
     namespace: str = ""
+
+    @property
+    def route(self) -> tuple[str | None, ...]:
+        """Equal for two endpoints that may share connections, whatever the source said."""
+        return self.fingerprint, self.url, self.proxy, self.server_hostname
 
 
 class EndpointSource(Protocol):

@@ -131,10 +131,13 @@ class Session:
 
     async def close(self) -> None:
         """Close every connection now."""
-        for connection, _ in self._spare:
-            connection.close()
-        self._spare.clear()
+        self.drop_spare()
         await self._connector.close()
+
+    def drop_spare(self) -> None:
+        """Close the connections that rest."""
+        while self._spare:
+            _drop(self._spare.pop()[0])
 
     async def send(
         self,
@@ -178,6 +181,7 @@ class Session:
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
             if method not in _REPEATABLE:
                 raise
+            self.drop_spare()  # they may have ended in the same way
             return await self._exchange(url, method, request, streams=streams)
         except HttpProcessingError as error:
             headers = CIMultiDictProxy(self._request.headers)
@@ -223,26 +227,20 @@ class Session:
             raise aiohttp.ConnectionTimeoutError("no connection in time") from error
 
     def _spare_one(self) -> aiohttp.connector.Connection | None:
-        """A connection that rests, and has not rested for too long."""
+        """A connection that rests, has not rested for too long, and got nothing meanwhile."""
         while self._spare:
             connection, since = self._spare.pop()
-            if not connection.closed and self._loop.time() - since < KEPT_SECONDS:
+            if _is_usable(connection) and self._loop.time() - since < KEPT_SECONDS:
                 return connection
-            connection.close()
+            _drop(connection)
         return None
 
     def _keep(self, connection: aiohttp.connector.Connection) -> None:
         """Let another request use a connection whose answer was read."""
-        protocol = connection.protocol
-        if (
-            len(self._spare) >= SPARE
-            or self._connector.closed
-            or protocol is None
-            or protocol.should_close
-        ):
-            connection.release()
-        else:
+        if len(self._spare) < SPARE and not self._connector.closed and _is_usable(connection):
             self._spare.append((connection, self._loop.time()))
+        else:
+            connection.release()
 
     def _prepare(self, endpoint: Endpoint) -> None:
         """Write down what all requests begin with, as aiohttp writes it.
@@ -316,6 +314,7 @@ class Sessions:
     async def retire(self) -> None:
         """Close once the present requests have ended; no further ones will come."""
         self._retired = True
+        self.session.drop_spare()
         await self._close_if_idle()
 
     async def _close_if_idle(self) -> None:
@@ -325,6 +324,11 @@ class Sessions:
     async def close(self) -> None:
         """Close every connection now."""
         await self.session.close()
+
+
+def _is_usable(connection: aiohttp.connector.Connection) -> bool:
+    protocol = connection.protocol
+    return protocol is not None and protocol.is_connected() and not protocol.should_close
 
 
 def _drop(connection: aiohttp.connector.Connection) -> None:

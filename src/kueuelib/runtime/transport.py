@@ -291,7 +291,7 @@ class Transport:
             self._endpoint = attrs.evolve(old, refresh_at=self._clock.now() + FORCED_REFRESH_PAUSE)
             return
         self._endpoint = new
-        if self._sessions is not None and old is not None and old.fingerprint != new.fingerprint:
+        if self._sessions is not None and old is not None and old.route != new.route:
             retired, self._sessions = self._sessions, Sessions(new, self._user_agent)
             await retired.retire()
 

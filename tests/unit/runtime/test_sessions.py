@@ -4,6 +4,7 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 
@@ -265,3 +266,73 @@ async def test_calls_wait_for_one_of_their_connections_and_watches_do_not(monkey
         go_on.set()
         await asyncio.gather(*calls)
     assert asked[2:] == ["/1"]
+
+
+async def answering_always(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heads: list[str]
+) -> None:
+    with suppress(asyncio.IncompleteReadError):
+        while True:
+            heads.append(await head(reader))
+            writer.write(OK)
+
+
+class Changing:
+    """Gives one endpoint, and another when it is asked again."""
+
+    def __init__(self, *endpoints: Endpoint) -> None:
+        self._left = [*endpoints]
+
+    async def load(self, *, force: bool = False) -> Endpoint:
+        return self._left.pop(0)
+
+
+async def test_a_connection_is_not_used_for_another_way_to_the_server():
+    direct: list[str] = []
+    proxied: list[str] = []
+    async with (
+        listening(partial(answering_always, heads=direct)) as url,
+        listening(partial(answering_always, heads=proxied)) as proxy,
+        Transport(Changing(Endpoint(url, refresh_at=0.0), Endpoint(url, proxy=proxy))) as transport,
+    ):
+        await transport.request("GET", "/one")
+        await transport.request("GET", "/two")
+    assert (len(direct), len(proxied)) == (1, 1)
+
+
+async def test_a_watch_survives_connections_that_all_ended_unseen():
+    asked: list[str] = []
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await head(reader))
+        if "watch=true" in asked[-1]:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{}\n")
+            return
+        writer.write(OK)
+        await head(reader)  # and hangs up
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        await asyncio.gather(*(transport.request("GET", f"/{i}") for i in range(5)))
+        async with await transport.watch("/jobs", timeout=60):
+            pass
+    assert len(asked) == 6
+
+
+async def test_a_connection_with_data_that_nobody_asked_for_is_not_used():
+    late = asyncio.Event()
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if "watch=true" in await head(reader):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{}\n")
+            return
+        writer.write(OK)
+        await late.wait()
+        writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+        await reader.read()
+
+    async with listening(answering) as url, Transport(Endpoint(url)) as transport:
+        await transport.request("GET", "/jobs")
+        late.set()
+        await asyncio.sleep(0.1)
+        async with await transport.watch("/jobs", timeout=60):
+            pass

@@ -58,7 +58,10 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         self._spec["suspend"] = True
 
     def suspended_copy(self) -> Self:
-        """A suspended copy that shares everything outside and inside `spec`."""
+        """A suspended copy that shares everything outside and inside `spec`.
+
+        A subclass whose `suspend` changes more has to override this.
+        """
         job = type(self)({**self.object, "spec": {**self._spec}})
         job.suspend()
         return job

@@ -21,6 +21,7 @@ from kueuelib.jobs.pods.declaration import GroupDeclaration
 from kueuelib.jobs.pods.parents import Parent
 from kueuelib.jobs.pods.reading import (
     Stage,
+    declaration_of,
     is_fast,
     is_gated,
     is_serving,
@@ -116,9 +117,10 @@ def waits_for_others(pod: Obj, present: int) -> bool:
         pod: the raw pod.
         present: how many pods its group has.
     """
-    if SUSPENDING_PARENT in annotations_of(pod) or is_fast(pod) or not role_by_shape(pod):
+    if not is_gated(pod) or present >= (total_count_of(pod) or 0):
         return False
-    return is_gated(pod) and present < (total_count_of(pod) or 0)
+    is_declared = declaration_of(pod) is not None or role_label_of(pod) != ""
+    return not is_declared and SUSPENDING_PARENT not in annotations_of(pod) and not is_fast(pod)
 
 
 def _counted(members: Sequence[Member], wanted: int | None) -> Composition:

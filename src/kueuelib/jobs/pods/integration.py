@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterable
 
@@ -110,9 +111,10 @@ def wire(parts: Parts) -> Wired:
 
     def is_early(pod: Obj) -> bool:
         """Whether a new pod comes before others of its group, which has no Workload yet."""
-        for group in group_index(pod):
-            present = len(pods.store.keys_by_index(BY_GROUP, group))
-            return waits_for_others(pod, present) and parts.stores.workload(group) is None
+        with contextlib.suppress(Exception):  # a malformed pod is reported by the reconciler
+            for group in group_index(pod):
+                present = len(pods.store.keys_by_index(BY_GROUP, group))
+                return waits_for_others(pod, present) and parts.stores.workload(group) is None
         return False
 
     def keys_of_workload(delta: Delta[Obj]) -> Iterable[ObjectKey]:

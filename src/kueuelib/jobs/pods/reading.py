@@ -130,7 +130,8 @@ def declaration_of(pod: Mapping[str, Any]) -> str | None:
 def total_count_of(pod: Mapping[str, Any]) -> int | None:
     """How many pods the group has; None if the annotation is missing or not a positive number."""
     text = annotations_of(pod).get(GROUP_TOTAL_COUNT, "")
-    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    return int(text) if is_number and int(text) > 0 else None
 
 
 def is_fast(pod: Mapping[str, Any]) -> bool:

@@ -209,3 +209,12 @@ def test_a_replacement_is_looked_at_at_once(pods: Any, looks: Looks) -> None:
     looks.work()
     looks.come(pods.waiting("other", group="group", total=10))
     assert len(looks.controller.queue) == 1
+
+
+@pytest.mark.parametrize("total", ["1" * 5000, "1" * 10, "many"])
+def test_a_count_that_nobody_can_read_does_not_end_the_manager(
+    pods: Any, looks: Looks, total: str
+) -> None:
+    looks.come(pods.waiting("pod", group="group", total=total))
+    assert looks.work() == 1
+    assert not looks.server.writes
