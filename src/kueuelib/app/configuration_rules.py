@@ -18,13 +18,13 @@ from kueuelib.app.preemption import check_preemption
 from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.batch import BATCH_JOB
-from kueuelib.jobs.catalog.plugins import installed
+from kueuelib.jobs.catalog.plugins import POD_FRAMEWORK, common_registry, installed
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
 
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration
+    from kueuelib.jobs.catalog.registry import Registry
 
 UPSTREAM_FRAMEWORKS = frozenset(
     {
@@ -153,8 +153,11 @@ def election_options(
 
 
 def _check_frameworks(configuration: Configuration, source: str) -> None:
-    if {*configuration.integrations.frameworks} - {BATCH_JOB.name}:
-        _check_other_frameworks(configuration, source)
+    frameworks = {*configuration.integrations.frameworks}
+    registry = common_registry(frameworks) or _checked_registry(configuration, source)
+    enabled = registry.enabled(frameworks.intersection(registry.names()))
+    if any(each.name == POD_FRAMEWORK for each in enabled):
+        _check_pod_options(configuration, source)
     for index, name in enumerate(configuration.integrations.external_frameworks):
         where = f"integrations.externalFrameworks[{index}]"
         if not _KIND.fullmatch(name):
@@ -167,10 +170,9 @@ def _check_frameworks(configuration: Configuration, source: str) -> None:
             raise ConfigError(source, f"{where}: {name!r} is not a label key", "correct it")
 
 
-def _check_other_frameworks(configuration: Configuration, source: str) -> None:
-    """Checks the names of frameworks; their modules, 1.3 MB, are imported only for this."""
+def _checked_registry(configuration: Configuration, source: str) -> Registry:
+    """All bundled integrations, after a check that the others are installed."""
     from kueuelib.jobs.catalog.builtin import builtin_registry
-    from kueuelib.jobs.pods.integration import POD
 
     registry = builtin_registry()
     known = {*registry.names()}
@@ -188,8 +190,7 @@ def _check_other_frameworks(configuration: Configuration, source: str) -> None:
             f"{where}: unknown framework {name!r}",
             f"use one of {', '.join(sorted({*known, *offered}))}",
         )
-    if POD in registry.enabled(known & {*configuration.integrations.frameworks}):
-        _check_pod_options(configuration, source)
+    return registry
 
 
 def _check_pod_options(configuration: Configuration, source: str) -> None:

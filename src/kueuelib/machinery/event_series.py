@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from sys import intern
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 import attrs
@@ -31,7 +32,8 @@ def _fitting_reason(text: str) -> str:
 
 
 def _fitting_message(text: str) -> str:
-    return _fitting(text, MAX_MESSAGE)
+    fitting = _fitting(text, MAX_MESSAGE)
+    return intern(fitting) if type(fitting) is str else fitting  # many objects have the same
 
 
 def _check_type(_facts: Any, _attribute: Any, type: str) -> None:

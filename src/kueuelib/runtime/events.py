@@ -37,7 +37,7 @@ TRIES = 12
 """How often one event is sent when the server cannot be reached."""
 RETRY_DELAY = 10.0
 """Seconds between two tries, a quarter more or less."""
-LOOK = 0.1
+LOOK = 0.25
 """Seconds between two checks whether other writes still go first."""
 WAY = 5.0
 """Seconds for which an event lets other writes go first, while the queue is not half full."""

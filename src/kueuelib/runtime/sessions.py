@@ -25,7 +25,7 @@ from kueuelib.runtime.bodies import in_words
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.exchange import Exchange, Headers
 
-CALL_CONNECTIONS = 64
+CALL_CONNECTIONS = 32
 """Connections for calls; watches have as many as they need."""
 CONNECT_TIMEOUT = 10.0
 """Seconds for name resolution, TCP and TLS."""
