@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from sys import intern
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 import attrs
@@ -11,6 +10,7 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.rate_limits import TokenBucket
+from kueuelib.machinery.texts import once
 
 V = TypeVar("V")
 
@@ -33,7 +33,7 @@ def _fitting_reason(text: str) -> str:
 
 def _fitting_message(text: str) -> str:
     fitting = _fitting(text, MAX_MESSAGE)
-    return intern(fitting) if type(fitting) is str else fitting  # many objects have the same
+    return once(fitting) if type(fitting) is str else fitting
 
 
 def _check_type(_facts: Any, _attribute: Any, type: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from sys import intern
 from typing import Any, Final
 
 import orjson
 
 from kueuelib.api.meta import Obj
+from kueuelib.machinery.texts import once
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -77,4 +77,4 @@ def _share_words(fields: Obj, names: Iterable[str]) -> None:
     for name in names:
         word = fields.get(name)
         if type(word) is str:
-            fields[name] = intern(word)
+            fields[name] = once(word)

@@ -9,6 +9,8 @@ import pytest
 
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog import plugins
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.pods.integration import POD
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "custom_job"
 
@@ -49,6 +51,13 @@ def test_the_example_takes_at_most_forty_lines() -> None:
     for name in ("training.py", "training_declared.py"):
         lines = (EXAMPLE / name).read_text().splitlines()
         assert len([line for line in lines if line.strip()]) <= 40
+
+
+@pytest.mark.parametrize("names", [["batch/job"], ["pod"], ["pod", "batch/job", "pod"], []])
+def test_jobs_and_pods_have_a_registry_of_their_own(names: list[str]) -> None:
+    every = builtin_registry().enabled({*names})
+    assert plugins.registry_for(names).enabled({*names}) == every
+    assert POD.name == plugins.POD_FRAMEWORK
 
 
 def test_packages_are_found_by_name_and_not_imported_before(package: Path) -> None:
