@@ -153,7 +153,7 @@ async def no_bookmarks(world):
 
 
 async def late_answers(world):
-    return await _under(world, Scripted(_every(2, WRITES, Fate(answer_delay=3.0))))
+    return await _under(world, Scripted(_every(1, WRITES, Fate(answer_delay=3.0))))
 
 
 async def lost(world):
