@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from rest import KUEUE, Obj, Rest, condition, eventually, is_true
+from rest import KUEUE, PATIENCE, Obj, Rest, condition, eventually, is_true
 from warm import Processes
 
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
@@ -255,7 +255,14 @@ class Place:
             notes[SETS] = sets
         made = {**self._meta(base, queue, labels, notes, owner), **(meta or {})}
         obj = {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": pod_spec(cpu, **spec)}
-        return self.rest.create(self.pods, obj)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self.rest.create(self.pods, obj)
+            except httpx.HTTPStatusError as error:  # a namespace may be younger than its watch
+                if "are not known yet" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     def group(self, name: str = "g", size: int = 2, cpu: str = "1", **fields: Any) -> list[Obj]:
         """A whole group of equal pods."""
