@@ -37,6 +37,17 @@ async def head(reader: asyncio.StreamReader) -> str:
     return (await reader.readuntil(b"\r\n\r\n")).decode()
 
 
+async def answering_always(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, accepted: list[list[str]]
+) -> None:
+    """Answers every request of a connection, and notes them by connection."""
+    accepted.append(heads := [])
+    with suppress(asyncio.IncompleteReadError):
+        while True:
+            heads.append(await head(reader))
+            writer.write(OK)
+
+
 async def test_a_request_has_one_host_and_the_length_of_its_body():
     heads: list[str] = []
 
@@ -85,41 +96,27 @@ async def test_a_read_is_sent_again_when_the_server_had_hung_up(method, answered
 async def test_calls_at_a_time_beyond_all_limits_share_connections(monkeypatch):
     monkeypatch.setattr("kueuelib.runtime.sessions.CALL_CONNECTIONS", 3)
     monkeypatch.setattr("kueuelib.runtime.sessions.SPARE", 2)
-    accepted = 0
-
-    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal accepted
-        accepted += 1
-        with suppress(asyncio.IncompleteReadError):
-            while await head(reader):
-                writer.write(OK)
-
+    accepted: list[list[str]] = []
+    answering = partial(answering_always, accepted=accepted)
     async with listening(answering) as url, Transport(Endpoint(url)) as transport:
         async with asyncio.timeout(60):
             for _ in range(3):
                 calls = [transport.request("PATCH", f"/{number}") for number in range(20)]
                 assert {each.body for each in await asyncio.gather(*calls)} == {b"{}"}
             await transport.request("GET", "/alone")
-    assert accepted == 3
+    assert len(accepted) == 3
 
 
 async def test_a_connection_that_rested_for_long_is_not_used_again(monkeypatch):
-    accepted = 0
-
-    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal accepted
-        accepted += 1
-        with suppress(asyncio.IncompleteReadError):
-            while await head(reader):
-                writer.write(OK)
-
+    accepted: list[list[str]] = []
+    answering = partial(answering_always, accepted=accepted)
     async with listening(answering) as url, Transport(Endpoint(url)) as transport:
         await transport.request("PATCH", "/x")
         await transport.request("PATCH", "/x")
-        assert accepted == 1
+        assert len(accepted) == 1
         monkeypatch.setattr("kueuelib.runtime.sessions.KEPT_SECONDS", 0.0)
         await transport.request("PATCH", "/x")
-    assert accepted == 2
+    assert len(accepted) == 2
 
 
 async def test_an_answer_that_comes_before_the_end_of_a_large_body_is_read():
@@ -268,15 +265,6 @@ async def test_calls_wait_for_one_of_their_connections_and_watches_do_not(monkey
     assert asked[2:] == ["/1"]
 
 
-async def answering_always(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heads: list[str]
-) -> None:
-    with suppress(asyncio.IncompleteReadError):
-        while True:
-            heads.append(await head(reader))
-            writer.write(OK)
-
-
 class Changing:
     """Gives one endpoint, and another when it is asked again."""
 
@@ -288,15 +276,16 @@ class Changing:
 
 
 async def test_a_connection_is_not_used_for_another_way_to_the_server():
-    direct: list[str] = []
-    proxied: list[str] = []
+    direct: list[list[str]] = []
+    proxied: list[list[str]] = []
     async with (
-        listening(partial(answering_always, heads=direct)) as url,
-        listening(partial(answering_always, heads=proxied)) as proxy,
+        listening(partial(answering_always, accepted=direct)) as url,
+        listening(partial(answering_always, accepted=proxied)) as proxy,
         Transport(Changing(Endpoint(url, refresh_at=0.0), Endpoint(url, proxy=proxy))) as transport,
     ):
         await transport.request("GET", "/one")
         await transport.request("GET", "/two")
+    assert [len(heads) for heads in (*direct, *proxied)] == [1, 1]
     assert (len(direct), len(proxied)) == (1, 1)
 
 
