@@ -36,6 +36,7 @@ class Outcome:
     use: float | None = None
     waits: dict[str, Waits] = attrs.field(factory=dict)
     creation: float | None = None
+    said_use: float | None = None
 
 
 class Load(Protocol):

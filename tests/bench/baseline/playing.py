@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import attrs
 
-from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.kinds import CLUSTER_QUEUES, WORKLOADS
 from kueuelib.api.meta import Obj, Resource, find_condition, is_true, key_of
 from kueuelib.errors import ApiError, NotFound
 
@@ -85,7 +85,8 @@ class Upstream:
             player.cancel()
         wall = recorder.ended - recorder.started
         seen = len(recorder.seen)
-        return Outcome(seen, recorder.finished, wall, recorder.use(), recorder.waits())
+        use, said = recorder.use(), recorder.said_use()
+        return Outcome(seen, recorder.finished, wall, use, recorder.waits(), said_use=said)
 
     async def remove(self, client: CountedClient) -> None:
         """Take Workloads and queues away."""
@@ -105,6 +106,7 @@ class Execution:
         self._client = client
         self._recorder = recorder
         self._workers = shape.workers
+        self._queues = {each.name for each in shape.places()}
         self._seconds = {each.name: each.seconds for each in shape.classes}
         self._latest: dict[str, Obj] = {}
         self._due: asyncio.Queue[str] = asyncio.Queue()
@@ -116,24 +118,29 @@ class Execution:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work())
-            await self._watch()
+            group.create_task(self._watch(CLUSTER_QUEUES, self._see_queue))
+            group.create_task(self._watch(WORKLOADS, self._see))
 
-    async def _watch(self) -> None:
-        page = await self._client.client.list(WORKLOADS)
+    async def _watch(self, resource: Resource, see: Callable[[Obj], None]) -> None:
+        page = await self._client.client.list(resource)
         version = page.resource_version
         while True:
             async with await self._client.client.watch(
-                WORKLOADS, resource_version=version, timeout=WATCH_SECONDS
+                resource, resource_version=version, timeout=WATCH_SECONDS
             ) as stream:
                 while batch := await stream.batch():
                     for event in batch:
-                        obj = event["object"]
-                        version = obj["metadata"]["resourceVersion"]
-                        ours = CLASS_LABEL in obj["metadata"].get("labels", ())
-                        if ours and event["type"] in ("ADDED", "MODIFIED"):
-                            self._see(obj)
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        if event["type"] in ("ADDED", "MODIFIED"):
+                            see(event["object"])
+
+    def _see_queue(self, obj: Obj) -> None:
+        if obj["metadata"]["name"] in self._queues:
+            self._recorder.see_queue(obj, time.monotonic())
 
     def _see(self, obj: Obj) -> None:
+        if CLASS_LABEL not in obj["metadata"].get("labels", ()):
+            return
         uid = obj["metadata"]["uid"]
         before = self._recorder.finished
         self._recorder.see(uid, obj, time.monotonic())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from kueuelib.api.meta import Obj, is_true
+from kueuelib.api.quantity import Quantity
 
 from .shape import CLASS_LABEL, Shape
 
@@ -52,11 +53,14 @@ class Waits:
 
 @attrs.define
 class Recorder:
-    """Takes events of Workloads, in their order."""
+    """Takes events of Workloads and ClusterQueues, in their order."""
 
     shape: Shape
     seen: dict[str, Seen] = attrs.field(factory=dict)
     finished: int = 0
+    _said: dict[str, tuple[float, float]] = attrs.field(factory=dict)
+    """The use that a ClusterQueue reports, in CPUs, and since when."""
+    _said_held: float = 0.0
 
     @property
     def started(self) -> float:
@@ -89,6 +93,20 @@ class Recorder:
         if done:
             record.finished = now
             self.finished += 1
+
+    def see_queue(self, obj: Obj, now: float) -> None:
+        """Take the use that a ClusterQueue reports in."""
+        name = obj["metadata"]["name"]
+        used, since = self._said.get(name, (0.0, now))
+        self._said_held += used * (now - since)
+        flavors = obj.get("status", {}).get("flavorsUsage", ())
+        totals = (each["total"] for flavor in flavors for each in flavor["resources"])
+        self._said[name] = sum(Quantity.parse(each).milli() for each in totals) / 1000, now
+
+    def said_use(self) -> float:
+        """As `use`, from what ClusterQueues report, as upstream's runner computes it."""
+        still = sum(used * (self.ended - since) for used, since in self._said.values())
+        return (self._said_held + still) / (self.shape.quota * (self.ended - self.started))
 
     def use(self) -> float:
         """The quota that was held, as a part of the nominal quota over the whole run."""

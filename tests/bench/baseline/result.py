@@ -28,6 +28,7 @@ class Result:
         calls: of the manager, by verb and resource.
         load: the load average of one minute at the end.
         use: quota that was held, as a part of the nominal quota over that time; None in flows.
+        said_use: the same by the status of ClusterQueues, which comes later; None in flows.
         waits: per class; empty in flows.
         creation: seconds until the last object of a flow was created.
     """
@@ -47,6 +48,7 @@ class Result:
     use: float | None = None
     waits: dict[str, Waits] = attrs.field(factory=dict)
     creation: float | None = None
+    said_use: float | None = None
 
     @property
     def left(self) -> int:
@@ -67,7 +69,8 @@ class Result:
         status = ("apply workloads/status", "patch workloads/status", "update workloads/status")
         events = ("create events", "patch events")
         creation = {} if self.creation is None else {"creation, s": self.creation}
-        use = {} if self.use is None else {"quota use, %": self.use * 100}
+        uses = {"quota use, %": self.use, "quota use by status, %": self.said_use}
+        use = {title: each * 100 for title, each in uses.items() if each is not None}
         figures = {
             "wall, s": self.wall,
             **creation,

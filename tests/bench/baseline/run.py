@@ -104,6 +104,7 @@ async def _measure(
         outcome.use,
         outcome.waits,
         outcome.creation,
+        outcome.said_use,
     )
 
 

@@ -60,6 +60,18 @@ def test_a_recorder_knows_waits_evictions_and_use():
     assert recorder.use() == pytest.approx((5 * 2 + 5 * 4 + 1 * 10) / (600 * 20))
 
 
+def test_a_recorder_knows_the_use_that_cluster_queues_report():
+    recorder = Recorder(BASELINE)
+    small, *_ = BASELINE.classes
+    recorder.see("a", state(small), 10.0)
+    recorder.see_queue({"metadata": {"name": "q"}}, 11.0)
+    for now, total in ((12.0, "1500m"), (14.0, "2"), (15.0, "0"), (16.0, "3")):
+        usage = [{"name": "f", "resources": [{"name": "cpu", "total": total}]}]
+        recorder.see_queue({"metadata": {"name": "q"}, "status": {"flavorsUsage": usage}}, now)
+    recorder.see("a", state(small, "Admitted", "Finished"), 18.0)
+    assert recorder.said_use() == pytest.approx((1.5 * 2 + 2 * 1 + 3 * 2) / (600 * 8))
+
+
 def test_calls_are_those_of_the_manager():
     calls = {"apply workloads/status": 9, "create events": 1205, "get pods": 9}
     assert from_metrics(METRICS) == calls | {"review vworkload.kb.io": 7}
