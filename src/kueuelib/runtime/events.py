@@ -29,8 +29,10 @@ from kueuelib.runtime.queries import PatchType
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
-QUEUE_SIZE = 4000
-"""Events that wait to be written; further ones are dropped."""
+QUEUE_SIZE = 20_000
+"""Events that wait to be written, about 20 MB; further ones are dropped."""
+POLITE = 2000
+"""If more events wait, they let no other writes go first."""
 LANES = 4
 """Events that are written at a time, of different objects."""
 TRIES = 12
@@ -40,7 +42,7 @@ RETRY_DELAY = 10.0
 LOOK = 0.25
 """Seconds between two checks whether other writes still go first."""
 WAY = 5.0
-"""Seconds for which an event lets other writes go first, while the queue is not half full."""
+"""Seconds for which an event lets other writes go first, at most."""
 FLUSH = 3.0
 """Seconds that the recorder has for what is queued when it stops."""
 
@@ -199,7 +201,7 @@ class EventRecorder:
         for others_wait in self._others_wait:
             if others_wait():
                 _, at = lane.queue[0]
-                return 0 <= self._clock.now() - at < WAY and self._waiting * 2 < QUEUE_SIZE
+                return 0 <= self._clock.now() - at < WAY and self._waiting <= POLITE
         return False
 
     async def _write(self, write: CreateEvent | PatchEvent, *, patient: bool) -> bool:

@@ -209,12 +209,12 @@ async def test_an_event_is_written_in_the_end_however_much_is_to_be_written(even
     assert events.writes[0][2]["firstTimestamp"] == format_time(began)
 
 
-async def test_events_do_not_wait_for_others_until_some_would_be_lost(events, clock, monkeypatch):
+async def test_events_do_not_let_others_go_first_when_many_wait(events, clock, monkeypatch):
     async def forever(_seconds: float) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(clock, "sleep", forever)
-    monkeypatch.setattr("kueuelib.runtime.events.QUEUE_SIZE", 8)
+    monkeypatch.setattr("kueuelib.runtime.events.POLITE", 4)
     events.recorder.give_way(lambda: True)
     for number in range(8):
         events.recorder.event({"kind": "Job", "name": f"j{number}"}, "Normal", "R", "m")
