@@ -28,7 +28,7 @@ SPENT = """
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
 sys.exit(code)
 """
 """Runs a command, and tells its seconds and kilobytes.
@@ -72,9 +72,9 @@ def test_the_cost_of_a_simulation(tmp_path: Path) -> None:
         [sys.executable, "-c", SPENT, *command, "--cluster", "cluster.yaml", "--output", "results"],
         cwd=tmp_path,
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
     )
-    cpu, peak = map(float, told.stderr.split()[-2:])
+    cpu, peak = map(float, told.stdout.split())
     result = orjson.loads((tmp_path / "results/result.json").read_bytes())
     run = result["runs"]["baseline"]
     simulation, total, count = run["simulation"], run["total"], result["trace"]["jobs"]

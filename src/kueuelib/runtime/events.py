@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
 QUEUE_SIZE = 20_000
-"""Events that wait to be written, about 20 MB; further ones are dropped."""
+"""Events that wait to be written, 15 to 35 MB; further ones are dropped."""
 POLITE = 2000
 """If more events wait, they let no other writes go first."""
 LANES = 4
@@ -44,7 +44,7 @@ LOOK = 0.25
 WAY = 5.0
 """Seconds for which an event lets other writes go first, at most."""
 FLUSH = 3.0
-"""Seconds that the recorder has for what is queued when it stops."""
+"""Seconds that the recorder has for what is queued when it stops; the log counts the rest."""
 
 
 class EventSink(Protocol):
@@ -145,7 +145,7 @@ class EventRecorder:
         lane.more.set()
 
     def give_way(self, others_wait: Callable[[], bool]) -> None:
-        """Write events only while nothing more important is being written, or after `WAY` seconds.
+        """Let other writes go first, for at most `WAY` seconds, while at most `POLITE` events wait.
 
         Args:
             others_wait: whether something more important waits to be written, or is under way;
@@ -156,7 +156,7 @@ class EventRecorder:
     def _drop(self) -> None:
         self.dropped += 1
         self._count_drop()
-        if not self._full:
+        if not self._full or self.dropped % 1000 == 0:
             self._log.warning("events are dropped, because too many wait", dropped=self.dropped)
         self._full = True
 
@@ -177,7 +177,8 @@ class EventRecorder:
                     for lane in self._lanes:
                         tasks.create_task(self._write_queued(lane, patient=False))
             except TimeoutError:
-                self._log.warning("events are lost", count=self._waiting)
+                under_way = sum(lane.current is not None for lane in self._lanes)
+                self._log.warning("events are lost", count=self._waiting + under_way)
 
     async def _write_forever(self, lane: _Lane) -> None:
         while True:

@@ -84,9 +84,10 @@ class Upstream:
             creator.cancel()
             player.cancel()
         wall = recorder.ended - recorder.started
-        seen = len(recorder.seen)
         use, said = recorder.use(), recorder.said_use()
-        return Outcome(seen, recorder.finished, wall, use, recorder.waits(), said_use=said)
+        return Outcome(
+            self.shape.total, recorder.finished, wall, use, recorder.waits(), said_use=said
+        )
 
     async def remove(self, client: CountedClient) -> None:
         """Take Workloads and queues away."""
@@ -123,6 +124,8 @@ class Execution:
 
     async def _watch(self, resource: Resource, see: Callable[[Obj], None]) -> None:
         page = await self._client.client.list(resource)
+        for item in page.items:
+            see(item)
         version = page.resource_version
         while True:
             async with await self._client.client.watch(

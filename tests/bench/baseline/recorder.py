@@ -95,7 +95,9 @@ class Recorder:
             self.finished += 1
 
     def see_queue(self, obj: Obj, now: float) -> None:
-        """Take the use that a ClusterQueue reports in."""
+        """Take the use that a ClusterQueue reports in, until the last Workload has finished."""
+        if self.finished == self.shape.total:
+            return
         name = obj["metadata"]["name"]
         used, since = self._said.get(name, (0.0, now))
         self._said_held += used * (now - since)
@@ -104,7 +106,7 @@ class Recorder:
         self._said[name] = sum(Quantity.parse(each).milli() for each in totals) / 1000, now
 
     def said_use(self) -> float:
-        """As `use`, from what ClusterQueues report, as upstream's runner computes it."""
+        """As `use`, from what ClusterQueues report, as in upstream's runner."""
         still = sum(used * (self.ended - since) for used, since in self._said.values())
         return (self._said_held + still) / (self.shape.quota * (self.ended - self.started))
 

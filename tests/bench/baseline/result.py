@@ -31,6 +31,7 @@ class Result:
         said_use: the same by the status of ClusterQueues, which comes later; None in flows.
         waits: per class; empty in flows.
         creation: seconds until the last object of a flow was created.
+        others: seconds of processors of player and server until the last end.
     """
 
     manager: str
@@ -49,6 +50,7 @@ class Result:
     waits: dict[str, Waits] = attrs.field(factory=dict)
     creation: float | None = None
     said_use: float | None = None
+    others: float = 0.0
 
     @property
     def left(self) -> int:
@@ -90,5 +92,9 @@ class Result:
             figures[f"wait of {name}, p50, s"] = waits.p50
             figures[f"wait of {name}, p90, s"] = waits.p90
             figures[f"wait of {name}, longest, s"] = waits.longest
-        others = {"player CPU, s": self.player_cpu, "server CPU, s": self.server_cpu}
+        others = {
+            "player CPU, s": self.player_cpu,
+            "server CPU, s": self.server_cpu,
+            "player and server CPU until the last end, s": self.others,
+        }
         return {**figures, **others, "load": self.load}

@@ -81,6 +81,9 @@ async def _measure(
                 start, rest = usage.cpu, whole.cpu - usage.cpu
                 outcome = await load.play(client, patience, usage.sample)
                 own, average = time.process_time() - own, os.getloadavg()[0]
+                usage.sample()
+                whole.sample()
+                others = whole.cpu - usage.cpu - rest
                 await _until_rest(usage)
                 whole.sample()
                 rest = whole.cpu - usage.cpu - rest - own
@@ -105,6 +108,7 @@ async def _measure(
         outcome.waits,
         outcome.creation,
         outcome.said_use,
+        others,
     )
 
 

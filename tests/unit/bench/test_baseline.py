@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
+import attrs
 import pytest
 from baseline import profile, table
 from baseline.calls import from_metrics
@@ -68,8 +69,19 @@ def test_a_recorder_knows_the_use_that_cluster_queues_report():
     for now, total in ((12.0, "1500m"), (14.0, "2"), (15.0, "0"), (16.0, "3")):
         usage = [{"name": "f", "resources": [{"name": "cpu", "total": total}]}]
         recorder.see_queue({"metadata": {"name": "q"}, "status": {"flavorsUsage": usage}}, now)
+    recorder.see_queue({"metadata": {"name": "other"}, "status": {"flavorsUsage": usage}}, 17.0)
     recorder.see("a", state(small, "Admitted", "Finished"), 18.0)
-    assert recorder.said_use() == pytest.approx((1.5 * 2 + 2 * 1 + 3 * 2) / (600 * 8))
+    assert recorder.said_use() == pytest.approx((1.5 * 2 + 2 * 1 + 3 * 2 + 3 * 1) / (600 * 8))
+
+
+def test_what_cluster_queues_report_after_the_end_does_not_count():
+    shape = attrs.evolve(BASELINE, cohorts=1, queues=1, classes=BASELINE.classes[:1]).scaled(1)
+    recorder = Recorder(shape)
+    recorder.see("a", state(shape.classes[0]), 10.0)
+    recorder.see("a", state(shape.classes[0], "Admitted", "Finished"), 20.0)
+    usage = [{"name": "f", "resources": [{"name": "cpu", "total": "9"}]}]
+    recorder.see_queue({"metadata": {"name": "q"}, "status": {"flavorsUsage": usage}}, 25.0)
+    assert recorder.said_use() == 0.0
 
 
 def test_calls_are_those_of_the_manager():
