@@ -44,7 +44,7 @@ LOOK = 0.25
 WAY = 5.0
 """Seconds for which an event lets other writes go first, at most."""
 FLUSH = 3.0
-"""Seconds that the recorder has for what is queued when it stops; the log counts the rest."""
+"""Seconds that the recorder has for what is queued when it stops; the log says what is left."""
 
 
 class EventSink(Protocol):

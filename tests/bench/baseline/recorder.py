@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -58,9 +59,8 @@ class Recorder:
     shape: Shape
     seen: dict[str, Seen] = attrs.field(factory=dict)
     finished: int = 0
-    _said: dict[str, tuple[float, float]] = attrs.field(factory=dict)
-    """The use that a ClusterQueue reports, in CPUs, and since when."""
-    _said_held: float = 0.0
+    _said: dict[str, list[tuple[float, float]]] = attrs.field(factory=dict)
+    """What each ClusterQueue reports: since when, and how many CPUs it uses."""
 
     @property
     def started(self) -> float:
@@ -95,20 +95,20 @@ class Recorder:
             self.finished += 1
 
     def see_queue(self, obj: Obj, now: float) -> None:
-        """Take the use that a ClusterQueue reports in, until the last Workload has finished."""
-        if self.finished == self.shape.total:
-            return
-        name = obj["metadata"]["name"]
-        used, since = self._said.get(name, (0.0, now))
-        self._said_held += used * (now - since)
+        """Take the use that a ClusterQueue reports in."""
         flavors = obj.get("status", {}).get("flavorsUsage", ())
         totals = (each["total"] for flavor in flavors for each in flavor["resources"])
-        self._said[name] = sum(Quantity.parse(each).milli() for each in totals) / 1000, now
+        used = sum(Quantity.parse(each).milli() for each in totals) / 1000
+        self._said.setdefault(obj["metadata"]["name"], []).append((now, used))
 
     def said_use(self) -> float:
         """As `use`, from what ClusterQueues report, as in upstream's runner."""
-        still = sum(used * (self.ended - since) for used, since in self._said.values())
-        return (self._said_held + still) / (self.shape.quota * (self.ended - self.started))
+        held = sum(
+            used * max(0.0, min(until, self.ended) - since)
+            for said in self._said.values()
+            for (since, used), (until, _) in pairwise([*said, (self.ended, 0.0)])
+        )
+        return held / (self.shape.quota * (self.ended - self.started))
 
     def use(self) -> float:
         """The quota that was held, as a part of the nominal quota over the whole run."""

@@ -17,7 +17,7 @@ class Result:
     Attributes:
         manager: its label.
         server: what it ran against.
-        objects: how many were created.
+        objects: how many there are to create.
         finished: how many of them came to the end that the run waits for.
         wall: seconds from the first creation to the last end.
         cpu: seconds of the manager's processor, from its start until it rests.
@@ -31,7 +31,8 @@ class Result:
         said_use: the same by the status of ClusterQueues, which comes later; None in flows.
         waits: per class; empty in flows.
         creation: seconds until the last object of a flow was created.
-        others: seconds of processors of player and server until the last end.
+        others: seconds of processors of the player, and of the server if it was started for this
+            run, from the first object until the last end.
     """
 
     manager: str

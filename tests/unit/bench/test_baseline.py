@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-import attrs
 import pytest
 from baseline import profile, table
 from baseline.calls import from_metrics
@@ -74,14 +73,16 @@ def test_a_recorder_knows_the_use_that_cluster_queues_report():
     assert recorder.said_use() == pytest.approx((1.5 * 2 + 2 * 1 + 3 * 2 + 3 * 1) / (600 * 8))
 
 
-def test_what_cluster_queues_report_after_the_end_does_not_count():
-    shape = attrs.evolve(BASELINE, cohorts=1, queues=1, classes=BASELINE.classes[:1]).scaled(1)
-    recorder = Recorder(shape)
-    recorder.see("a", state(shape.classes[0]), 10.0)
-    recorder.see("a", state(shape.classes[0], "Admitted", "Finished"), 20.0)
-    usage = [{"name": "f", "resources": [{"name": "cpu", "total": "9"}]}]
-    recorder.see_queue({"metadata": {"name": "q"}, "status": {"flavorsUsage": usage}}, 25.0)
-    assert recorder.said_use() == 0.0
+def test_what_cluster_queues_report_after_the_last_end_does_not_count():
+    recorder = Recorder(BASELINE)
+    small, *_ = BASELINE.classes
+    recorder.see("a", state(small), 10.0)
+    recorder.see("never ends", state(small), 10.0)
+    recorder.see("a", state(small, "Admitted", "Finished"), 20.0)
+    for now, total in ((10.0, "10"), (60.0, "7"), (70.0, "0")):
+        usage = [{"name": "f", "resources": [{"name": "cpu", "total": total}]}]
+        recorder.see_queue({"metadata": {"name": "q"}, "status": {"flavorsUsage": usage}}, now)
+    assert recorder.said_use() == pytest.approx(10 * 10 / (600 * 10))
 
 
 def test_calls_are_those_of_the_manager():

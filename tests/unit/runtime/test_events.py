@@ -157,6 +157,29 @@ async def test_a_long_flood_is_logged_again(events, monkeypatch):
     assert [each["dropped"] for each in logs] == [1, 1000, 2000]
 
 
+async def test_the_log_counts_what_cannot_be_written_when_the_recorder_stops(serve, monkeypatch):
+    monkeypatch.setattr("kueuelib.runtime.events.FLUSH", 0.05)
+    came, leave = asyncio.Event(), asyncio.Event()
+
+    async def never(_request: web.Request) -> web.Response:
+        came.set()
+        await leave.wait()
+        return web.json_response({})
+
+    async with Client(Transport(Endpoint(url=await serve(never)))) as client:
+        recorder = EventRecorder(client, "tester")
+        task = asyncio.create_task(recorder.run(lambda: None))
+        for number in range(5):
+            recorder.event(JOB, "Normal", "R", f"m{number}")
+        await came.wait()
+        with capture_logs() as logs:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        leave.set()
+    assert [each["count"] for each in logs if each["event"] == "events are lost"] == [5]
+
+
 async def test_what_is_queued_is_written_when_the_recorder_stops(serve):
     fake = FakeEvents()
     async with Client(Transport(Endpoint(url=await serve(fake)))) as client:
