@@ -93,9 +93,9 @@ class Result:
             figures[f"wait of {name}, p50, s"] = waits.p50
             figures[f"wait of {name}, p90, s"] = waits.p90
             figures[f"wait of {name}, longest, s"] = waits.longest
-        others = {
+        processors = {
             "player CPU, s": self.player_cpu,
             "server CPU, s": self.server_cpu,
             "player and server CPU until the last end, s": self.others,
         }
-        return {**figures, **others, "load": self.load}
+        return {**figures, **processors, "load": self.load}

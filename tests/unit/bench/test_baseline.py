@@ -33,6 +33,12 @@ def state(kind, *conditions):
     return {**obj, "status": {"conditions": found}}
 
 
+def reporting(name, total):
+    """A ClusterQueue that says how many CPUs it uses."""
+    usage = [{"name": "f", "resources": [{"name": "cpu", "total": total}]}]
+    return {"metadata": {"name": name}, "status": {"flavorsUsage": usage}}
+
+
 def test_upstream_has_fifteen_thousand_workloads():
     assert BASELINE.total == 15_000
     assert BASELINE.quota == 600
@@ -66,9 +72,8 @@ def test_a_recorder_knows_the_use_that_cluster_queues_report():
     recorder.see("a", state(small), 10.0)
     recorder.see_queue({"metadata": {"name": "q"}}, 11.0)
     for now, total in ((12.0, "1500m"), (14.0, "2"), (15.0, "0"), (16.0, "3")):
-        usage = [{"name": "f", "resources": [{"name": "cpu", "total": total}]}]
-        recorder.see_queue({"metadata": {"name": "q"}, "status": {"flavorsUsage": usage}}, now)
-    recorder.see_queue({"metadata": {"name": "other"}, "status": {"flavorsUsage": usage}}, 17.0)
+        recorder.see_queue(reporting("q", total), now)
+    recorder.see_queue(reporting("other", "3"), 17.0)
     recorder.see("a", state(small, "Admitted", "Finished"), 18.0)
     assert recorder.said_use() == pytest.approx((1.5 * 2 + 2 * 1 + 3 * 2 + 3 * 1) / (600 * 8))
 
@@ -80,8 +85,7 @@ def test_what_cluster_queues_report_after_the_last_end_does_not_count():
     recorder.see("never ends", state(small), 10.0)
     recorder.see("a", state(small, "Admitted", "Finished"), 20.0)
     for now, total in ((10.0, "10"), (60.0, "7"), (70.0, "0")):
-        usage = [{"name": "f", "resources": [{"name": "cpu", "total": total}]}]
-        recorder.see_queue({"metadata": {"name": "q"}, "status": {"flavorsUsage": usage}}, now)
+        recorder.see_queue(reporting("q", total), now)
     assert recorder.said_use() == pytest.approx(10 * 10 / (600 * 10))
 
 
