@@ -1,0 +1,136 @@
+"""The pages about the KEPs cover every heading, and what they name exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+HEAD = ROOT / "docs/keps.md"
+PAGES = ROOT / "docs/keps"
+
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "83": ("Summary",),
+}
+"""The headings of each KEP, in its order and with its spelling."""
+
+PARTS = ("The KEP", "Here", "Why", "Instead")
+"""What is said about each difference."""
+
+_CODE = re.compile(r"`([^`]+)`")
+_MARK = re.compile(r"\*\*(Holds|Differs)\*\*")
+_REASON = re.compile(r"\]\(\.\./keps\.md#([-\w]+)\)")
+
+
+@attrs.frozen
+class Section:
+    """What a page says under one heading: its statements, and the text before them."""
+
+    title: str
+    text: str
+    statements: tuple[str, ...]
+
+
+@cache
+def sections(page: str) -> tuple[Section, ...]:
+    parts = re.split(r"^##+ (.+)$", (PAGES / f"{page}.md").read_text(), flags=re.MULTILINE)
+    return tuple(
+        Section(title, *_statements(text))
+        for title, text in zip(parts[1::2], parts[2::2], strict=True)
+    )
+
+
+def _statements(text: str) -> tuple[str, tuple[str, ...]]:
+    first, *items = re.split(r"^- ", text, flags=re.MULTILINE)
+    return first.strip(), tuple(" ".join(item.split()) for item in items)
+
+
+def statements() -> list[Any]:
+    return [
+        pytest.param(statement, id=f"{page}: {section.title} {number}")
+        for page in HEADINGS
+        for section in sections(page)
+        for number, statement in enumerate(section.statements, 1)
+    ]
+
+
+def differences() -> dict[str, str]:
+    """The text about each difference, by anchor."""
+    parts = re.split(r"^### (.+)$", HEAD.read_text(), flags=re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"): text
+        for title, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+@cache
+def _tests(path: Path) -> frozenset[str]:
+    """What a statement may name in a file of tests."""
+    if path.suffix == ".yaml":
+        return frozenset(scenario["given"] for scenario in yaml.safe_load(path.read_text()))
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                found.add(node.name)
+            case ast.ClassDef():
+                found |= {
+                    f"{node.name}.{method.name}"
+                    for method in node.body
+                    if isinstance(method, ast.FunctionDef)
+                }
+    return frozenset(found)
+
+
+def test_every_kep_has_a_page() -> None:
+    assert {path.stem for path in PAGES.glob("*.md")} == set(HEADINGS)
+
+
+@pytest.mark.parametrize("page", HEADINGS)
+def test_a_page_has_the_headings_of_its_kep(page: str) -> None:
+    assert tuple(section.title for section in sections(page)) == HEADINGS[page]
+
+
+@pytest.mark.parametrize("page", HEADINGS)
+def test_a_section_without_statements_says_why(page: str) -> None:
+    for section in sections(page):
+        assert section.statements or section.text.startswith("Nothing to hold"), section.title
+
+
+@pytest.mark.parametrize("statement", statements())
+def test_a_statement_names_a_module_and_a_test_that_exist(statement: str) -> None:
+    _, *marks = _MARK.split(statement)
+    assert len(marks) == 2, "one mark, and the evidence behind it"
+    mark, evidence = marks
+    names = _CODE.findall(evidence)
+    modules = [name for name in names if name.endswith(".py")]
+    tests = [name.split("::") for name in names if "::" in name]
+    assert modules
+    assert tests
+    assert [name for name in modules if not (ROOT / "src/kueuelib" / name).is_file()] == []
+    for path, name in tests:
+        assert name in _tests(ROOT / "tests" / path), f"{path} has no {name}"
+    assert bool(_REASON.search(evidence)) is (mark == "Differs")
+
+
+def test_every_difference_is_explained_and_belongs_to_a_statement() -> None:
+    named = {
+        anchor
+        for page in HEADINGS
+        for section in sections(page)
+        for statement in section.statements
+        for anchor in _REASON.findall(statement)
+    }
+    assert named == set(differences())
+
+
+def test_a_difference_is_explained_in_full() -> None:
+    for anchor, text in differences().items():
+        assert tuple(re.findall(r"^- \*\*(.+?)\*\*:", text, re.MULTILINE)) == PARTS, anchor
