@@ -161,7 +161,7 @@ def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
         PodSet(
             role,
             len(peers) + (missing if role == first.role else 0),
-            marks.template_of(_pattern(peers)),
+            marks.template_of(_pattern(peers), [each.pod for each in peers]),
         )
         for role, peers in sorted(roles.items())
     )

@@ -39,6 +39,7 @@ from kueuelib.jobs.pods.reading import (
     was_stopped,
 )
 from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.template_labels import labelled_template
 
 STOPPED = "Stopped"
 MESSAGE_LIMIT = 32768
@@ -114,10 +115,15 @@ def ungated(pod: Obj, info: PodSetInfo) -> Obj:
     return changed
 
 
-def template_of(pod: Obj) -> Obj:
-    """The raw template of a pod set for pods like this one."""
+def template_of(pod: Obj, peers: Sequence[Obj] = ()) -> Obj:
+    """The raw template of a pod set.
+
+    Args:
+        pod: has the spec.
+        peers: the other pods of the role; the template has only labels that all of them share.
+    """
     spec = {key: value for key, value in pod["spec"].items() if key not in _NO_TEMPLATE}
-    return {"spec": copy.deepcopy(spec)}
+    return labelled_template([pod, *peers], copy.deepcopy(spec))
 
 
 def released(pods: Sequence[Obj]) -> tuple[Command, ...]:

@@ -18,6 +18,7 @@ from kueuelib.api.names import COMPONENT_INDEX, SUSPENDING_PARENT, workload_name
 from kueuelib.api.patterns import LABEL_LIMIT
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, PodSet
 from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.template_labels import labelled_template
 from kueuelib.machinery.store import Store
 
 STATEFUL_SET = "statefulset"
@@ -122,11 +123,15 @@ def pod_sets_of(obj: Mapping[str, Any]) -> tuple[PodSet, ...]:
     """The pod sets of every replica of a raw LeaderWorkerSet."""
     template = obj["spec"]["leaderWorkerTemplate"]
     size, leader = int(template.get("size") or 1), template.get("leaderTemplate")
-    workers: Obj = {"spec": template["workerTemplate"].get("spec") or {}}
+    workers = _pod_template(template["workerTemplate"])
     if leader is None:
         return (PodSet(DEFAULT_POD_SET, size, workers),)
-    first = PodSet(LEADER, 1, {"spec": leader.get("spec") or {}})
+    first = PodSet(LEADER, 1, _pod_template(leader))
     return (first, PodSet(WORKER, size - 1, workers)) if size > 1 else (first,)
+
+
+def _pod_template(template: Obj) -> Obj:
+    return labelled_template([template], template.get("spec") or {})
 
 
 def parent_of(

@@ -17,7 +17,7 @@ from kueuelib.jobs.pods.leaderworkerset import (
     with_roles,
 )
 from kueuelib.jobs.pods.marks import gated
-from kueuelib.jobs.pods.parents import Parent, Parents, parent_of, replica_group_name
+from kueuelib.jobs.pods.parents import Parent, Parents, parent_of, pod_sets_of, replica_group_name
 from kueuelib.jobs.pods.pod_plan import plan_until_pods_come
 from kueuelib.jobs.pods.statefulset import validate_stateful_set, with_group
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
@@ -217,6 +217,15 @@ def test_the_first_pod_makes_the_workload_of_leader_and_workers(pods: Any) -> No
         for each in found["spec"]["podSets"]
     ]
     assert cpus == ["2", "1"]
+
+
+def test_labels_of_the_templates_are_in_the_pod_sets() -> None:
+    obj = leader_worker_set(queue="q")
+    parts = obj["spec"]["leaderWorkerTemplate"]
+    parts["workerTemplate"]["metadata"] = {"labels": {"app": "serving", QUEUE: "q"}}
+    leader, worker = pod_sets_of(obj)
+    assert worker.template["metadata"] == {"labels": {"app": "serving"}}
+    assert "metadata" not in leader.template
 
 
 def test_pods_start_by_role_and_more_workers_than_declared_wait(pods: Any) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from kueuelib.jobs.pods.role_hash import _name_of, role_hash, role_of
@@ -56,11 +58,98 @@ def test_what_a_pod_asks_for_tells_shapes_apart(change):
     assert role_hash(spec({"cpu": "1"}, **change)) != role_hash(spec({"cpu": "1"}))
 
 
+ZONES = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"values": ["a"], "operator": "In", "key": "zone"}]}
+            ]
+        }
+    }
+}
+APART = {
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "podAffinityTerm": {
+                    "topologyKey": "zone",
+                    "labelSelector": {"matchLabels": {"b": "2", "a": "1"}},
+                },
+                "weight": 0,
+            }
+        ]
+    }
+}
+SPREAD = {
+    "labelSelector": {"matchLabels": {"app": "train"}},
+    "whenUnsatisfiable": "DoNotSchedule",
+    "topologyKey": "zone",
+    "maxSkew": 1,
+}
+AFFINITY_TEXT = (
+    '{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":'
+    '[{"matchExpressions":[{"key":"zone","operator":"In","values":["a"]}]}]}}}'
+)
+APART_TEXT = (
+    '{"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":0,'
+    '"podAffinityTerm":{"labelSelector":{"matchLabels":{"a":"1","b":"2"}},"topologyKey":"zone"}}]}}'
+)
+SPREAD_TEXT = (
+    '[{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule",'
+    '"labelSelector":{"matchLabels":{"app":"train"}}}]'
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("affinity", ZONES, AFFINITY_TEXT),
+        ("affinity", APART, APART_TEXT),
+        ("topologySpreadConstraints", [SPREAD], SPREAD_TEXT),
+        (
+            "resourceClaims",
+            [{"resourceClaimTemplateName": "gpu", "name": "c"}],
+            '[{"name":"c","resourceClaimTemplateName":"gpu"}]',
+        ),
+        (
+            "resourceClaims",
+            [{"source": {"resourceClaimName": "gpu"}, "name": "c"}],
+            '[{"name":"c","source":{"resourceClaimName":"gpu"}}]',
+        ),
+    ],
+)
+def test_affinity_spread_and_claims_are_written_as_go_writes_them(field, value, text):
+    assert role_hash(spec(**{field: value})) == digits_of(**{field: text})
+
+
+def test_ports_are_written_as_go_writes_them():
+    port = {"protocol": "TCP", "containerPort": 80, "hostPort": 8080, "name": "http"}
+    text = '[{"name":"http","hostPort":8080,"containerPort":80,"protocol":"TCP"}]'
+    assert role_hash({"containers": [{"ports": [port]}]}) == digits_of(ports=text)
+
+
+def digits_of(ports="null", **fields):
+    """The digits of a shape with one container, from the JSON text that Go makes of it."""
+    texts = {"containers": f'[{{"ports":{ports},"resources":{{"requests":null}}}}]', **fields}
+    names = (
+        *("affinity", "containers", "initContainers", "nodeSelector", "overhead", "priority"),
+        *("resourceClaims", "runtimeClassName", "tolerations", "topologySpreadConstraints"),
+    )
+    shape = ",".join(f'"{name}":{texts.get(name, "null")}' for name in names)
+    return hashlib.sha256(f'{{"spec":{{{shape}}}}}'.encode()).hexdigest()[:8]
+
+
 def test_what_a_pod_runs_does_not():
     container = {"name": "x", "image": "i", "args": ["a"], "env": [{"name": "A", "value": "1"}]}
     limits = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     found = {"containers": [{**container, "resources": limits}], "volumes": [{"name": "v"}]}
     assert role_hash(found) == role_hash(spec({"cpu": "1"}))
+
+
+def test_neither_labels_nor_the_preemption_policy_do(pods):
+    plain = pods.waiting(group="g", total=1)
+    other = pods.waiting(group="g", total=1, labels={"a": "b"}, preemptionPolicy="Never")
+    assert role_of(plain) == role_of(other)
 
 
 def test_the_annotation_of_the_webhook_outlives_changes_of_the_spec(pods):
