@@ -1,8 +1,8 @@
 """The labels in the template of a pod set that is made from pods (KEP-976).
 
 ProvisioningRequests, topology spread and affinity select pods by their labels, so the template has
-those that every pod of the role has with the same value. Left out are our own, and those by which
-other controllers tell pods, or their revisions, apart. They are never compared: a Workload without
+those that every pod of the role has with the same value. Our own are left out, and those by which
+other controllers distinguish pods or their revisions. They are never compared: a Workload without
 them, from an earlier version or another manager, stands for its pods as before.
 """
 
