@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kueuelib.jobs.batch.job import BatchJob as BatchJob
     from kueuelib.jobs.contract.capabilities import ComposableJob as ComposableJob
     from kueuelib.jobs.contract.capabilities import JobWithCustomStop as JobWithCustomStop
     from kueuelib.jobs.contract.capabilities import JobWithEquivalence as JobWithEquivalence
@@ -25,8 +26,19 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods as JobWithReclaimablePods
     from kueuelib.jobs.contract.capabilities import JobWithReplacements as JobWithReplacements
     from kueuelib.jobs.contract.capabilities import JobWithSkip as JobWithSkip
+    from kueuelib.jobs.contract.capabilities import Matching as Matching
     from kueuelib.jobs.contract.capabilities import Stop as Stop
     from kueuelib.jobs.contract.capabilities import StopReason as StopReason
+    from kueuelib.jobs.contract.commands import Change as Change
+    from kueuelib.jobs.contract.commands import Command as Command
+    from kueuelib.jobs.contract.commands import Count as Count
+    from kueuelib.jobs.contract.commands import Create as Create
+    from kueuelib.jobs.contract.commands import Delete as Delete
+    from kueuelib.jobs.contract.commands import DropFinalizer as DropFinalizer
+    from kueuelib.jobs.contract.commands import Emit as Emit
+    from kueuelib.jobs.contract.commands import PatchStatus as PatchStatus
+    from kueuelib.jobs.contract.commands import Recheck as Recheck
+    from kueuelib.jobs.contract.commands import Wait
     from kueuelib.jobs.contract.generic_job import GenericJob as GenericJob
     from kueuelib.jobs.contract.generic_job import JobEnd as JobEnd
     from kueuelib.jobs.contract.generic_job import PodSet as PodSet
@@ -35,8 +47,11 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.podset_info import check_count as check_count
     from kueuelib.jobs.contract.podset_info import merge as merge
     from kueuelib.jobs.contract.podset_info import merge_all as merge_all
+    from kueuelib.jobs.contract.podset_info import merged_all as merged_all
     from kueuelib.jobs.contract.podset_info import restore as restore
     from kueuelib.jobs.contract.podset_info import restore_all as restore_all
+    from kueuelib.jobs.contract.podset_info import restored_all as restored_all
+    from kueuelib.jobs.contract.settings import JobSettings as JobSettings
     from kueuelib.jobs.declared.declarative import AtMost as AtMost
     from kueuelib.jobs.declared.declarative import Done as Done
     from kueuelib.jobs.declared.declarative import HasCondition as HasCondition
@@ -47,22 +62,32 @@ if TYPE_CHECKING:
     from kueuelib.jobs.declared.declarative import every as every
     from kueuelib.jobs.declared.declarative import never as never
     from kueuelib.jobs.declared.pod_shape import Pods as Pods
+    from kueuelib.jobs.pods.group import PodGroup as PodGroup
+    from kueuelib.jobs.pods.single import PodJob as PodJob
+
+    RequeueAfter = Wait
 else:
     from kueuelib.faces import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,
         {
+            "kueuelib.jobs.batch.job": "BatchJob",
             "kueuelib.jobs.contract.capabilities": "ComposableJob JobWithCustomStop "
             "JobWithEquivalence JobWithFinalize JobWithPriorityClass JobWithReclaimablePods "
-            "JobWithReplacements JobWithSkip Stop StopReason",
+            "JobWithReplacements JobWithSkip Matching Stop StopReason",
+            "kueuelib.jobs.contract.commands": "Change Command Count Create Delete DropFinalizer "
+            "Emit PatchStatus Recheck RequeueAfter=Wait",
             "kueuelib.jobs.contract.generic_job": "GenericJob JobEnd PodSet",
             "kueuelib.jobs.contract.integration": "Integration",
-            "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge merge_all restore "
-            "restore_all",
+            "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge merge_all "
+            "merged_all restore restore_all restored_all",
+            "kueuelib.jobs.contract.settings": "JobSettings",
             "kueuelib.jobs.declared.declarative": "AtMost HasCondition Done declare differs "
             "enough equals every never",
             "kueuelib.jobs.declared.pod_shape": "Pods",
+            "kueuelib.jobs.pods.group": "PodGroup",
+            "kueuelib.jobs.pods.single": "PodJob",
         },
         deprecated={"Condition": "HasCondition"},
     )

@@ -90,7 +90,7 @@ def check_adapter(adapter: Any) -> None:
     started = job.copy()
     started.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in started.pod_sets()])
     for method in ("running", "stopped", "succeeded", "failed", "changed"):
-        given = job.object if method in ("stopped", "changed") else started.object
+        given = job.raw if method in ("stopped", "changed") else started.raw
         argument = {"status": {}, **copy.deepcopy(given)}
         before = copy.deepcopy(argument)
         played = _returned(name, method, getattr(adapter, method)(argument))
@@ -263,7 +263,7 @@ class AdaptedJobs:
     def _started(self) -> Obj:
         job = self._job(self._suspended())
         job.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in job.pod_sets()])
-        return job.object
+        return job.raw
 
     def _infos(self, job: GenericJob) -> list[PodSetInfo]:
         toleration = {"key": "conformance", "operator": "Exists"}

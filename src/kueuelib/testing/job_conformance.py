@@ -81,15 +81,15 @@ class JobConformance(LifeCases):
         job = self._job(obj).copy()
         job.run_with_podsets_info(self._infos(job))
         job.suspend()
-        assert job.object["spec"]["aFieldOfTheFuture"] == {"a": [1, None]}
+        assert job.raw["spec"]["aFieldOfTheFuture"] == {"a": [1, None]}
 
     @about("suspend")
     def test_a_copy_is_independent(self) -> None:
         """Changing a copy does not change the original."""
         job = self._job(self._new())
-        before = copy.deepcopy(job.object)
+        before = copy.deepcopy(job.raw)
         job.copy().suspend()
-        assert job.object == before
+        assert job.raw == before
 
     @about("suspend", "is_suspended", "run_with_podsets_info")
     def test_suspending_and_starting_are_opposites(self) -> None:
@@ -140,9 +140,9 @@ class JobConformance(LifeCases):
     def test_restoring_what_is_not_known_changes_nothing(self) -> None:
         """Templates stay if no Workload remembers them."""
         job = self._job(self._suspended()).copy()
-        before = copy.deepcopy(job.object)
+        before = copy.deepcopy(job.raw)
         assert not job.restore_podsets_info([])
-        assert job.object == before
+        assert job.raw == before
 
     @about("run_with_podsets_info")
     def test_a_wrong_number_of_infos_is_refused(self) -> None:
@@ -175,7 +175,7 @@ class JobConformance(LifeCases):
         suspended = running.copy()
         suspended.suspend()
         assert suspended.is_active(), "pods are there until the controller says otherwise"
-        assert not self._job(self.adapter.stopped(suspended.object)).is_active()
+        assert not self._job(self.adapter.stopped(suspended.raw)).is_active()
 
     @about("finished", "is_active")
     def test_the_end_is_told(self) -> None:

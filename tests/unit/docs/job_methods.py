@@ -57,6 +57,27 @@ WITHOUT: Mapping[str, str] = {
     "JobWithReplacements": "the Workload stays as it was released",
     "ComposableJob": "one object is one job",
 }
+KEP_369: Mapping[str, str] = {
+    "Object()": "`object`, raw JSON or a value of a class with `@crd`; `raw` is always JSON",
+    "IsSuspended()": "`is_suspended`",
+    "Suspend()": "`suspend`",
+    "UnSuspend()": "`run_with_podsets_info`, which starts the job and adds node selectors at once",
+    "InjectNodeSelectors(...)": "`run_with_podsets_info`: each `PodSetInfo` has a node selector, "
+    "labels, annotations, tolerations and a count. Kueue calls it `RunWithPodSetsInfo`",
+    "RestoreNodeSelectors(...)": "`restore_podsets_info`; Kueue: `RestorePodSetsInfo`",
+    "Finished()": "`finished`, which also says whether the job succeeded",
+    "PodSets()": "`pod_sets`",
+    "EquivalentToWorkload(wl)": "nothing to write: pod sets and counts are compared; "
+    "`JobWithEquivalence.is_equivalent` adds a condition",
+    "PriorityClass()": "nothing to write: the first template that names one decides; "
+    "`JobWithPriorityClass.priority_class` for other places",
+    "QueueName()": "`queue_name`, with a default",
+    "IgnoreFromQueueing()": "nothing to write for jobs without a queue name; "
+    "`JobWithSkip.skip` for other objects",
+    "PodsReady()": "`pods_ready`",
+    "BatchJob": "`BatchJob`",
+}
+"""The names of the KEP, with ours."""
 _FULL = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])")
 
 
@@ -122,6 +143,11 @@ def _lines() -> Iterator[str]:
         for method, function in functions(cls).items():
             shown, about = f"`{_shown(method, function)}`", _first(function)
             yield _row(f"`{name}`", shown, about, CALLED[method], WITHOUT[name])
+    yield "\n## In the words of KEP-369\n"
+    yield "The KEP describes the interface in Go. These are its names, and what replaces them.\n"
+    yield from _table("KEP-369", "kueuelib.jobs")
+    for kep, ours in KEP_369.items():
+        yield _row(f"`{kep}`", ours)
 
 
 def _table(*heads: str) -> Iterator[str]:

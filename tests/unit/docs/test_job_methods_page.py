@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+from kueuelib import jobs
 from kueuelib.jobs import GenericJob
 
-from .job_methods import CALLED, PAGE, WITHOUT, capabilities, functions, page
+from .job_methods import CALLED, KEP_369, PAGE, WITHOUT, capabilities, functions, page
 
 
 def test_the_page_is_what_is_generated() -> None:
@@ -16,3 +19,11 @@ def test_every_method_that_a_kind_writes_is_described_and_no_other() -> None:
     classes = [GenericJob, *capabilities().values()]
     assert {name for cls in classes for name in functions(cls)} == CALLED.keys()
     assert capabilities().keys() == WITHOUT.keys()
+
+
+def test_the_names_beside_those_of_the_kep_exist() -> None:
+    known = {*jobs.__all__, *CALLED, *vars(GenericJob), *GenericJob.__annotations__}
+    known |= {f"{name}.{method}" for name, cls in capabilities().items() for method in vars(cls)}
+    named = re.findall(r"`(\w+(?:\.\w+)?)[`\[(]", " ".join(KEP_369.values()))
+    upstream = {"RunWithPodSetsInfo", "RestorePodSetsInfo"}
+    assert {each for each in named if each not in known} == upstream

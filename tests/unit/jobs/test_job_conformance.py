@@ -120,6 +120,10 @@ class DeclaredTrainings(Trainings):
     integration = of_file(str(EXAMPLE / "training_declared.py"))
 
 
+class TypedTrainings(Trainings):
+    integration = of_file(str(EXAMPLE / "training_typed.py"))
+
+
 class TestBatchJob(JobConformance):
     adapter = BatchJobs()
 
@@ -134,6 +138,10 @@ class TestTraining(JobConformance):
 
 class TestDeclaredTraining(JobConformance):
     adapter = DeclaredTrainings()
+
+
+class TestTypedTraining(JobConformance):
+    adapter = TypedTrainings()
 
 
 def test_an_adapter_that_breaks_its_contract_is_refused_with_one_error() -> None:

@@ -247,7 +247,7 @@ def _from(job: GenericJob, classes: PriorityClasses, subject: str) -> kueue.Work
     except KueuelibError as error:
         raise ConfigError(subject, str(error), "create the class or name another one") from error
     raw = build_workload(job, pod_sets, priority)
-    return _created(default_workload(raw), job.object["metadata"])
+    return _created(default_workload(raw), job.raw["metadata"])
 
 
 def _created(raw: Obj, meta: Mapping[str, Any]) -> kueue.Workload:

@@ -73,7 +73,7 @@ def placed(job: Mapping[str, Any] | GenericJob, namespace: str) -> Obj:
     Raises:
         ConfigError: a field has a wrong type, or the kind is missing.
     """
-    raw: Any = job.object if isinstance(job, GenericJob) else job
+    raw: Any = job.raw if isinstance(job, GenericJob) else job
     if not isinstance(raw, Mapping):
         fix = "give a raw object, a GenericJob, or what submit returned"
         raise ConfigError("the job", f"is a {type(raw).__name__}", fix)

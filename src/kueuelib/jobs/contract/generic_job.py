@@ -1,19 +1,28 @@
 """The methods that a kind of job needs in order to be queued (KEP-369, spec/jobs 1.1).
 
-A `GenericJob` wraps one object as raw JSON. Methods change it in memory only: the framework works
-on a copy, compares it with the original and sends the difference as one merge patch, so that
-unknown fields survive.
+A `GenericJob` wraps one object, as raw JSON or as a value of a class with `@crd`. Methods change it
+in memory only: the framework works on a copy, compares its raw form with the original and sends the
+difference as one merge patch, so that unknown fields survive.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, copied, key_of, labels_of
+from kueuelib.api.meta import (
+    KubeObject,
+    Obj,
+    ObjectKey,
+    Resource,
+    annotations_of,
+    copied,
+    key_of,
+    labels_of,
+)
 from kueuelib.api.names import (
     MAX_EXECUTION_LABEL,
     PREBUILT_LABEL,
@@ -23,6 +32,16 @@ from kueuelib.api.names import (
 )
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.typed_objects import class_of_objects, members_for
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # type checkers know it, installed or not
+
+    T = TypeVar("T", bound=Obj | KubeObject, default=Obj)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 DEFAULT_POD_SET = "main"
 """The name of the only pod set of a job."""
@@ -84,17 +103,27 @@ class JobEnd:
     message: str
 
 
-class GenericJob(abc.ABC):
+class GenericJob(abc.ABC, Generic[T]):
     """One job of a kind that can be queued.
 
     A subclass names its `resource` and implements the abstract methods; for optional capabilities
     it also inherits from classes of `kueuelib.jobs`, such as `JobWithReclaimablePods`. All methods
     are pure: they read and change `self.object` and nothing else.
 
+    `class Training(GenericJob)` has raw JSON as `object`. `class TrainingJob(GenericJob[Training])`
+    has a value of a class with `@crd`, whose kind is its `resource`. Such values are immutable; a
+    method assigns a changed one, `self.object = self.object.evolve(...)`.
+
+    Attributes:
+        object: the object.
+
     Args:
-        obj: the object as the API server sent it; treat it as read-only unless it is a `copy`.
+        obj: the raw object as the API server sent it; treat it as read-only unless it is a `copy`.
     """
 
+    object: T
+    object_class: ClassVar[type[KubeObject] | None] = None
+    """The class that `GenericJob[...]` names; None: `object` is raw JSON."""
     resource: ClassVar[Resource]
     """The kind, at the version that is read and written."""
     other_versions: ClassVar[tuple[str, ...]] = ()
@@ -102,12 +131,30 @@ class GenericJob(abc.ABC):
     one counts.
     """
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Make `object` a value of the class that `GenericJob[...]` names.
+
+        Raises:
+            ConfigError: that class has no `@crd`.
+        """
+        super().__init_subclass__(**more)
+        named = class_of_objects(cls)
+        if named is not None:
+            for name, member in members_for(named).items():
+                if name not in vars(cls):
+                    setattr(cls, name, member)
+
     def __init__(self, obj: Obj) -> None:
-        self.object = obj
+        self.object = cast("T", obj)
+
+    @property
+    def raw(self) -> Obj:
+        """The object as raw JSON, whatever `object` is."""
+        return cast("Obj", self.object)
 
     def copy(self) -> Self:
         """The same job with its own copy of the object, which may be changed."""
-        return type(self)(copied(self.object))
+        return type(self)(copied(self.raw))
 
     def suspended_copy(self) -> Self:
         """A copy after `suspend`, only to be read: it may share what that never changes."""
@@ -120,51 +167,49 @@ class GenericJob(abc.ABC):
     @property
     def key(self) -> ObjectKey:
         """Namespace and name."""
-        return key_of(self.object)
+        return key_of(self.raw)
 
     @property
     def uid(self) -> str:
         """The UID of the object."""
-        return str(self.object["metadata"]["uid"])
+        return str(self.raw["metadata"]["uid"])
 
     @property
     def spec(self) -> Obj:
         """The raw spec of the object, to read and to change."""
-        return self.object["spec"]  # type: ignore[no-any-return]
+        return self.raw["spec"]  # type: ignore[no-any-return]
 
     @property
     def status(self) -> Mapping[str, Any]:
         """The raw status of the object, to read; empty if it has none."""
-        return self.object.get("status") or {}
+        return self.raw.get("status") or {}
 
     @property
     def is_deleted(self) -> bool:
         """Whether the object is being deleted."""
-        return bool(self.object["metadata"].get("deletionTimestamp"))
+        return bool(self.raw["metadata"].get("deletionTimestamp"))
 
     @property
     def queue_name(self) -> str:
         """The LocalQueue that the label names, or the deprecated annotation; empty for none."""
-        return labels_of(self.object).get(QUEUE_LABEL) or annotations_of(self.object).get(
-            QUEUE_LABEL, ""
-        )
+        return labels_of(self.raw).get(QUEUE_LABEL) or annotations_of(self.raw).get(QUEUE_LABEL, "")
 
     @property
     def prebuilt_workload(self) -> str | None:
         """The name of an existing Workload that the job uses instead of one made for it, or
         None.
         """
-        return labels_of(self.object).get(PREBUILT_LABEL)
+        return labels_of(self.raw).get(PREBUILT_LABEL)
 
     @property
     def workload_priority_class(self) -> str:
         """The WorkloadPriorityClass that the label names; empty for none."""
-        return labels_of(self.object).get(PRIORITY_CLASS_LABEL, "")
+        return labels_of(self.raw).get(PRIORITY_CLASS_LABEL, "")
 
     @property
     def maximum_execution_seconds(self) -> int | None:
         """How long the job may be admitted, by its label or annotation; None: without a limit."""
-        text = labels_of(self.object).get(MAX_EXECUTION_LABEL) or annotations_of(self.object).get(
+        text = labels_of(self.raw).get(MAX_EXECUTION_LABEL) or annotations_of(self.raw).get(
             MAX_EXECUTION_LABEL, ""
         )
         return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None

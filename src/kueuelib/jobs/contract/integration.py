@@ -7,12 +7,12 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, group_kind_of
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, group_kind_of
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.transforms import Transform, strip
-from kueuelib.runtime.webhook.reviews import Shape, Shapes
+from kueuelib.runtime.webhook.reviews import Shape, Shapes, types_of
 
 Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
 """Rules of one kind on a raw object and, on an update, the one it replaces."""
@@ -125,7 +125,8 @@ class Integration:
             raise ConfigError(subject, f"resource is {resource!r:.60}", fix)
         if missing := ", ".join(sorted(given.__abstractmethods__)):
             raise ConfigError(subject, f"has no {missing}", "write these methods")
-        return cls(name or f"{resource.group}/{resource.kind.lower()}", job_type, validate)
+        own = name or f"{resource.group}/{resource.kind.lower()}"
+        return cls(own, job_type, validate, shape=_shape_of(job_type.object_class))
 
     @property
     def resource(self) -> Resource:
@@ -158,3 +159,11 @@ class Integration:
     def is_owner(self, ref: Mapping[str, Any]) -> bool:
         """Whether an owner reference points to an object of this kind, in any version."""
         return group_kind_of(ref) == self.resource.group_kind
+
+
+def _shape_of(named: type[KubeObject] | None) -> Shape:
+    if named is None:
+        return {}
+    from kueuelib.api.schema import object_schema
+
+    return types_of(object_schema(named, derived=True), required=True)

@@ -214,6 +214,27 @@ def merge_all(kind: str, templates: Sequence[Obj], infos: Sequence[PodSetInfo]) 
         merge(template, info)
 
 
+def merged_all(
+    kind: str, templates: Sequence[Mapping[str, Any]], infos: Sequence[PodSetInfo]
+) -> tuple[Obj, ...]:
+    """Each template with what the info of its pod set brings; see `merge_all`.
+
+    The templates stay as they are, as those in values of a class with `@crd` must.
+    """
+    merged = tuple(copied(dict(template)) for template in templates)
+    merge_all(kind, merged, infos)
+    return merged
+
+
+def restored_all(
+    templates: Iterable[Mapping[str, Any]], infos: Iterable[PodSetInfo]
+) -> tuple[Obj, ...]:
+    """Each template as the info of its pod set says; see `restore_all`. The given ones stay."""
+    restored = tuple(copied(dict(template)) for template in templates)
+    restore_all(restored, infos)
+    return restored
+
+
 def restore_all(templates: Iterable[Obj], infos: Iterable[PodSetInfo]) -> bool:
     """Restore each template from the info of its pod set; returns whether anything changed.
 

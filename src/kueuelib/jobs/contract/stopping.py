@@ -24,18 +24,18 @@ def is_stop_begun(obj: Mapping[str, Any]) -> bool:
 
 def begin_stop(job: GenericJob) -> Change:
     """Suspend and mark a job in place; returns the write for it."""
-    before = copied(job.object)
+    before = copied(job.raw)
     job.suspend()
-    annotations = {**annotations_of(job.object), STOPPING_ANNOTATION: "true"}
-    job.object["metadata"]["annotations"] = annotations
-    return Change(job.resource, before, copied(job.object))
+    annotations = {**annotations_of(job.raw), STOPPING_ANNOTATION: "true"}
+    job.raw["metadata"]["annotations"] = annotations
+    return Change(job.resource, before, copied(job.raw))
 
 
 def end_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> tuple[Change, ...]:
     """Restore a job in place and remove the mark; returns the write for it, if anything changes."""
-    before, begun = copied(job.object), is_stop_begun(job.object)
+    before, begun = copied(job.raw), is_stop_begun(job.raw)
     if begun:
-        del job.object["metadata"]["annotations"][STOPPING_ANNOTATION]
+        del job.raw["metadata"]["annotations"][STOPPING_ANNOTATION]
     if job.restore_podsets_info(infos) or begun:
-        return (Change(job.resource, before, job.object),)
+        return (Change(job.resource, before, job.raw),)
     return ()

@@ -77,7 +77,7 @@ def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> C
     if not job.is_suspended():
         reason, text = StopReason.NO_MATCHING_WORKLOAD, "The pods of the job are unknown"
         left = stop(Case(situation, job, Matching()), reason, text)
-    told = Emit(job.object, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
+    told = Emit(job.raw, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
     return (*left, told, Wait(str(error), INVALID_RETRY))
 
 
@@ -88,17 +88,17 @@ def _plan_child(job: GenericJob, ancestor: Ancestor) -> Commands:
     doubts: Commands = ()
     if ancestor.doubt:
         text = f"The annotation {PARENT_WORKLOAD} names the {ancestor.name}, {ancestor.doubt}"
-        doubts = (Emit(job.object, COMPOSE_ERROR, text, WARNING),)
+        doubts = (Emit(job.raw, COMPOSE_ERROR, text, WARNING),)
     if job.is_suspended():
         return doubts
     changed = job.copy()
     changed.suspend()
-    if changed.object == job.object:
+    if changed.raw == job.raw:
         return doubts
     return (
         *doubts,
-        Change(job.resource, job.object, changed.object),
-        Emit(job.object, SUSPENDED, "The job that owns this one is not admitted"),
+        Change(job.resource, job.raw, changed.raw),
+        Emit(job.raw, SUSPENDED, "The job that owns this one is not admitted"),
     )
 
 

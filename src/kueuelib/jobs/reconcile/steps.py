@@ -94,7 +94,7 @@ def _workload_finished(case: Case) -> Commands:
     message = f"Workload {_name(case.workload)} is finished"
     return (
         *ended,
-        Emit(case.job.object, FINISHED_WORKLOAD, message),
+        Emit(case.job.raw, FINISHED_WORKLOAD, message),
         *release(case.workload),
     )
 
@@ -150,7 +150,7 @@ def _missing_prebuilt(case: Case) -> Commands:
     name, prebuilt = case.job.prebuilt_workload, case.situation.prebuilt
     text = f'The label {PREBUILT_LABEL} names the Workload "{name}", which '
     text += "does not exist" if prebuilt is None else "belongs to another job"
-    return (Emit(case.job.object, COMPOSE_ERROR, text, WARNING),)
+    return (Emit(case.job.raw, COMPOSE_ERROR, text, WARNING),)
 
 
 def _create(case: Case, workload: Obj) -> Commands:
@@ -158,9 +158,9 @@ def _create(case: Case, workload: Obj) -> Commands:
     if again is not None and again.wait:
         return (Wait("its workload vanished several times", again.wait),)
     return (
-        *(() if again is None else (Recheck(job.resource, job.object),)),
+        *(() if again is None else (Recheck(job.resource, job.raw),)),
         Create(WORKLOADS, workload),
-        Emit(job.object, CREATED_WORKLOAD, f"Created Workload {meta['namespace']}/{meta['name']}"),
+        Emit(job.raw, CREATED_WORKLOAD, f"Created Workload {meta['namespace']}/{meta['name']}"),
     )
 
 
@@ -182,7 +182,7 @@ def _mismatch(case: Case) -> Commands:
     return (
         *delete_all(job, others, message),
         Change(WORKLOADS, first, changed),
-        Emit(job.object, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to match the job"),
+        Emit(job.raw, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to match the job"),
     )
 
 
@@ -217,9 +217,9 @@ def _starting(case: Case) -> Commands:
         now, text = case.situation.now, str(error)
         return (
             reports.finish(workload, REASON_FAILED_TO_START, text, now),
-            Emit(job.object, REASON_FAILED_TO_START, text, WARNING),
+            Emit(job.raw, REASON_FAILED_TO_START, text, WARNING),
         )
-    return (Change(job.resource, job.object, changed.object), Emit(job.object, STARTED, message))
+    return (Change(job.resource, job.raw, changed.raw), Emit(job.raw, STARTED, message))
 
 
 def _waiting(case: Case) -> Commands:
@@ -234,7 +234,7 @@ def _waiting(case: Case) -> Commands:
             message = f"Updated the time limit of Workload {_name(workload)}"
             return (
                 Change(WORKLOADS, workload, limited),
-                Emit(job.object, UPDATED_WORKLOAD, message),
+                Emit(job.raw, UPDATED_WORKLOAD, message),
             )
         return _follow_priority(case)
     if states.has_quota(workload):
@@ -259,7 +259,7 @@ def _follow_priority(case: Case) -> Commands:
     message = f"Updated the priority of Workload {_name(workload)}"
     return (
         Change(WORKLOADS, workload, changed),
-        Emit(job.object, UPDATED_WORKLOAD, message),
+        Emit(job.raw, UPDATED_WORKLOAD, message),
     )
 
 
@@ -293,7 +293,7 @@ def stop(case: Case, reason: StopReason, message: str) -> Commands:
         left = _plain_stop(job, infos)
     if not left.stops_now:
         return left.commands
-    return (left.commands[0], Emit(job.object, STOPPED, message), *left.commands[1:])
+    return (left.commands[0], Emit(job.raw, STOPPED, message), *left.commands[1:])
 
 
 def _infos_left(case: Case, reason: StopReason) -> tuple[PodSetInfo, ...]:
@@ -326,7 +326,7 @@ def _plain_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> Stop:
     restored = changed.restore_podsets_info(infos) if infos else False
     if not runs and not restored:
         return Stop()
-    return Stop((Change(job.resource, job.object, changed.object),), stops_now=runs)
+    return Stop((Change(job.resource, job.raw, changed.raw),), stops_now=runs)
 
 
 def expiry(case: Case) -> Commands:
@@ -340,10 +340,10 @@ def expiry(case: Case) -> Commands:
     if left > 0:
         return (Wait("it was deactivated and is kept for a while", left),)
     message = "Deleted: it was deactivated, and its retention period is over"
-    told = Emit(case.job.object, DELETED, message)
+    told = Emit(case.job.raw, DELETED, message)
     if isinstance(case.job, ComposableJob):
         return (told, *case.job.remove_members())
-    return (told, Delete(case.job.resource, case.job.object))
+    return (told, Delete(case.job.resource, case.job.raw))
 
 
 def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
@@ -353,7 +353,7 @@ def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
         commands += release(workload)
         if not states.is_deleted(workload):
             message = f"Deleted Workload {_name(workload)}: {why}"
-            commands += [Delete(WORKLOADS, workload), Emit(job.object, DELETED_WORKLOAD, message)]
+            commands += [Delete(WORKLOADS, workload), Emit(job.raw, DELETED_WORKLOAD, message)]
     return tuple(commands)
 
 
@@ -370,7 +370,7 @@ def finalize(job: GenericJob) -> Commands:
 
 
 def _missing(job: GenericJob, error: Exception) -> Commands:
-    return (Emit(job.object, COMPOSE_ERROR, str(error), WARNING), Wait(str(error), MISSING_RETRY))
+    return (Emit(job.raw, COMPOSE_ERROR, str(error), WARNING), Wait(str(error), MISSING_RETRY))
 
 
 def _has_finalizer(workload: Obj) -> bool:

@@ -51,12 +51,12 @@ def build_workload(
         "finalizers": [IN_USE_FINALIZER],
         "ownerReferences": [owner_reference(job)],
     }
-    labels = taken_over.labels_of([job.object])
+    labels = taken_over.labels_of([job.raw])
     if is_label_value(job.uid):
         labels[JOB_UID_LABEL] = job.uid
     if labels:
         meta["labels"] = labels
-    annotations = taken_over.annotations_of([job.object])
+    annotations = taken_over.annotations_of([job.raw])
     if annotations:
         meta["annotations"] = annotations
     spec: Obj = {"podSets": [entry.raw() for entry in pod_sets], **priority.spec()}

@@ -59,7 +59,7 @@ def default_job(
         obj = with_default_class(obj)
     if job.is_suspended():
         return obj
-    return integration.job_type(obj).suspended_copy().object
+    return integration.job_type(obj).suspended_copy().raw
 
 
 def with_default_class(obj: Obj) -> Obj:
@@ -150,4 +150,4 @@ def _changes(
 
 def is_suspended(integration: Integration, obj: Obj) -> bool:
     """Whether the spec of an object suspends it, also while its last stop is being completed."""
-    return integration.job_type(obj).suspended_copy().object == obj
+    return integration.job_type(obj).suspended_copy().raw == obj
