@@ -249,11 +249,6 @@ class Configuration:
         wanted = self.leader_election
         return ObjectKey(wanted.resource_namespace or self.manager_namespace, wanted.resource_name)
 
-    def workers(self, group: str, kind: str) -> int:
-        """Concurrent reconciles of a kind."""
-        name = f"{kind}.{group}" if group else kind
-        return self.controller.group_kind_concurrency.get(name, 1)
-
 
 UNREADABLE: Final = "give the path of a readable file"
 """What to do about a file that cannot be read."""

@@ -65,6 +65,8 @@ from kueuelib.scheduler.events import Effects
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.writer import StatusWriter
 
+WORKERS = 5
+"""Workloads that are reconciled at a time."""
 STATUS_DELAY = 0.02
 """Seconds within which several changes of a queue lead to one reconciliation, at least."""
 
@@ -75,7 +77,8 @@ class ControllerSettings:
 
     Attributes:
         version: of the queueing API on the wire, as the API server serves it.
-        workers: how many objects are reconciled at a time, by `Kind.group`; 1 by default.
+        workers: how many objects are reconciled at a time, by `Kind.group`; by
+            default `WORKERS` Workloads, and one object of any other kind.
         appliers: how many Workload statuses are written at a time.
         resource_metrics: whether quota and usage are reported by flavor and resource
             (`metrics.enableClusterQueueResources`).
@@ -95,7 +98,8 @@ class ControllerSettings:
 
     def workers_of(self, resource: Resource) -> int:
         """How many objects of a kind are reconciled at a time."""
-        return self.workers.get(f"{resource.kind}.{resource.group}", 1)
+        default = WORKERS if resource.kind == kinds.WORKLOADS.kind else 1
+        return self.workers.get(f"{resource.kind}.{resource.group}", default)
 
 
 @attrs.frozen

@@ -161,11 +161,10 @@ def setup(
             reconciler = JobReconciler(
                 integration, own, owners, executor, settings, clock, referred
             )
-        kind = ".".join(filter(None, (integration.resource.kind, integration.resource.group)))
         made = Controller(
             integration.name,
             reconciler,
-            settings.workers.get(kind, 1),
+            settings.workers_of(integration.resource),
             clock=clock,
             telemetry=telemetry,
         )

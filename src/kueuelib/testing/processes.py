@@ -40,7 +40,7 @@ metrics: {{bindAddress: "{metrics}"}}
 webhook: {{host: 127.0.0.1, port: {webhook}{webhooks}}}
 leaderElection: {{leaderElect: false}}
 controller:
-  groupKindConcurrency: {{Job.batch: 5, Pod: 5, Workload.kueue.x-k8s.io: 5}}
+  groupKindConcurrency: {{{workers}}}
 integrations: {{frameworks: [{frameworks}]{integrations}}}
 {settings}
 """
@@ -204,6 +204,7 @@ class LocalCluster:
         settings: further lines of its configuration, as YAML.
         options: further options of its command.
         version: of its configuration.
+        workers: how many objects of a kind are reconciled at a time, as its configuration says.
     """
 
     processes: Processes
@@ -216,6 +217,7 @@ class LocalCluster:
     settings: str = ""
     options: tuple[str, ...] = ()
     version: str = "v1beta1"
+    workers: str = "Job.batch: 5, Pod: 5, Workload.kueue.x-k8s.io: 5"
 
     @property
     def kubeconfig(self) -> Path:
@@ -247,6 +249,7 @@ class LocalCluster:
                 integrations=f", {self.integrations}" if self.integrations else "",
                 webhooks=f", {self.webhook}" if self.webhook else "",
                 settings=self.settings,
+                workers=self.workers,
             )
         )
         args = ["--kubeconfig", str(self.kubeconfig), "--config", str(config)]

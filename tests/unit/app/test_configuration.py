@@ -42,7 +42,6 @@ def test_no_file_means_all_defaults() -> None:
     assert found.metrics.bind_address == ":8443"
     assert found.integrations.frameworks == ("batch/job",)
     assert found.leader_election.leader_elect
-    assert found.workers("batch", "Job") == 1
 
 
 def test_every_field_is_read(tmp_path: Path) -> None:
@@ -72,8 +71,7 @@ integrations:
     assert found.leader_election.lease_duration == 90
     assert found.manage_jobs_without_queue_name
     assert (found.client_connection.qps, found.client_connection.burst) == (50.0, 100)
-    assert found.workers("batch", "Job") == 5
-    assert found.workers("", "Pod") == 3
+    assert found.controller.group_kind_concurrency == {"Job.batch": 5, "Pod": 3}
     assert found.integrations.pod_options.namespace_selector == {"matchLabels": {"a": "b"}}
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
+from kueuelib.api.meta import Resource
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.machinery.selectors import Selector, from_label_selector
+
+WORKERS: Final = 5
+"""Objects of a kind that are reconciled at a time, as in the configuration that Kueue ships: each
+waits mostly for the API server.
+"""
 
 
 def system_excluded(manager: str = "kueue-system") -> Mapping[str, Any]:
@@ -62,7 +68,7 @@ class JobSettings:
         wait_for_pods_ready: whether Workloads report if their pods are ready.
         pods_ready_recovery: whether PodsReady turns False again when a pod of a running job fails;
             without it, it stays True while the Workload is admitted.
-        workers: how many objects are reconciled at a time, by `Kind.group`.
+        workers: how many objects are reconciled at a time, by `Kind.group`; `WORKERS` by default.
         external_kinds: group and kind of jobs that another process queues; their children are left
             alone, like those of our own jobs (`integrations.externalFrameworks`).
         taken_over: labels and annotations that a Workload takes over from its job.
@@ -85,6 +91,10 @@ class JobSettings:
     delete_deactivated_after: float | None = None
     defaults_priority_class: bool = True
     pods: PodSettings = PodSettings()
+
+    def workers_of(self, resource: Resource) -> int:
+        """How many objects of a kind are reconciled at a time."""
+        return self.workers.get(".".join(filter(None, (resource.kind, resource.group))), WORKERS)
 
     def manages(self, queue_name: str, namespace_labels: Mapping[str, str] | None) -> bool:
         """Whether a job of an enabled kind is queued.

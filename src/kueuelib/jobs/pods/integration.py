@@ -128,7 +128,7 @@ def wire(parts: Parts) -> Wired:
                 keys.append(ObjectKey(delta.key.namespace, ref["name"]))
         return keys
 
-    workers = parts.settings.workers.get(PODS.kind, 1)
+    workers = parts.settings.workers_of(PODS)
     stateful_sets, replicated = _stateful_sets(parts), _leader_worker_sets(parts)
     parents = Parents(
         None if stateful_sets is None else stateful_sets.store,
