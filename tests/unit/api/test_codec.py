@@ -39,6 +39,7 @@ def test_a_minimal_cluster_queue_has_the_documented_defaults():
     assert spec.stop_policy == "None"
     assert spec.cohort_name == ""
     assert spec.namespace_selector is None
+    assert spec.preemption.within_cluster_queue == "Never"
     assert spec.preemption.reclaim_within_cohort == "Never"
     assert spec.preemption.borrow_within_cohort.policy == "Never"
     assert spec.preemption.borrow_within_cohort.max_priority_threshold is None

@@ -157,6 +157,7 @@ def test_printer_columns(kind, version, columns):
         ("ClusterQueue", "spec.queueingStrategy", "default", "BestEffortFIFO"),
         ("ClusterQueue", "spec.stopPolicy", "enum", ["None", "Hold", "HoldAndDrain"]),
         ("ClusterQueue", "spec.preemption", "default", {}),
+        ("ClusterQueue", "spec.preemption.withinClusterQueue", "default", "Never"),
         ("ClusterQueue", "spec.preemption.reclaimWithinCohort", "default", "Never"),
         ("ClusterQueue", "spec.namespaceSelector", "x-kubernetes-map-type", "atomic"),
         (
@@ -198,6 +199,7 @@ def test_printer_columns(kind, version, columns):
         ),
         ("Workload", "status.admissionChecks", "x-kubernetes-list-map-keys", ["name"]),
         ("AdmissionCheck", "spec.retryDelayMinutes", "default", 15),
+        ("AdmissionCheck", "spec.preemptionPolicy", "default", "Anytime"),
         (
             "AdmissionCheck",
             "spec.preemptionPolicy",

@@ -6,9 +6,12 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from kueuelib.api import kinds
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, Resource, find_condition
 from kueuelib.api.names import IN_USE_FINALIZER
+from kueuelib.runtime.client import Client
 from kueuelib.workload import states
 from kueuelib.workload.writer import write_status
 
@@ -318,6 +321,45 @@ async def test_nobody_is_preempted_before_a_late_check_is_even_listed(world: Wor
         assert await world.condition("low", "Evicted") == {}
         await set_check(world, "high", "Ready")
         assert (await world.is_("low", "Evicted"))["reason"] == "Preempted"
+
+
+async def test_victims_are_evicted_sixteen_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing: set[str] = set()
+    most, all_begun = 0, asyncio.Event()
+    patch = Client.patch
+
+    async def slow(
+        client: Client, resource: Resource, key: ObjectKey, *args: Any, **more: Any
+    ) -> Any:
+        nonlocal most
+        conditions = args[0].get("status", {}).get("conditions")
+        if find_condition(conditions, "Preempted").get("status") != "True":
+            return await patch(client, resource, key, *args, **more)
+        writing.add(key.name)
+        most = max(most, len(writing))
+        if most == 16:
+            all_begun.set()
+        await all_begun.wait()
+        try:
+            return await patch(client, resource, key, *args, **more)
+        finally:
+            writing.remove(key.name)
+
+    await world.queues(cpu="20", preemption={"withinClusterQueue": "LowerPriority"})
+    async with world.running():
+        names = [f"low-{number}" for number in range(20)]
+        for name in names:
+            await world.workload(name)
+        for name in names:
+            await world.is_(name, "Admitted")
+        monkeypatch.setattr(Client, "patch", slow)
+        await world.workload("high", cpu="20", priority=1)
+        await asyncio.wait_for(all_begun.wait(), 60)
+        for name in names:
+            await world.is_(name, "Evicted")
+    assert most == 16
 
 
 async def test_an_orphan_that_is_deleted_goes(world: World) -> None:

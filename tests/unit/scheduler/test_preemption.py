@@ -14,10 +14,13 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.blockers import Mode, QuotaInUse, Together
 from kueuelib.scheduler.decide.cycle import Wait, decide
 from kueuelib.scheduler.decide.cycle_values import Plan
+from kueuelib.scheduler.decide.preemption.candidates import Candidates, Preemptor
 from kueuelib.scheduler.decide.preemption.victims import Path, Preemption
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
@@ -537,6 +540,22 @@ def test_lowest_priority_follows_every_change(cluster: Cluster) -> None:
     assert lowest() == -2
     cluster.leaves("c")
     assert lowest() == 3
+
+
+@pytest.mark.parametrize("priority", [3, 4])
+def test_a_queue_whose_lowest_priority_is_too_high_is_not_searched(
+    cluster: Cluster, priority: int
+) -> None:
+    cluster.queue("q", {"f": {"gpu": 2}}, preemption=LOWER)
+    for name, its in (("low", 3), ("high", 7)):
+        cluster.running(name, "q", 1, priority=its)
+    snapshot = Snapshot(cluster.engine.cache.freeze(["q"]))
+    queue = snapshot.queue("q")
+    assert queue is not None
+    pair = FlavorResource("f", "gpu")
+    preemptor = Preemptor(queue, priority, 0.0)
+    candidates = Candidates(snapshot, preemptor, frozenset({pair}), {pair: 1})
+    assert candidates.maybe_any is (priority == 4)
 
 
 @pytest.mark.parametrize("counted", [False, True])
