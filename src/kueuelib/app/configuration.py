@@ -24,6 +24,7 @@ from kueuelib.app.configuration_keys import (
     check_keys,
     key,
     more_than,
+    one_of,
 )
 from kueuelib.app.configuration_rules import check, check_missing
 from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1, unknown_version
@@ -35,6 +36,7 @@ from kueuelib.app.preemption import Preemption
 from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
 from kueuelib.errors import ConfigError
+from kueuelib.jobs.contract.settings import QuotaReleaseStrategy
 from kueuelib.runtime.namespace import own_namespace
 from kueuelib.runtime.yaml_files import documents, read_text
 
@@ -236,6 +238,7 @@ class Configuration:
     queue_visibility: QueueVisibility | None = None
     visibility_server: VisibilityServer | None = None
     multi_kueue: MultiKueue | None = key(None, refused=True)
+    quota_release_strategy: str | None = key(None, rule=one_of(*QuotaReleaseStrategy))
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict)
 
     @property

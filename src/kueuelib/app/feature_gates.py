@@ -19,9 +19,16 @@ PARTIAL_ADMISSION: Final = "PartialAdmission"
 FLAVOR_FUNGIBILITY: Final = "FlavorFungibility"
 PRIORITY_SORTING: Final = "PrioritySortingWithinCohort"
 PRIORITY_DEFAULTING: Final = "WorkloadPriorityClassDefaulting"
+FAST_GROUP_RELEASE: Final = "FastQuotaReleaseInPodIntegration"
 
 FREE: Final = frozenset(
-    {PARTIAL_ADMISSION, FLAVOR_FUNGIBILITY, PRIORITY_SORTING, PRIORITY_DEFAULTING}
+    {
+        FAST_GROUP_RELEASE,
+        PARTIAL_ADMISSION,
+        FLAVOR_FUNGIBILITY,
+        PRIORITY_SORTING,
+        PRIORITY_DEFAULTING,
+    }
 )
 """Gates that may be true or false; there is a setting for each."""
 
@@ -145,7 +152,6 @@ NO_SWITCH: Final = frozenset(
         "AssignQueueLabelsForPods",
         "CleanupProvisioningRequestsOnEviction",
         "DeferRayServiceFinalizationForRedisCleanup",
-        "FastQuotaReleaseInPodIntegration",
         "LWSImmutableGroupSize",
         "MetricForWorkloadCreationLatency",
         "PodIntegrationValidateGroupOwner",

@@ -6,6 +6,7 @@ import attrs
 
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.feature_gates import (
+    FAST_GROUP_RELEASE,
     FLAVOR_FUNGIBILITY,
     PARTIAL_ADMISSION,
     PRIORITY_DEFAULTING,
@@ -14,7 +15,12 @@ from kueuelib.app.feature_gates import (
 from kueuelib.app.metrics import taken_over
 from kueuelib.app.pods_ready import WaitForPodsReady
 from kueuelib.app.preemption import load_policy
-from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
+from kueuelib.jobs.contract.settings import (
+    JobSettings,
+    PodSettings,
+    QuotaReleaseStrategy,
+    system_excluded,
+)
 from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.workload.life import LifeSettings
@@ -28,6 +34,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
     selector = configuration.managed_jobs_namespace_selector
     waiting = pods_ready(configuration)
     retention = configuration.object_retention_policies.workloads
+    release, group_release = quota_release(configuration)
     return JobSettings(
         frameworks=frameworks,
         manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
@@ -45,12 +52,29 @@ def job_settings(configuration: Configuration) -> JobSettings:
             ),
             pod_selector=options.pod_selector,
             shape_policy=options.pod_group_shape_policy,
+            group_release=group_release,
         ),
+        quota_release=release,
         defaults_priority_class=configuration.feature_gates.get(PRIORITY_DEFAULTING, True),
         delete_deactivated_after=retention.after_deactivated_by_kueue,
         wait_for_pods_ready=waiting is not None,
         pods_ready_recovery=waiting is not None and bool(waiting.recovery_timeout),
     )
+
+
+def quota_release(
+    configuration: Configuration,
+) -> tuple[QuotaReleaseStrategy, QuotaReleaseStrategy]:
+    """When quota is released: that of most kinds, and that of groups of pods.
+
+    Without the key, each is as in the Go manager, which has a gate for groups.
+    """
+    given = configuration.quota_release_strategy
+    if given is not None:
+        return QuotaReleaseStrategy(given), QuotaReleaseStrategy(given)
+    fast = configuration.feature_gates.get(FAST_GROUP_RELEASE, False)
+    early, late = QuotaReleaseStrategy.ON_TERMINATION, QuotaReleaseStrategy.ON_TERMINAL
+    return early, early if fast else late
 
 
 def engine_settings(configuration: Configuration, source: str = "configuration") -> Settings:

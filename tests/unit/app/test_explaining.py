@@ -211,6 +211,21 @@ def holder(**status: Any) -> Obj:
     return small(admission=admission, conditions=[reserved], **status)
 
 
+async def test_a_victim_is_told_when_its_quota_goes() -> None:
+    gone = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "", **SINCE}
+    leaving = holder()
+    leaving["status"]["conditions"].append(gone)
+    for content, words in (
+        ({}, "none of its pods runs but those that are being deleted (OnTermination"),
+        ({"quota_release_strategy": "OnTerminal"}, "its pods have ended (OnTerminal"),
+    ):
+        jobs = job_settings(Configuration(**content))
+        client = cast("Client", FakeClient(*cluster(), leaving))
+        answer = await ask(client, parse_reference("workload/wl"), "ns", jobs=jobs)
+        assert any(words in note for note in answer.notes)
+        assert not any("evicted" in note for note in (await asked("workload/wl", holder())).notes)
+
+
 async def test_a_check_whose_process_is_gone_is_named_to_who_holds_quota() -> None:
     state = {"name": "budget", "state": "Pending", "message": "", **SINCE}
     gone = {"type": "Active", "status": "False", "reason": "NoSignOfLife", **SINCE}

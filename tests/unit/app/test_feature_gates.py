@@ -65,6 +65,23 @@ def test_the_gate_of_the_default_class_is_a_setting_for_jobs() -> None:
         assert job_settings(configured).defaults_priority_class is value
 
 
+def test_the_gate_of_groups_and_the_key_decide_when_quota_is_released() -> None:
+    def releases(content: dict[str, Any]) -> tuple[str, str]:
+        found = job_settings(parse_configuration({**HEAD, **content}, "c.yaml"))
+        return found.release_of(group=False).value, found.release_of(group=True).value
+
+    early, late, gate = "OnTermination", "OnTerminal", "FastQuotaReleaseInPodIntegration"
+    assert releases({}) == (early, late)
+    assert releases({"featureGates": {gate: False}}) == (early, late)
+    assert releases({"featureGates": {gate: True}}) == (early, early)
+    for strategy in (early, late):
+        for value in (True, False):
+            given = {"quotaReleaseStrategy": strategy, "featureGates": {gate: value}}
+            assert releases(given) == (strategy, strategy)
+    with pytest.raises(ConfigError, match="quotaReleaseStrategy is 'Never'.*OnTermination or"):
+        releases({"quotaReleaseStrategy": "Never"})
+
+
 def test_a_gate_that_a_block_decides_must_agree_with_it() -> None:
     sharing = {"usageHalfLifeTime": "1h"}
     assert parse("AdmissionFairSharing", True)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kueuelib.app.feature_gates import CONFIGURED, EITHER, FREE, KNOWN, NO_SWITCH, OFF, ON
+from kueuelib.app.feature_gates import (
+    CONFIGURED,
+    EITHER,
+    FAST_GROUP_RELEASE,
+    FREE,
+    KNOWN,
+    NO_SWITCH,
+    OFF,
+    ON,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "feature-gates.md"
 HEAD = """# Feature gates
@@ -22,7 +31,8 @@ gate. This page is generated.
 def row(name: str) -> tuple[str, str]:
     """The values of a gate that are accepted, and why."""
     if name in FREE:
-        return "`true`, `false`", "honoured; `true` unless it is set"
+        default = "false" if name == FAST_GROUP_RELEASE else "true"
+        return "`true`, `false`", f"honoured; `{default}` unless it is set"
     if name in ON:
         return "`true`", "always on"
     if name in OFF:

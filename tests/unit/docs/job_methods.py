@@ -31,7 +31,7 @@ CALLED: Mapping[str, str] = {
     "suspended a job that was started",
     "finished": "on every look, before anything is started or stopped",
     "pod_sets": "to make the Workload, to compare it with the job, and before a start",
-    "is_active": "after a stop: the quota is free when it is False",
+    "is_active": "after a stop: the quota is free when it is False; see `is_terminating`",
     "pods_ready": "while the Workload is admitted, with `waitForPodsReady` only",
     "reclaimable_pods": "on every look while the job runs",
     "stop": "instead of `suspend` and `restore_podsets_info`, until it returns no command",

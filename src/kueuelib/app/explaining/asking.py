@@ -10,6 +10,7 @@ from kueuelib.api.kinds import JOBS, NAMESPACES, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_condition, labels_of
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.gather import Cluster, read_cluster
+from kueuelib.app.explaining.leaving import leaving_note
 from kueuelib.app.explaining.manifests import Document
 from kueuelib.app.explaining.remarks import remarks_on
 from kueuelib.app.explaining.subject import (
@@ -182,15 +183,15 @@ async def _answer(
         raw = _named(cluster, key)
         if raw is None:
             raise ObjectNotFound(_not_found(cluster, key))
-        return _existing(cluster, raw, f"Workload {reference.name}", now)
+        return _existing(cluster, raw, f"Workload {reference.name}", now, jobs)
     if reference.resource is None:
         owned = owned_workload(reference, namespace, cluster.workloads)
-        return _existing(cluster, owned, reference.title, now)
+        return _existing(cluster, owned, reference.title, now, jobs)
     obj = await _get(client, reference.resource, key)
     title = reference.title
     raw = workload_of(obj, cluster.workloads)
     if raw is not None:
-        reply = _existing(cluster, raw, title, now)
+        reply = _existing(cluster, raw, title, now, jobs)
         return attrs.evolve(reply, ignored=tuple(unhonoured_keys(title, obj["metadata"])))
     if reference.resource is PODS:
         owner = owning_job(obj)
@@ -270,7 +271,7 @@ def _not_found(cluster: Cluster, key: ObjectKey) -> str:
     return missing("Workload", key, known)
 
 
-def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
+def _existing(cluster: Cluster, raw: Obj, title: str, now: float, jobs: JobSettings) -> Answer:
     key = ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
     if key not in cluster.world.workloads:
         raise ConfigError(
@@ -284,7 +285,7 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
     told = None
     if condition.get("status") == "False":
         told = LastMessage(condition.get("reason", ""), condition.get("message", ""))
-    notes = cluster.notes
+    notes = (*leaving_note(raw, jobs), *cluster.notes)
     _, protector, rest = ("" if told is None else told.message).partition(PROTECTOR)
     if protector and world.settings.preemption is KUEUE:
         text = f"the manager has the preemption policy {rest.split()[0]}, which is left out here"

@@ -128,8 +128,12 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         return (PodSet(DEFAULT_POD_SET, self._pods_count, template, self._min_count),)
 
     def is_active(self) -> bool:
-        """Whether pods run, wait, or are still terminating."""
-        return bool(self._status.get("active")) or bool(self._status.get("terminating"))
+        """Whether pods run or wait to run, by `status.active`."""
+        return bool(self._status.get("active"))
+
+    def is_terminating(self) -> bool:
+        """Whether pods that are being deleted have not ended, by `status.terminating`."""
+        return bool(self._status.get("terminating"))
 
     def pods_ready(self) -> bool:
         """Whether as many pods are ready or have succeeded as should run at a time."""

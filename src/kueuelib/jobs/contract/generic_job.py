@@ -263,7 +263,14 @@ class GenericJob(abc.ABC, Generic[T]):
 
     @abc.abstractmethod
     def is_active(self) -> bool:
-        """Whether any pod still uses its reserved quota."""
+        """Whether any pod runs or may run. Those that `is_terminating` is about do not count."""
+
+    def is_terminating(self) -> bool:
+        """Whether pods that are being deleted have not ended yet; False if the object does not say.
+
+        Their quota is released with `quotaReleaseStrategy: OnTermination` only.
+        """
+        return False
 
     @abc.abstractmethod
     def pods_ready(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import functools
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,6 +18,15 @@ WORKERS: Final = 5
 """Objects of a kind that are reconciled at a time, as in the configuration that Kueue ships: each
 waits mostly for the API server.
 """
+
+
+class QuotaReleaseStrategy(enum.StrEnum):
+    """When the quota of an evicted Workload is released (Kueue's KEP-6143)."""
+
+    ON_TERMINATION = "OnTermination"
+    """When none of its pods runs but those that are being deleted."""
+    ON_TERMINAL = "OnTerminal"
+    """When its pods are gone, or have ended."""
 
 
 def system_excluded(manager: str = "kueue-system") -> Mapping[str, Any]:
@@ -39,11 +49,13 @@ class PodSettings:
         pod_selector: the raw selector of the pods that are queued.
         shape_policy: `Enforce` or `Warn`: what happens to pods that ask for more than their role
             declares.
+        group_release: when the quota of an evicted group is released.
     """
 
     namespace_selector: Mapping[str, Any] = attrs.field(factory=system_excluded)
     pod_selector: Mapping[str, Any] = attrs.field(factory=dict)
     shape_policy: str = "Enforce"
+    group_release: QuotaReleaseStrategy = QuotaReleaseStrategy.ON_TERMINAL
 
     @functools.cached_property
     def namespaces(self) -> Selector:
@@ -77,6 +89,7 @@ class JobSettings:
         defaults_priority_class: whether jobs without a priority class get the WorkloadPriorityClass
             `default`, if it exists.
         pods: which plain pods are queued.
+        quota_release: when the quota of an evicted Workload is released, unless it is a group's.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
@@ -91,6 +104,11 @@ class JobSettings:
     delete_deactivated_after: float | None = None
     defaults_priority_class: bool = True
     pods: PodSettings = PodSettings()
+    quota_release: QuotaReleaseStrategy = QuotaReleaseStrategy.ON_TERMINATION
+
+    def release_of(self, *, group: bool) -> QuotaReleaseStrategy:
+        """When the quota of an evicted Workload is released; `group`: whether it is a group's."""
+        return self.pods.group_release if group else self.quota_release
 
     def workers_of(self, resource: Resource) -> int:
         """How many objects of a kind are reconciled at a time."""

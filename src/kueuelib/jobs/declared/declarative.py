@@ -99,6 +99,7 @@ class Declaration:
     message: str = ""
     priority_class: str = ""
     skip: Sign | Sequence[Sign] = never
+    terminating: Sign | Sequence[Sign] = never
 
 
 class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
@@ -169,6 +170,10 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         """Whether the object shows the sign."""
         return shows(self.object, self.declaration.active, self._count())
 
+    def is_terminating(self) -> bool:
+        """Whether the object shows the sign."""
+        return shows(self.object, self.declaration.terminating, self._count())
+
     def pods_ready(self) -> bool:
         """Whether the object shows the sign."""
         return shows(self.object, self.declaration.ready, self._count())
@@ -233,6 +238,7 @@ def declare(
     message: str = "",
     priority_class: str = "",
     skip: Sign | Sequence[Sign] = never,
+    terminating: Sign | Sequence[Sign] = never,
     name: str = "",
     validate: Validate = no_rules,
     allows_prebuilt: bool = False,
@@ -243,7 +249,7 @@ def declare(
     Args:
         resource: the kind, at the version that is read and written.
         pods: where the pod templates are, always in the same order.
-        active: shown while any pod still uses its reserved quota.
+        active: shown while any pod runs or may run.
         ready: shown when as many pods as expected are ready or have succeeded.
         succeeded: shown once the job did what it was made for.
         failed: shown once it failed for good.
@@ -253,6 +259,8 @@ def declare(
         priority_class: the path of the name of a PriorityClass; if there is none, the first pod
             template that names one counts.
         skip: shown by objects of the kind that are left alone whatever their labels say.
+        terminating: shown while pods that are being deleted have not ended, unless `active` counts
+            them. Their quota is released with `quotaReleaseStrategy: OnTermination` only.
         name: of the integration in configurations; by default group and kind in lower case.
         validate: rules for objects of the kind beyond those for all.
         allows_prebuilt: whether its jobs may use an existing Workload.
@@ -268,6 +276,7 @@ def declare(
         "succeeded": succeeded,
         "failed": failed,
         "skip": skip,
+        "terminating": terminating,
     }
     try:
         check_shapes(pods)
@@ -293,6 +302,7 @@ def declare(
         message,
         priority_class,
         skip,
+        terminating,
     )
     base = ReclaimingDeclaredJob if any(each.succeeded for each in pods) else DeclaredJob
     parts = {

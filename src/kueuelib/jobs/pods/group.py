@@ -29,6 +29,7 @@ from kueuelib.jobs.pods.reading import (
     Stage,
     created_at,
     is_fast,
+    is_on_node,
     is_unretriable,
     queue_of,
     was_stopped,
@@ -185,13 +186,16 @@ class PodGroup(
         )
 
     def is_active(self) -> bool:
-        """Whether a pod is on a node and has not finished, even while it is being deleted."""
-        members = (*self.roster.kept, *(each.member for each in self.roster.rejected))
-        return any(
-            each.stage is Stage.LEAVING
-            or (each.stage is Stage.STARTED and each.pod["spec"].get("nodeName"))
-            for each in members
-        )
+        """Whether a pod is on a node, has not finished, and is not being deleted."""
+        return any(is_on_node(each.pod) for each in self._members)
+
+    def is_terminating(self) -> bool:
+        """Whether a pod is being deleted and may still run."""
+        return any(each.stage is Stage.LEAVING for each in self._members)
+
+    @property
+    def _members(self) -> tuple[Member, ...]:
+        return (*self.roster.kept, *(each.member for each in self.roster.rejected))
 
     def pods_ready(self) -> bool:
         """Whether a ready pod fills every initial place, and all other pods are ready."""

@@ -68,9 +68,16 @@ def plan_pod(situation: Situation) -> Commands:
 
 
 def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:
-    """A deleted pod is not kept; its Workload holds quota until the pod has finished."""
+    """A deleted pod is not kept; its Workload holds quota until the pod has finished, or, after an
+    eviction, as long as the settings say.
+    """
     commands: list[Command] = []
-    if not pod.is_active():
+    if pod.is_terminating():
+        for workload in situation.workloads:
+            if states.phase_of(workload) is Phase.EVICTING and not situation.uses_quota(pod):
+                free = pod.after_release(states.release(workload, situation.now), situation.now)
+                commands += reports.status_commands(workload, free)
+    else:
         others = {*(pod.object["metadata"].get("finalizers") or ())} - {POD_FINALIZER}
         end = pod.finished()
         reason = REASON_SUCCEEDED if end and end.succeeded else REASON_FAILED
@@ -121,7 +128,8 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
         return (*dropped, *plan(situation))
     if workload is not None and states.is_finished(workload):
         return (*dropped, *_too_late(pods), *plan(situation))
-    if group.is_abandoned and not group.is_active() and not group.finished():
+    runs = group.is_active() or group.is_terminating()
+    if group.is_abandoned and not runs and not group.finished():
         gone = () if workload is None else (Delete(WORKLOADS, workload), *release(workload))
         return (*group.finalize(), *gone)
     if situation.is_left_alone:
@@ -137,7 +145,8 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
     first = (*dropped, *_housekeeping(group, workload))
     if group.judgement.rewrite is not None:
         # What still runs was counted by the old pod sets.
-        return first if group.is_active() else (*first, *_rewritten(group, workload))
+        waits = situation.uses_quota(group)
+        return first if waits else (*first, *_rewritten(group, workload))
     held = _held_back(situation, group, workload)
     if held:
         return (*first, *_but_deleted(held, first))

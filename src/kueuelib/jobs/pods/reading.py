@@ -65,6 +65,11 @@ def stage_of(pod: Mapping[str, Any]) -> Stage:
     return Stage.FAILED if pod["metadata"].get("deletionGracePeriodSeconds") == 0 else Stage.LEAVING
 
 
+def is_on_node(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod is on a node, has not ended, and is not being deleted."""
+    return stage_of(pod) is Stage.STARTED and bool(pod["spec"].get("nodeName"))
+
+
 def phase_of(pod: Mapping[str, Any]) -> str:
     """The phase, `Pending` when there is none yet."""
     return str((pod.get("status") or {}).get("phase") or "Pending")

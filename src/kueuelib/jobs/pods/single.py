@@ -12,6 +12,7 @@ from kueuelib.jobs.contract.capabilities import (
     JobWithCustomStop,
     JobWithEquivalence,
     JobWithFinalize,
+    JobWithReplacements,
     JobWithSkip,
     Stop,
     StopReason,
@@ -26,14 +27,23 @@ from kueuelib.jobs.pods.reading import (
     Stage,
     is_gated,
     is_managed,
+    is_on_node,
     is_ready,
     phase_of,
     stage_of,
 )
 from kueuelib.jobs.reconcile.equivalence import same_pod_sets
+from kueuelib.workload import states
 
 
-class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWithEquivalence):
+class PodJob(
+    GenericJob,
+    JobWithCustomStop,
+    JobWithFinalize,
+    JobWithSkip,
+    JobWithEquivalence,
+    JobWithReplacements,
+):
     """A pod without a group.
 
     It runs once: stopping deletes it, and nothing is ever restored. A pod that may run always
@@ -97,11 +107,16 @@ class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWit
         return same_pod_sets(self.pod_sets(), workload["spec"]["podSets"])
 
     def is_active(self) -> bool:
-        """Whether it is on a node and has not finished, even while it is being deleted."""
-        stage = stage_of(self.object)
-        if stage is Stage.STARTED:
-            return bool(self.object["spec"].get("nodeName"))
-        return stage is Stage.LEAVING
+        """Whether it is on a node, has not finished, and is not being deleted."""
+        return is_on_node(self.object)
+
+    def is_terminating(self) -> bool:
+        """Whether it is being deleted and may still run."""
+        return stage_of(self.object) is Stage.LEAVING
+
+    def after_release(self, workload: Obj, now: float) -> Obj:
+        """Keep the Workload out of its queue: a stopped pod never runs again."""
+        return states.hold_back(workload, "The pod is being deleted", now)
 
     def pods_ready(self) -> bool:
         """Whether it is ready or has succeeded."""

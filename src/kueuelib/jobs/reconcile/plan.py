@@ -135,7 +135,7 @@ def _join(situation: Situation, job: GenericJob) -> Commands | None:
         return None
     message = "The prebuilt workload does not match the job"
     left = stop(Case(situation, job, Matching(workload)), StopReason.NO_MATCHING_WORKLOAD, message)
-    if left or job.is_active():
+    if left or situation.uses_quota(job):
         return left
     return (reports.finish(workload, REASON_OUT_OF_SYNC, message, situation.now),)
 

@@ -10,8 +10,9 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import InvalidJob
+from kueuelib.jobs.contract.capabilities import ComposableJob
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
-from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.vanished import Again
@@ -52,6 +53,12 @@ class Situation:
         """Whether the configuration excludes the job's namespace."""
         labels = self.namespace_labels
         return labels is not None and not self.settings.selects(labels)
+
+    def uses_quota(self, job: GenericJob) -> bool:
+        """Whether pods of the job still use the quota that was reserved for them."""
+        release = self.settings.release_of(group=isinstance(job, ComposableJob))
+        waits = release is QuotaReleaseStrategy.ON_TERMINAL
+        return job.is_active() or (waits and job.is_terminating())
 
     def pod_sets(self, job: GenericJob) -> tuple[PodSet, ...]:
         """The job's pod sets as they may be admitted."""

@@ -115,7 +115,7 @@ def _workload_deleted(case: Case) -> Commands:
     if not case.job.finished():
         message = "The workload is deleted"
         left = stop(case, StopReason.WORKLOAD_DELETED, message)
-        if left or case.job.is_active():
+        if left or case.situation.uses_quota(case.job):
             return left
     return release(case.workload)
 
@@ -128,7 +128,7 @@ def _no_workload(case: Case) -> Commands:
             return left
         # The webhook suspends every queued job, so this one bypassed it.
         return (left[0], Count(MISSED, (job.resource.kind, SUSPENDED_JOB)), *left[1:])
-    if job.is_active():
+    if situation.uses_quota(job):
         return ()
     if job.prebuilt_workload is not None:
         return _missing_prebuilt(case)
@@ -169,7 +169,7 @@ def _mismatch(case: Case) -> Commands:
     if not job.is_suspended():
         message = "No workload matches the job"
         return stop(case, StopReason.NO_MATCHING_WORKLOAD, message)
-    if job.is_active():
+    if situation.uses_quota(job):
         return ()
     first, *others = case.matching.surplus
     message = "it does not match the job"
@@ -189,7 +189,7 @@ def _mismatch(case: Case) -> Commands:
 def _evicted(case: Case) -> Commands:
     message = states.condition(case.workload, EVICTED).get("message", "")
     left = stop(case, StopReason.WORKLOAD_EVICTED, message)
-    if left or case.job.is_active():
+    if left or case.situation.uses_quota(case.job):
         return left
     released = states.release(case.workload, case.situation.now)
     if isinstance(case.job, JobWithReplacements):
@@ -334,7 +334,9 @@ def expiry(case: Case) -> Commands:
     after = case.situation.settings.delete_deactivated_after
     eviction = states.condition(case.workload, EVICTED)
     by_us = eviction.get("reason", "").startswith(evictions.DUE_TO)
-    if after is None or states.is_active(case.workload) or not by_us or case.job.is_active():
+    if after is None or states.is_active(case.workload) or not by_us:
+        return ()
+    if case.situation.uses_quota(case.job):
         return ()
     left = parse_time(eviction["lastTransitionTime"]) + after - case.situation.now
     if left > 0:

@@ -99,6 +99,14 @@ def test_a_start_adds_to_every_template_and_a_restore_takes_it_away() -> None:
     assert not job.restore_podsets_info(infos_for_restore(remembered))
 
 
+def test_pods_that_are_being_deleted_have_a_sign_of_their_own() -> None:
+    pods = [Pods("p", "spec.t")]
+    spec = {"t": template("t")}
+    told = {"leaving": 1}
+    assert thing(pods, spec, signs={"terminating": "status.leaving"}, status=told).is_terminating()
+    assert not thing(pods, spec, status=told).is_terminating()
+
+
 def test_signs_tell_how_a_job_does() -> None:
     def at(**status: Any) -> GenericJob:
         pods = [Pods("p", "spec.t", "spec.n")]

@@ -21,9 +21,9 @@ from kueuelib.jobs.contract.commands import (
     PatchStatus,
 )
 from kueuelib.jobs.contract.commands import Wait as Later
-from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.settings import JobSettings, PodSettings, QuotaReleaseStrategy
 from kueuelib.jobs.contract.taken_over import TakenOver
-from kueuelib.jobs.pods.pod_plan import plan_without_pods, situation_of
+from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
 from kueuelib.jobs.reconcile.job_phase import Case
 from kueuelib.jobs.reconcile.situation import Situation
@@ -379,6 +379,18 @@ def test_quota_is_kept_until_no_pod_runs_and_then_pods_are_missing(pods, running
     for pod in over:
         pod["status"]["conditions"].append({"type": "TerminationTarget", "status": "True"})
     (patch,) = pods.plan(*over, workload=evicted)
+    assert "admission" not in patch.status
+    (condition,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
+    assert condition["message"] == "The group waits for 2 pods to be replaced"
+
+
+def test_with_the_other_strategy_a_group_leaves_its_quota_while_its_pods_leave(
+    pods, running, admitted
+):
+    group = pods.group(*map(pods.deleted, running), workload=pods.evicted(admitted))
+    early = PodSettings(group_release=QuotaReleaseStrategy.ON_TERMINATION)
+    base = Situation(None, pods.now, settings=JobSettings(pods=early), flavors=pods.flavors)
+    (patch,) = plan_group(situation_of(group, base), group)
     assert "admission" not in patch.status
     (condition,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
     assert condition["message"] == "The group waits for 2 pods to be replaced"

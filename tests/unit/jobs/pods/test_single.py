@@ -17,6 +17,7 @@ from kueuelib.jobs.contract.commands import (
     PatchStatus,
 )
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.pods.marks import ungated
 from kueuelib.jobs.pods.pod_plan import plan_pod
@@ -89,9 +90,27 @@ def test_eviction_deletes_the_pod_and_says_why_first(pods, workload):
     assert [type(c) for c in plan(pods, told, evicted)] == [Delete, Emit]
 
 
-def test_a_leaving_pod_is_let_go_but_keeps_its_quota(pods, workload):
+def test_a_leaving_pod_is_let_go_and_its_quota_with_it(pods, workload):
     evicted = pods.evicted(pods.admitted(workload))
-    (drop,) = plan(pods, pods.deleted(pods.running()), evicted)
+    *releases, drop = plan(pods, pods.deleted(pods.running()), evicted)
+    assert (drop.resource, drop.finalizer) == (PODS, f"{KUEUE}/managed")
+    told = {one["type"]: one for each in releases for one in each.status.get("conditions", ())}
+    assert told["QuotaReserved"]["status"] == "False"
+    assert (told["Requeued"]["status"], told["Requeued"]["reason"]) == (
+        "False",
+        "WaitingForReplacementPods",
+    ), "it never runs again"
+
+
+def test_a_leaving_pod_keeps_its_quota_until_it_ends_if_that_is_the_strategy(pods, workload):
+    evicted = pods.evicted(pods.admitted(workload))
+    late = JobSettings(quota_release=QuotaReleaseStrategy.ON_TERMINAL)
+    (drop,) = plan(pods, pods.deleted(pods.running()), evicted, settings=late)
+    assert (drop.resource, drop.finalizer) == (PODS, f"{KUEUE}/managed")
+
+
+def test_a_pod_that_its_user_deletes_keeps_its_quota_until_it_ends(pods, workload):
+    (drop,) = plan(pods, pods.deleted(pods.running()), pods.admitted(workload))
     assert (drop.resource, drop.finalizer) == (PODS, f"{KUEUE}/managed")
 
 

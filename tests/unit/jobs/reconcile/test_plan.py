@@ -18,7 +18,7 @@ from kueuelib.jobs.contract.commands import (
     Recheck,
     Wait,
 )
-from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.plan import plan
@@ -252,10 +252,18 @@ def test_an_evicted_job_keeps_its_quota_while_pods_are_active(build):
     assert plan(build.situation(job, workload)) == ()
 
 
-def test_an_evicted_job_keeps_its_quota_while_pods_are_terminating(build):
+@pytest.mark.parametrize("strategy", QuotaReleaseStrategy)
+def test_the_strategy_decides_whether_terminating_pods_keep_the_quota(build, strategy):
     job = build.job(status={"terminating": 1})
     workload = build.workload(job, admitted=True, evicted="Deactivated", active=False)
-    assert plan(build.situation(job, workload)) == ()
+    situation = build.situation(job, workload)
+    situation = attrs.evolve(situation, settings=JobSettings(quota_release=strategy))
+    released = [command.status for command in plan(situation)]
+    if strategy is QuotaReleaseStrategy.ON_TERMINAL:
+        assert not released
+    else:
+        assert released
+        assert "admission" not in released[0]
 
 
 @pytest.mark.parametrize("admitted", [True, False])

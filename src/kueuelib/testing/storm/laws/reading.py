@@ -157,10 +157,10 @@ def suspended(job: Obj) -> bool:
 
 
 def busy(obj: Obj) -> bool:
-    """Whether a pod, or any pod of a Job, is running or still terminating."""
+    """Whether a pod, or any pod of a Job, is running and not being deleted."""
     if obj.get("kind") == "Job":
-        return any(int(status(obj).get(count) or 0) > 0 for count in ("active", "terminating"))
-    return status(obj).get("phase") == "Running"
+        return int(status(obj).get("active") or 0) > 0
+    return status(obj).get("phase") == "Running" and not leaving(obj)
 
 
 def job_end(job: Obj) -> str:

@@ -59,7 +59,7 @@ def one_start_per_admission(memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def quota_is_kept_while_pods_run(memory: Memory, commit: Commit) -> Iterator[str]:
-    """A manager takes quota from a Workload only when the pods of its job have stopped."""
+    """A manager takes quota from a Workload only when its job has no pods but leaving ones."""
     old, new = commit.old, commit.new
     if old is None or not is_manager(commit.actor) or is_group(old):
         return
