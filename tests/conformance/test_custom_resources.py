@@ -445,3 +445,33 @@ async def test_a_negative_scale_is_told_of_the_kind(api):
     why = ".spec.size: Invalid value: -4: should be a non-negative integer"
     assert found.status == 422
     assert found.body["message"] == f'Widget.example.com "w" is invalid: {why}'
+
+
+async def test_a_list_that_is_replaced_disowns_the_fields_that_it_lacks(api, defined):
+    """As when answers of a check are taken back that its controller has applied."""
+    apply = "application/apply-patch+yaml"
+    path, key = f"{WIDGETS}/w", 'k:{"name":"a"}'
+    applied = await api.patch(
+        path,
+        widget(parts=[{"name": "a", "count": 2}, {"name": "b", "count": 3}]),
+        apply,
+        params={"fieldManager": "check", "force": "true"},
+    )
+    assert applied.status == 201, applied
+
+    def owned(answer):
+        for entry in answer.body["metadata"]["managedFields"]:
+            if entry["manager"] == "check":
+                return {*entry["fieldsV1"]["f:spec"]["f:parts"].get(key, {})} - {"."}
+        return None
+
+    assert owned(applied) == {"f:name", "f:count"}
+    version = applied.body["metadata"]["resourceVersion"]
+    body = {
+        "metadata": {"resourceVersion": version},
+        "spec": {"parts": [{"name": "a"}, {"name": "b", "count": 3}]},
+    }
+    replaced = await api.patch(path, body, params={"fieldManager": "queue"})
+    assert replaced.body["spec"]["parts"] == [{"name": "a"}, {"name": "b", "count": 3}]
+    assert owned(replaced) == {"f:name"}
+    assert (await api.patch(path, body, params={"fieldManager": "queue"})).status == 409

@@ -46,6 +46,7 @@ class TwoPhases(RuleBasedStateMachine):
         self.queue: Obj = {}
         self.version = 0
         self.plans: list[Settled] = []
+        self.asking: dict[str, set[str]] = {}
 
     # ---- the server
 
@@ -62,6 +63,7 @@ class TwoPhases(RuleBasedStateMachine):
     def judge(self, old: Obj, new: Obj) -> None:
         """The first law, at the moment of every write."""
         assert states.violations(new) == ()
+        self.judge_answers(old, new)
         if not states.is_admitted(new) or states.is_admitted(old):
             return
         assert states.has_quota(new)
@@ -76,6 +78,24 @@ class TwoPhases(RuleBasedStateMachine):
         for assignment in new["status"]["admission"]["podSetAssignments"]:
             assert {*assignment["flavors"].values()} <= offered
         assert self.charged(new) <= self.quota(new), "admitted beyond the quota"
+
+    def judge_answers(self, old: Obj, new: Obj) -> None:
+        """The third law: what a check says is about one reservation; only a delay outlives it."""
+        if states.has_quota(new) == states.has_quota(old) or states.is_finished(new):
+            return
+        self.asking.pop(new["metadata"]["name"], None)
+        for entry in states.check_states(new):
+            if states.has_quota(new):
+                assert "reason" not in entry, "a request of an earlier reservation"
+            elif not (states.is_active(new) and entry["state"] in ("Retry", "Rejected")):
+                assert entry["state"] == "Pending"
+                assert not {"reason", "podSetUpdates"} & entry.keys()
+
+    def judge_preemptor(self, name: str) -> None:
+        """Victims of a Workload whose check comes first leave when it has passed or asks now."""
+        if "second" in required_checks(self.queue, None):
+            said = {one["name"]: one["state"] for one in states.check_states(self.stored[name])}
+            assert said.get("second") == "Ready" or self.asking.get(name), "nobody asked for this"
 
     def quota(self, wl: Obj) -> int:
         flavor = _flavor(wl)
@@ -135,9 +155,16 @@ class TwoPhases(RuleBasedStateMachine):
         entries: Any = states.check_states(wl)
         if entries:
             entry = entries[number % len(entries)]
-            entry.pop("reason", None)
+            asking = self.asking.setdefault(name, set())
+            asking.discard(entry["name"])
+            for field in ("reason", "podSetUpdates"):
+                entry.pop(field, None)
             if state == "Asks":
                 state, entry["reason"] = "Pending", "PreemptionRequired"
+                if states.has_quota(wl):
+                    asking.add(entry["name"])
+            elif state == "Ready":
+                entry["podSetUpdates"] = [{"name": "main"}]
             entry.update(state=state, lastTransitionTime=format_time(self.now))
             self.put(wl)
 
@@ -188,6 +215,7 @@ class TwoPhases(RuleBasedStateMachine):
 
     def preempt(self, settled: Settled) -> None:
         for preemption in settled.preemptions:
+            self.judge_preemptor(preemption.key.name)
             for victim in preemption.victims:
                 wl = self.stored[victim.key.name]
                 if states.phase_of(wl).holds_quota:

@@ -216,12 +216,20 @@ def decided(
     return changed_entry(entry, new, now)
 
 
+def reset(entry: Mapping[str, Any], message: str, now: float) -> Obj | None:
+    """The entry without its answer; None if it has none."""
+    new = states.unanswered(entry, message, now)
+    return None if new is entry else dict(new)
+
+
 def changed_entry(entry: Mapping[str, Any], new: Mapping[str, Any], now: float) -> Obj | None:
     """The entry with new content; None if it has it already.
 
     Its transition time changes only with its state.
     """
     changed: Obj = {"name": entry["name"], **new}
+    if "retryCount" in entry:
+        changed["retryCount"] = entry["retryCount"]
     message = changed.get("message") or ""
     changed["message"] = (
         message[: MESSAGE_LIMIT - 4] + " ..." if len(message) > MESSAGE_LIMIT else message

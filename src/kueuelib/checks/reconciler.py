@@ -191,11 +191,10 @@ class CheckReconciler:
             case Rest(until):
                 return until
             case Reset(message):
-                new = {"state": CHECK_PENDING, "message": message}
                 await self._writer.write(
                     wl,
                     name,
-                    lambda _, entry: moves.changed_entry(entry, new, self._clock.now()),
+                    lambda _, entry: moves.reset(entry, message, self._clock.now()),
                     lambda newest: reservation_of(newest) is None,
                 )
                 return None

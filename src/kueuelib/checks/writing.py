@@ -18,7 +18,7 @@ from kueuelib.workload.writer import on_newest
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
 
-NEWER_FIELDS = ("reason", "requeueAfterSeconds")
+NEWER_FIELDS = ("reason", "requeueAfterSeconds", "retryCount")
 """Fields of an entry that the CRDs of older managers do not have."""
 
 _EVENTS: dict[str, EventType] = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}

@@ -15,6 +15,9 @@ from kueuelib.scheduler.quota.check_rules import CheckEntry, RequiredCheck
 from kueuelib.workload.editing import with_status
 from kueuelib.workload.phases import has_quota, is_finished, status_of
 
+_KEPT = frozenset({"name", "state", "message", "lastTransitionTime", "retryCount"})
+"""The fields of an entry that is Pending and knows of no reservation."""
+
 
 def check_states(wl: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The entries of `status.admissionChecks`, never None."""
@@ -124,17 +127,54 @@ def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable
 
 
 def reset_checks(wl: Obj, checks: Iterable[str], message: str, now: float) -> Obj:
-    """Sets checks back to Pending and drops their changes of the pods."""
-    chosen = {*checks}
-    if not any(entry["name"] in chosen for entry in check_states(wl)):
+    """Takes back what checks have answered; the same object if they have not.
+
+    Args:
+        wl: the workload.
+        checks: their names.
+        message: why, for people.
+        now: the transition time.
+    """
+    chosen, listed = {*checks}, check_states(wl)
+    entries = [
+        unanswered(entry, message, now) if entry["name"] in chosen else entry for entry in listed
+    ]
+    if all(new is old for new, old in zip(entries, listed, strict=True)):
         return wl
-    return with_status(
-        wl,
-        admissionChecks=[
-            _pending_check(entry["name"], message, now) if entry["name"] in chosen else entry
-            for entry in check_states(wl)
-        ],
-    )
+    return with_status(wl, admissionChecks=entries)
+
+
+def is_answered(entry: Mapping[str, Any]) -> bool:
+    """Whether the entry of a check says anything about a reservation, its message aside.
+
+    A check that is Pending does so, too, if it asks for preemption (KEP-993).
+    """
+    if entry.get("state", CHECK_PENDING) != CHECK_PENDING:
+        return True
+    return any(value for field, value in entry.items() if field not in _KEPT)
+
+
+def unanswered(entry: Mapping[str, Any], message: str, now: float) -> Mapping[str, Any]:
+    """The entry of a check that is Pending and knows of no reservation.
+
+    What counts attempts stays, and a Retry counts as one. The same object if it says nothing.
+
+    Args:
+        entry: the raw entry.
+        message: why, for people.
+        now: the transition time, if the state changes.
+    """
+    state, retries = entry.get("state", CHECK_PENDING), entry.get("retryCount") or 0
+    if not is_answered(entry) and entry.get("message", "") in ("", message):
+        return entry
+    new = _pending_check(entry["name"], message, now)
+    if state == CHECK_PENDING and entry.get("lastTransitionTime"):
+        new["lastTransitionTime"] = entry["lastTransitionTime"]
+    if state == CHECK_RETRY:
+        retries += 1
+    if retries:
+        new["retryCount"] = retries
+    return new
 
 
 def _pending_check(name: str, message: str, now: float) -> Obj:

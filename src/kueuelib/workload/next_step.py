@@ -13,7 +13,6 @@ from typing import Any
 import attrs
 
 from kueuelib.api.kueue import (
-    CHECK_READY,
     CHECK_REJECTED,
     CHECK_RETRY,
     HOLD_AND_DRAIN,
@@ -213,7 +212,7 @@ def _deactivated(wl: Obj, phase: Phase, now: float) -> Step:
         changed = states.evict(wl, reason, message, now)
         return Step(workload=states.without_target(changed), notes=(_eviction_note(changed),))
     wl, given = states.without_target(wl), wl
-    answered = states.checks_in(wl, CHECK_READY, CHECK_RETRY, CHECK_REJECTED)
+    answered = [one["name"] for one in states.check_states(wl) if states.is_answered(one)]
     changed = states.reset_checks(wl, answered, "Reset to Pending after deactivation", now)
     if not states.is_evicted(wl):
         changed = _wait(changed, Inactive(), now)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api import names
-from kueuelib.api.kueue import CHECK_READY, CHECK_REJECTED, CHECK_RETRY
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_REJECTED, CHECK_RETRY
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import (
     ADMITTED,
@@ -42,11 +42,12 @@ from kueuelib.workload.checks import (
     check_states,
     checks_in,
     checks_ready,
+    is_answered,
     passed_all,
     reset_checks,
 )
 from kueuelib.workload.editing import set_condition, with_status, without_status
-from kueuelib.workload.evictions import CHECK_FAILED, PODS_MISSING, REACTIVATED, return_after
+from kueuelib.workload.evictions import PODS_MISSING, REACTIVATED, return_after
 from kueuelib.workload.phases import (
     PENDING_REASON,
     Phase,
@@ -57,7 +58,6 @@ from kueuelib.workload.phases import (
     is_admitted,
     is_deactivation,
     is_deleted,
-    is_evicted,
     is_finished,
     is_held_back,
     past_field,
@@ -85,6 +85,10 @@ STEPS: Mapping[str, Mapping[Phase, frozenset[Phase]]] = {
 """The next phases, by step and phase; a missing phase raises `IllegalTransition`."""
 
 
+QUOTA_LOST = "Reset to Pending after quota was lost"
+"""The message of checks after that."""
+
+
 class IllegalTransition(KueuelibError):
     """A step that a Workload in this phase cannot take."""
 
@@ -100,6 +104,8 @@ def reserve(
     wl: Obj, admission: Mapping[str, Any], required_checks: Iterable[str], now: float
 ) -> Obj:
     """Reserve quota; Admitted in the same step if every required check is Ready.
+
+    A check that is Pending has to ask for preemption again: a request is about one reservation.
 
     Args:
         wl: a pending workload.
@@ -121,7 +127,12 @@ def reserve(
     failed = checks_in(wl, CHECK_RETRY, CHECK_REJECTED)
     if failed:
         raise IllegalTransition(wl, "reserve quota", f"checks failed: {', '.join(failed)}")
-    changed = requeue(wl, now)
+    stale = [
+        entry["name"]
+        for entry in check_states(wl)
+        if entry.get("state") == CHECK_PENDING and is_answered(entry)
+    ]
+    changed = reset_checks(requeue(wl, now), stale, QUOTA_LOST, now)
     if "resourceRequests" in status_of(changed):
         changed = without_status(changed, "resourceRequests")
     changed = with_status(changed, admission=dict(admission))
@@ -216,10 +227,9 @@ def preempt(wl: Obj, reason: str, message: str, now: float) -> Obj:
 def release(wl: Obj, now: float) -> Obj:
     """The second half of an eviction, once the job has no active pods: quota is free again.
 
-    Admission is removed, QuotaReserved and Admitted turn False, and answered checks return to
-    Pending: a Retry only if it was not the cause, because its delay has to pass; a Rejected only
-    once the workload is inactive. Requeued says whether the workload waits for something other than
-    quota.
+    Admission is removed, QuotaReserved and Admitted turn False, and checks take back what they said
+    (KEP-993): a Retry only after its delay, a Rejected once the workload is inactive. Requeued says
+    whether the workload waits for something other than quota.
 
     Raises:
         IllegalTransition: the workload is not being evicted.
@@ -343,14 +353,9 @@ def _check(wl: Obj, step: str, words: str) -> Phase:
 
 
 def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
-    answered = [CHECK_READY]
-    if not (is_evicted(wl) and condition(wl, EVICTED)["reason"] == CHECK_FAILED):
-        answered.append(CHECK_RETRY)
-    if not is_active(wl):
-        answered += [CHECK_RETRY, CHECK_REJECTED]
-    changed = reset_checks(
-        wl, checks_in(wl, *answered), "Reset to Pending after quota was lost", now
-    )
+    kept = (CHECK_RETRY, CHECK_REJECTED) if is_active(wl) else ()
+    lost = [entry["name"] for entry in check_states(wl) if entry.get("state") not in kept]
+    changed = reset_checks(wl, lost, QUOTA_LOST, now)
     changed = without_status(changed, "admission")
     changed = set_condition(changed, QUOTA_RESERVED, "False", reason, message, now)
     return sync_admitted(changed, now)

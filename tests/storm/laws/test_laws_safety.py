@@ -193,7 +193,17 @@ def admitted_without_a_check(story: Story) -> None:
     story.put(WORKLOADS, workload(story.submit(job()), **ADMITTED))
 
 
-@breaks("approvals-end-with-quota")
+@breaks("answers-end-with-quota")
+def quota_is_taken_but_the_request_to_preempt_stays(story: Story) -> None:
+    mine = story.submit(job())
+    asking = {"name": "budget", "state": "Pending", "reason": "PreemptionRequired"}
+    for holds in (True, False):
+        one = workload(mine, QuotaReserved=holds)
+        one["status"]["admissionChecks"] = [asking]
+        story.put(WORKLOADS, one)
+
+
+@breaks("answers-end-with-quota")
 def quota_is_taken_but_the_approval_stays(story: Story) -> None:
     mine = story.submit(job())
     story.put(WORKLOADS, workload(mine, checks={"budget": "Ready"}, **ADMITTED))

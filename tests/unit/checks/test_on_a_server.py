@@ -120,6 +120,45 @@ async def test_what_a_pending_check_asks_for_is_on_the_wire(checks: Checks) -> N
         await checks.until(asked)
 
 
+async def test_what_a_check_said_about_a_lost_reservation_is_removed_and_no_longer_owned(
+    checks: Checks,
+) -> None:
+    scripted, calls = says(Pending("full", preemption_required=True), Ready())
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+
+        async def asks() -> bool:
+            return (await checks.entry("wl")).get("reason") == "PreemptionRequired"
+
+        await checks.until(asks)
+        assert "f:reason" in owned_entry(await checks.get("wl"))
+        await checks.world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "Hold"}})
+        await checks.world.is_("wl", "QuotaReserved", "False")
+        wl = await checks.get("wl")
+        (entry,) = states.check_states(wl)
+        assert entry.keys() == {"name", "state", "message", "lastTransitionTime"}
+        assert (entry["state"], entry["message"]) == (
+            "Pending",
+            "Reset to Pending after quota was lost",
+        )
+        assert not {"f:reason", "f:message"} & owned_entry(wl).keys()
+        await checks.world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "None"}})
+        await checks.world.is_("wl", "Admitted")
+        assert "reason" not in await checks.entry("wl")
+    assert calls == ["wl", "wl"]
+
+
+def owned_entry(wl: Obj, check: str = "check") -> Obj:
+    """The fields of its entry that the controller of a check owns by server-side apply."""
+    for one in wl["metadata"]["managedFields"]:
+        entries = one["fieldsV1"].get("f:status", {}).get("f:admissionChecks", {})
+        if one["operation"] == "Apply" and entries:
+            return dict(entries.get(f'k:{{"name":"{check}"}}', {}))
+    return {}
+
+
 async def test_a_retry_frees_the_quota_and_starts_over_after_its_own_delay(checks: Checks) -> None:
     scripted, calls = says(Retry("later", after=1), Ready())
     async with checks.running(scripted):
@@ -130,6 +169,9 @@ async def test_a_retry_frees_the_quota_and_starts_over_after_its_own_delay(check
         assert entry["requeueAfterSeconds"] == 1
         await checks.release("wl")
         await checks.world.is_("wl", "Admitted")
+        entry = await checks.entry("wl")
+        assert entry["retryCount"] == 1
+        assert "requeueAfterSeconds" not in entry
     assert calls == ["wl", "wl"]
 
 
@@ -158,7 +200,7 @@ async def test_crds_of_older_managers_get_no_fields_that_they_do_not_know(checks
     for version in old["spec"]["versions"]:
         status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
         entry = status["admissionChecks"]["items"]["properties"]
-        del entry["requeueAfterSeconds"], entry["reason"]
+        del entry["requeueAfterSeconds"], entry["reason"], entry["retryCount"]
     await checks.client.replace(kinds.CRDS, old)
     scripted, calls = says(Retry("later", after=0.5), Ready())
     async with checks.running(scripted):

@@ -80,13 +80,14 @@ def test_quota_is_reserved_and_nobody_has_to_leave() -> None:
     assert settled.preemptions == ()
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [(entry("Pending", "PreemptionRequired"),), (entry("Ready"),)],
-    ids=["asked", "ready"],
-)
-def test_with_an_answer_that_allows_it_preemption_comes_first(entries: Any) -> None:
-    settled = submit(world(), "high", *entries)
+def test_a_request_without_a_reservation_is_about_an_earlier_one() -> None:
+    settled = submit(world(), "high", entry("Pending", "PreemptionRequired"))
+    assert [admit.key.name for admit in settled.admissions] == ["high"]
+    assert settled.preemptions == ()
+
+
+def test_with_a_check_that_is_ready_already_preemption_comes_first() -> None:
+    settled = submit(world(), "high", entry("Ready"))
     assert settled.admissions == ()
     assert [one.victims[0].key.name for one in settled.preemptions] == ["low"]
 

@@ -171,10 +171,14 @@ def test_deactivation_evicts_whoever_holds_quota_running_or_not() -> None:
 
 
 def test_a_deactivated_pending_workload_says_so_and_forgets_its_rejection() -> None:
-    wl = workload(active=False, admissionChecks=[check("a", "Rejected")])
-    step = next_step(wl, around(queue("a")), NOW)
+    asking = {**check("b"), "reason": "PreemptionRequired"}
+    wl = workload(active=False, admissionChecks=[check("a", "Rejected"), asking])
+    step = next_step(wl, around(queue("a", "b")), NOW)
     assert status_reason(step) == "Deactivated"
-    assert states.checks_in(step.workload or {}, "Rejected") == ()
+    assert step.workload is not None
+    assert states.checks_in(step.workload, "Pending") == ("a", "b")
+    assert not any(map(states.is_answered, states.check_states(step.workload)))
+    assert next_step(step.workload, around(queue("a", "b")), NOW) == NOTHING
 
 
 def test_a_reactivated_workload_is_queued_again() -> None:

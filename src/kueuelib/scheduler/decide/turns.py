@@ -24,7 +24,7 @@ from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, hom
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
-from kueuelib.scheduler.quota.check_rules import entries_of, passed_all, preempts_early
+from kueuelib.scheduler.quota.check_rules import entries_of, passed, passed_all
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
@@ -182,13 +182,17 @@ class Turns:
         return self._held.fits(entry.queue, entry.proposal.usage)
 
     def _comes_later(self, entry: Entry) -> bool:
-        """Whether a check has to pass or to ask before the victims of a head leave (KEP-993)."""
+        """Whether a check has to pass or to ask before the victims of a head leave (KEP-993).
+
+        A check asks for one reservation, and the head has none: what is left of a request is about
+        an earlier one.
+        """
         if not entry.queue.spec.checks:
             return False
         usage = entry.proposal.usage
         required = entry.queue.spec.checks_for(pair.flavor for pair in usage)
         late = self._snapshot.late_checks.intersection(required)
-        return not preempts_early(entries_of(entry.head.info.workload), late)
+        return not passed(entries_of(entry.head.info.workload), late)
 
     def _reserve_early(self, entry: Entry) -> None:
         """Reserves quota on the assumption that the victims will have left when it is needed.

@@ -67,8 +67,8 @@ def passed_all(entries: Collection[CheckEntry], required: Collection[str]) -> bo
     return states.keys() >= {*required} and all(state == CHECK_READY for state in states.values())
 
 
-def preempts_early(entries: Iterable[CheckEntry], late: Collection[str]) -> bool:
-    """Whether preemptions may begin before all checks have passed (KEP-993).
+def preempts_early(entries: Collection[CheckEntry], late: Collection[str]) -> bool:
+    """Whether the preemptions for a reservation may begin before all checks have passed (KEP-993).
 
     They may if a check asks for them, or if all checks that they wait for are Ready.
 
@@ -76,10 +76,15 @@ def preempts_early(entries: Iterable[CheckEntry], late: Collection[str]) -> bool
         entries: of the checks.
         late: those of the required checks that are `AfterCheckPassedOrOnDemand`.
     """
-    ready = set()
-    for entry in entries:
-        if entry.state == CHECK_PENDING and entry.reason == REASON_PREEMPTION_REQUIRED:
-            return True
-        if entry.state == CHECK_READY:
-            ready.add(entry.name)
-    return ready.issuperset(late)
+    if any(
+        entry.state == CHECK_PENDING and entry.reason == REASON_PREEMPTION_REQUIRED
+        for entry in entries
+    ):
+        return True
+    return passed(entries, late)
+
+
+def passed(entries: Iterable[CheckEntry], names: Collection[str]) -> bool:
+    """Whether each of these checks is Ready."""
+    ready = {entry.name for entry in entries if entry.state == CHECK_READY}
+    return ready.issuperset(names)

@@ -88,16 +88,24 @@ def checks_before_admission(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"it became Admitted without admission check {check}"
 
 
-def approvals_end_with_quota(_memory: Memory, commit: Commit) -> Iterator[str]:
-    """When a manager takes quota from a Workload, no approval of a check outlives it."""
+def answers_end_with_quota(_memory: Memory, commit: Commit) -> Iterator[str]:
+    """When a manager takes quota from a Workload, no answer of a check outlives it, but a Retry.
+
+    An active Workload keeps a Rejected until it is deactivated for it.
+    """
     old, new = commit.old, commit.new
     if new is None or not is_manager(commit.actor) or not reserving(old) or reserving(new):
         return
     if finished(new):
         return
     for entry in status(new).get("admissionChecks") or ():
-        if entry.get("state") == "Ready":
-            yield f"it lost its quota, but admission check {entry['name']} is still Ready"
+        state = entry.get("state")
+        if state in ("Retry", "Rejected") and spec(new).get("active") is not False:
+            continue
+        left = [field for field in ("reason", "podSetUpdates") if entry.get(field)]
+        if state != "Pending" or left:
+            said = " with ".join((str(state), *left))
+            yield f"it lost its quota, but admission check {entry['name']} is still {said}"
 
 
 def _required(queue: Obj, workload: Obj) -> set[str]:

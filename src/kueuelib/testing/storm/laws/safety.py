@@ -57,7 +57,7 @@ SAFETY = (
     _law("consistent-conditions", conditions.consistent_conditions, WORKLOADS),
     _law("admission-not-edited", conditions.admission_not_edited, WORKLOADS),
     _law("checks-before-admission", conditions.checks_before_admission, WORKLOADS),
-    _law("approvals-end-with-quota", conditions.approvals_end_with_quota, WORKLOADS),
+    _law("answers-end-with-quota", conditions.answers_end_with_quota, WORKLOADS),
     _law("started-by-admission", starts.started_by_admission, JOBS, PODS),
     _law("one-start-per-admission", starts.one_start_per_admission, JOBS),
     _law("quota-is-kept-while-pods-run", starts.quota_is_kept_while_pods_run, WORKLOADS),

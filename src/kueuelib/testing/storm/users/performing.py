@@ -142,7 +142,7 @@ async def _delete_pods(act: Act, api: Api) -> str:
 
 
 async def _answer(act: Act, api: Api) -> str:
-    state = (act.body or {})["state"]
+    answer = act.body or {}
     outcome = "nothing"
     for workload in await api.list(WORKLOADS):
         status = workload.get("status") or {}
@@ -152,7 +152,7 @@ async def _answer(act: Act, api: Api) -> str:
             continue
         outcome = "done"
         answered = [
-            {**one, "state": state, "message": "answered by a user"} if one in waits else one
+            {**one, **answer, "message": "answered by a user"} if one in waits else one
             for one in states
         ]
         meta = workload["metadata"]

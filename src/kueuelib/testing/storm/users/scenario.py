@@ -13,6 +13,9 @@ SECONDS = 180.0
 """Virtual seconds within which users act."""
 APPROVAL_SECONDS = 15.0
 """Seconds between two looks at Workloads that wait for approval."""
+READY = {"state": "Ready"}
+ASKS = {"state": "Pending", "reason": "PreemptionRequired"}
+"""An answer that is about one reservation (KEP-993)."""
 ENDLESS = 0.4
 """The share of jobs that still run at rest, so that statuses along a tree have usage."""
 TRICKS = (3, 10)
@@ -55,8 +58,9 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
 
 
 def _approvals() -> list[Act]:
+    """What the check says, again and again; every third time it asks for preemption."""
     count = int(SECONDS / APPROVAL_SECONDS)
-    body = {"state": "Ready"}
+    answers = (READY, ASKS, READY)
     return [
         Act(
             APPROVAL_SECONDS * (number + 1),
@@ -65,7 +69,7 @@ def _approvals() -> list[Act]:
             CHECKS,
             "",
             CHECK,
-            body,
+            answers[number % 3],
         )
         for number in range(count)
     ]
