@@ -63,6 +63,8 @@ def role_hash(spec: Mapping[str, Any]) -> str:
     shape = {field: spec.get(field) for field in (*_PLAIN, "overhead")}
     for field in ("containers", "initContainers"):
         shape[field] = _containers(spec.get(field))
+    if spec.get("resources") is not None:  # only then, so that other names stay as they were
+        shape["resources"] = spec["resources"].get("requests")
     return _name_of(orjson.dumps(shape))
 
 
@@ -88,7 +90,9 @@ def _name_of(raw: bytes) -> str:
         container["ports"] = _ports(container["ports"])
         requests = container["resources"]
         requests["requests"] = _quantities(requests["requests"])
-    shape["overhead"] = _quantities(shape["overhead"])
+    for field in ("overhead", "resources"):
+        if field in shape:
+            shape[field] = _quantities(shape[field])
     text = orjson.dumps({"spec": dict(sorted(shape.items()))})
     for mark, escape in ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026")):
         text = text.replace(mark, escape)

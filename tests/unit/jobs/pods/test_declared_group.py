@@ -247,6 +247,13 @@ def test_the_corrected_form_of_the_kep_is_read():
     )
 
 
+def test_requests_belong_under_resources_other_than_in_the_sample_of_the_kep():
+    container = {"name": "worker", "requests": {"cpu": "1m"}}
+    text = sets(template={"spec": {"containers": [container]}})
+    with pytest.raises(Unreadable, match=r"containers\[0\].requests.*not a field of a container"):
+        parse(text)
+
+
 def test_equal_amounts_have_one_digest_and_other_counts_another():
     one, other = (
         json.dumps([{"name": "w", "count": 1, "template": template(cpu)}]) for cpu in ("500m", 0.5)

@@ -100,6 +100,11 @@ def test_a_complete_group_makes_one_workload_of_its_name(pods, pair):
     assert event.reason == "CreatedWorkload"
 
 
+def test_a_group_starts_with_all_its_pods_or_not_at_all(pods, pair):
+    (pod_set,) = pods.composed(*pair)["spec"]["podSets"]
+    assert "minCount" not in pod_set
+
+
 def test_the_workload_takes_over_limit_of_time_and_labels(pods, pair):
     labels = {f"{KUEUE}/max-exec-time-seconds": "60", "team": "blue"}
     found = [pods.waiting(name, group="group", total=2, labels=labels) for name in ("a", "b")]

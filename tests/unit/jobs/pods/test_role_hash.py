@@ -122,6 +122,14 @@ def test_affinity_spread_and_claims_are_written_as_go_writes_them(field, value, 
     assert role_hash(spec(**{field: value})) == digits_of(**{field: text})
 
 
+def test_requests_of_the_whole_pod_count_and_change_no_other_name():
+    whole = {"requests": {"memory": "1024Mi", "cpu": "1000m"}, "limits": {"cpu": "2"}}
+    text = '{"cpu":"1","memory":"1Gi"}'
+    assert role_hash(spec(resources=whole)) == digits_of(resources=text)
+    assert role_hash(spec(resources={"limits": {"cpu": "2"}})) == digits_of(resources="null")
+    assert role_hash(spec(resources=None)) == digits_of()
+
+
 def test_ports_are_written_as_go_writes_them():
     port = {"protocol": "TCP", "containerPort": 80, "hostPort": 8080, "name": "http"}
     text = '[{"name":"http","hostPort":8080,"containerPort":80,"protocol":"TCP"}]'
@@ -133,7 +141,8 @@ def digits_of(ports="null", **fields):
     texts = {"containers": f'[{{"ports":{ports},"resources":{{"requests":null}}}}]', **fields}
     names = (
         *("affinity", "containers", "initContainers", "nodeSelector", "overhead", "priority"),
-        *("resourceClaims", "runtimeClassName", "tolerations", "topologySpreadConstraints"),
+        *("resourceClaims", *({"resources"} & fields.keys())),
+        *("runtimeClassName", "tolerations", "topologySpreadConstraints"),
     )
     shape = ",".join(f'"{name}":{texts.get(name, "null")}' for name in names)
     return hashlib.sha256(f'{{"spec":{{{shape}}}}}'.encode()).hexdigest()[:8]
