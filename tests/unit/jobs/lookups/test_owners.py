@@ -119,6 +119,31 @@ class Foreign:
         return self.get(ref)
 
 
+def test_an_owner_of_another_kind_in_between_is_followed(build):
+    """Pods of a RayCluster that a RayJob has made."""
+    parent = build.job()
+    between = child_of(build, parent, "between")
+    jobs = {"batch/job": store(parent)}
+    indexed = Store({OWNER_UID: owner_uids, OWNER_NAME: owner_names})
+    stores = JobStores(jobs, indexed, store(), store(), store())
+    pod = child_of(build, between, "pod")
+    pod["metadata"]["ownerReferences"][0].update(apiVersion="ray.io/v1", kind="RayCluster")
+    found = ask(Owners([BATCH_JOB], stores, JobSettings(), Foreign(between)), pod)
+    assert found.name == "Job ns/job"
+    assert ask(Owners([BATCH_JOB], stores, JobSettings()), pod) is None
+
+
+def test_children_of_a_kind_that_another_process_queues_are_left_alone(build):
+    train = build.job(meta={"name": "train", "uid": "train-uid"})
+    pod = child_of(build, train, "pod")
+    pod["metadata"]["ownerReferences"][0].update(apiVersion="example.com/v1", kind="Train")
+    indexed = Store({OWNER_UID: owner_uids, OWNER_NAME: owner_names})
+    stores = JobStores({}, indexed, store(), store(), store())
+    external = Owners([], stores, EXTERNAL, Foreign(train))
+    assert ask(external, pod).admitted is False
+    assert ask(Owners([], stores, JobSettings(), Foreign(train)), pod) is None
+
+
 async def test_an_owner_of_an_enabled_kind_whose_objects_are_not_known_is_read_by_itself(build):
     parent = build.job()
     objects = {}
