@@ -156,8 +156,8 @@ def _tests(path: Path) -> frozenset[str]:
     found = set()
     for node in ast.parse(path.read_text()).body:
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                found.add(node.name)
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) if name.startswith("test_"):
+                found.add(name)
             case ast.ClassDef():
                 found |= {
                     f"{node.name}.{method.name}"
