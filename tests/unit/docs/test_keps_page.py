@@ -141,7 +141,7 @@ def statements() -> list[Any]:
 
 def differences() -> dict[str, str]:
     """The text about each difference, by anchor."""
-    parts = re.split(r"^### (.+)$", HEAD.read_text(), flags=re.MULTILINE)
+    parts = re.split(r"^#### (.+)$", HEAD.read_text(), flags=re.MULTILINE)
     return {
         re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"): text
         for title, text in zip(parts[1::2], parts[2::2], strict=True)
