@@ -205,7 +205,9 @@ class LifeCases(AdaptedJobs):
     def test_a_running_job_that_asks_for_something_else_queues_again(
         self, one_at_a_time: bool
     ) -> None:
-        """It never gets more than was admitted, and what its user changed stays."""
+        """It never gets more than was admitted, and what its user changed stays; so does its place
+        in the queue.
+        """
         world = self._running(one_at_a_time=one_at_a_time)
         uid = world.workload["metadata"]["uid"]
         changed = unshared(self.adapter.changed(world.live_job))
@@ -215,10 +217,10 @@ class LifeCases(AdaptedJobs):
         world.change(self.adapter.stopped(world.live_job))
         world.settle()
         assert world.is_suspended()
-        assert world.workload["metadata"]["uid"] != uid, (
-            "the Workload of the old pods is still used"
-        )
+        assert world.workload["metadata"]["uid"] == uid
         assert not world.holds_quota()
+        asked = [entry.raw() for entry in self._job(world.live_job).pod_sets()]
+        assert world.workload["spec"]["podSets"] == asked, "the Workload has the old pods"
         assert self._counts(world.live_job) == counts, "the change of the user was undone"
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])

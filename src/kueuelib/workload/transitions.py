@@ -5,9 +5,9 @@ spec/jobs 0.1 and 5.2, spec/api 2.6:
 ```
             reserve                 sync_admitted
  PENDING ------------> RESERVED ---------------------> ADMITTED
-    ^                     |  \                            |
-    |      cancel         |   \ evict                     | evict
-    +---------------------+    \                          |
+    ^                     |  \                         |  |
+    |      cancel         |   \ evict                  |  | evict
+    +---------------------+----\-----------------------+  |
     |                           +------> EVICTING <-------+
     +------------------------------------+
                    release                        (finish: from every phase to FINISHED)
@@ -76,7 +76,7 @@ STEPS: Mapping[str, Mapping[Phase, frozenset[Phase]]] = {
     "evict": _HELD,
     "preempt": _HELD,
     "release": {_E: frozenset({_P})},
-    "cancel": {_R: frozenset({_P})},
+    "cancel": {_R: frozenset({_P}), _A: frozenset({_P})},
     "wait": {_P: frozenset({_P})},
     "hold_back": {_P: frozenset({_P})},
     "requeue": _SAME,
@@ -243,13 +243,13 @@ def release(wl: Obj, now: float) -> Obj:
 
 
 def cancel(wl: Obj, reason: str, message: str, now: float) -> Obj:
-    """Cancel a reservation that was never admitted: nothing runs, so nothing has to stop.
+    """Cancel a reservation whose job does not run, so that nothing has to stop.
 
     Raises:
-        IllegalTransition: the workload holds no quota, is admitted, being evicted, or finished.
+        IllegalTransition: the workload holds no quota, is being evicted, or finished.
     """
     _check(wl, "cancel", "cancel the reservation")
-    return _drop_quota(wl, reason, message, now)
+    return _drop_quota(_with_past(wl, now), reason, message, now)
 
 
 def wait(

@@ -221,15 +221,20 @@ def test_quota_is_not_reserved_while_a_check_says_no(state: str) -> None:
         states.reserve(workload(admissionChecks=[check("a", state)]), ADMISSION, ["a"], NOW)
 
 
-def test_a_reservation_that_was_not_admitted_can_be_cancelled_at_once() -> None:
+def test_a_reservation_whose_job_does_not_run_can_be_cancelled_at_once() -> None:
     wl = states.cancel(
         reserved(admissionChecks=[check("a")]), "Suspended", "ClusterQueue cq is stopped", NOW
     )
     assert states.phase_of(wl) is Phase.PENDING
     assert states.condition(wl, "QuotaReserved")["reason"] == "Suspended"
     assert states.condition(wl, "Admitted") == {}
+    admitted = states.cancel(reserved(), "Pending", "it was changed before its start", NOW)
+    assert states.phase_of(admitted) is Phase.PENDING
+    assert states.condition(admitted, "Admitted")["status"] == "False"
+    assert not states.is_evicted(admitted)
+    evicted = states.evict(reserved(), "Preempted", "", NOW)
     with pytest.raises(IllegalTransition):
-        states.cancel(reserved(), "Suspended", "running", NOW)
+        states.cancel(evicted, "Suspended", "its job may run", NOW)
 
 
 def test_saying_the_same_reason_again_changes_nothing() -> None:
@@ -378,7 +383,7 @@ ALLOWED = {
         Phase.FINISHED,
     },
     # sync_admitted may only be asked for workloads that are not admitted, see the step below
-    Phase.ADMITTED: {Phase.ADMITTED, Phase.EVICTING, Phase.FINISHED},
+    Phase.ADMITTED: {Phase.ADMITTED, Phase.EVICTING, Phase.PENDING, Phase.FINISHED},
     Phase.EVICTING: {Phase.EVICTING, Phase.PENDING, Phase.FINISHED},
     Phase.FINISHED: {Phase.FINISHED},
 }

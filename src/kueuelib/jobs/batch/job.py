@@ -72,7 +72,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         (info,) = infos
         podset_info.merge(self._template, info)
         self._spec["suspend"] = False
-        if self._min_count is not None:
+        if self._min_count is not None and info.count != self._pods_count:
             self._set_parallelism(info.count)
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
@@ -81,7 +81,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
             return False
         before: Obj = copied(self._spec)
         info = infos[0]
-        if self._min_count is not None:
+        if self._min_count is not None and info.count != self._pods_count:
             self._set_parallelism(info.count)
         kept = {
             key: value

@@ -1,28 +1,41 @@
-"""Decides whether a Workload still matches its job (spec/jobs 1.6.1).
+"""Decides whether a Workload still matches its job.
 
-For each pod set it compares the count, the minimum count, and the tolerations, init containers and
-containers of the template. They are compared by meaning: quantities by their value, absent equals
-empty. Names, labels, node selectors, affinity and priority are not compared.
+What a user writes into a waiting job is what counts: the Workload of a *suspended* job has to have
+its counts, and its templates as a whole, because any field may influence where or whether pods run,
+or what an admission check asks for. Only names of pod sets are not compared, and while quota is
+held the priority is not, which can change on its own.
+
+For a *running* job, and for a prebuilt Workload, only counts, tolerations, init containers and
+containers count. So a job that an older version or Kueue started, or whose flavor was changed, is
+not stopped.
+
+Templates are compared by meaning: quantities by their value, absent equals empty.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kueuelib.api.meta import annotations_of
 from kueuelib.api.quantity import Quantity
-from kueuelib.errors import InvalidQuantity, PodSetError
+from kueuelib.errors import InvalidQuantity
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
-from kueuelib.jobs.contract.podset_info import (
-    FlavorNotFound,
-    PodSetInfo,
-    from_pod_set,
-    infos_for_start,
-    merge,
-)
+from kueuelib.jobs.reconcile.written import as_admitted
+from kueuelib.workload.states import has_quota
+
+MADE_FROM = "kueuelib.dev/made-from"
+"""An annotation of a changed Workload: the digest of the pod sets that it was given.
+
+The CRD of Workloads may be older than the cluster. Then the API server drops fields of templates
+that the job has, and the Workload never equals it.
+"""
 
 _COMPARED = ("tolerations", "initContainers", "containers")
-_QUANTITIES = ("requests", "limits")
+_PRIORITY = ("priority", "priorityClassName")
+_QUANTITIES = ("requests", "limits", "overhead")
 
 
 def equivalent(
@@ -35,65 +48,51 @@ def equivalent(
 
     Args:
         job: the job.
-        pod_sets: its pod sets (without minimum counts if partial admission is off).
+        pod_sets: its pod sets; if it is suspended, as its user wrote them (without minimum counts
+            if partial admission is off).
         workload: a raw Workload.
         flavors: the raw ResourceFlavors by name.
     """
     stored = workload["spec"]["podSets"]
-    if job.is_suspended() and same_pod_sets(pod_sets, stored):
-        return True
-    return same_pod_sets(pod_sets, _as_admitted(workload, flavors) or stored)
+    if not job.is_suspended():
+        return same_pod_sets(pod_sets, as_admitted(workload, flavors) or stored)
+    if job.prebuilt_workload is not None:
+        return same_pod_sets(pod_sets, stored)
+    return same_templates(pod_sets, workload)
 
 
-def looks_started(
-    pod_sets: Sequence[PodSet],
-    workload: Mapping[str, Any],
-    flavors: Mapping[str, Mapping[str, Any]],
-) -> bool:
-    """Whether the pod sets of a job equal those of its Workload, with the additions of a start."""
-    running = _as_admitted(workload, flavors)
-    if running is None or not same_pod_sets(pod_sets, running):
+def same_templates(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
+    """Whether a Workload has the counts and templates of the given pod sets."""
+    stored, ignored = workload["spec"]["podSets"], _PRIORITY if has_quota(workload) else ()
+    if not same_pod_sets(wanted, stored):
         return False
-    return all(
-        from_pod_set(first.raw()) == from_pod_set(second)
-        for first, second in zip(pod_sets, running, strict=True)
-    )
+    if all(
+        _whole(first.raw(), ignored) == _whole(second, ignored)
+        for first, second in zip(wanted, stored, strict=True)
+    ):
+        return True
+    return annotations_of(workload).get(MADE_FROM) == digest(wanted)
+
+
+def digest(pod_sets: Sequence[PodSet]) -> str:
+    """A short text that is the same for the same templates."""
+    wholes = [_whole(entry.raw(), ()) for entry in pod_sets]
+    return hashlib.sha256(json.dumps(wholes, default=str, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the raw pod sets of a Workload equal the given ones."""
+    """Whether the raw pod sets of a Workload ask for the same pods as the given ones."""
     return len(wanted) == len(stored) and all(
         _same(first.raw(), second) for first, second in zip(wanted, stored, strict=True)
     )
 
 
-def _as_admitted(
-    workload: Mapping[str, Any], flavors: Mapping[str, Mapping[str, Any]]
-) -> list[Mapping[str, Any]] | None:
-    """The pod sets of a started job; None without a usable admission."""
-    status = workload.get("status") or {}
-    if not status.get("admission"):
-        return None
-    try:
-        infos = infos_for_start(workload, flavors)
-        return [
-            _with_info(entry, info)
-            for entry, info in zip(workload["spec"]["podSets"], infos, strict=True)
-        ]
-    except (PodSetError, FlavorNotFound):
-        return None
-
-
-def _with_info(pod_set: Mapping[str, Any], info: PodSetInfo) -> Mapping[str, Any]:
-    template = {
-        "metadata": dict(pod_set["template"].get("metadata") or {}),
-        "spec": dict(pod_set["template"].get("spec") or {}),
-    }
-    merge(template, info)
-    changed = {**pod_set, "template": template}
-    if pod_set.get("minCount") is not None:
-        changed["count"] = info.count
-    return changed
+def _whole(pod_set: Mapping[str, Any], ignored: Sequence[str]) -> Any:
+    """The parts of a template that count."""
+    meta = (pod_set.get("template") or {}).get("metadata") or {}
+    spec = {name: part for name, part in _pod_spec(pod_set).items() if name not in ignored}
+    kept = {"labels": meta.get("labels"), "annotations": meta.get("annotations"), "spec": spec}
+    return _canonical(kept)
 
 
 def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalenc
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.reconcile.equivalence import equivalent
 from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
 
 
@@ -33,7 +34,8 @@ def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool
     """Whether a Workload matches the job."""
     if isinstance(job, JobWithEquivalence):
         return job.is_equivalent
-    pod_sets = situation.pod_sets(job)
+    written = as_written(job) if job.is_suspended() else job
+    pod_sets = situation.pod_sets(written)
     return lambda workload: equivalent(job, pod_sets, workload, situation.flavors)
 
 

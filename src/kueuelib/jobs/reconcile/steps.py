@@ -16,7 +16,8 @@ from kueuelib.api.names import (
     REASON_OUT_OF_SYNC,
     REASON_SUCCEEDED,
 )
-from kueuelib.errors import InvalidJob, PodSetError
+from kueuelib.errors import PodSetError
+from kueuelib.jobs.contract.additions import remembered
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithCustomStop,
@@ -42,11 +43,9 @@ from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd
 from kueuelib.jobs.contract.podset_info import (
     FlavorNotFound,
     PodSetInfo,
-    infos_for_restore,
     infos_for_start,
 )
 from kueuelib.jobs.reconcile import reports
-from kueuelib.jobs.reconcile.equivalence import looks_started
 from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.workload_build import (
@@ -56,6 +55,7 @@ from kueuelib.jobs.reconcile.workload_build import (
     with_priority,
     with_queue,
 )
+from kueuelib.jobs.reconcile.written import forgetting, infos_left, started
 from kueuelib.workload import evictions, states
 
 MISSING_RETRY = 5.0
@@ -72,7 +72,6 @@ FINISHED_WORKLOAD = "FinishedWorkload"
 DELETED = "Deleted"
 COMPOSE_ERROR = "ErrWorkloadCompose"
 
-_LEAVES = (StopReason.WORKLOAD_EVICTED, StopReason.WORKLOAD_DELETED)
 _NEVER_RUN = (REASON_FAILED_TO_START, REASON_OUT_OF_SYNC)
 
 Commands = tuple[Command, ...]
@@ -128,8 +127,9 @@ def _no_workload(case: Case) -> Commands:
             return left
         # The webhook suspends every queued job, so this one bypassed it.
         return (left[0], Count(MISSED, (job.resource.kind, SUSPENDED_JOB)), *left[1:])
-    if situation.uses_quota(job):
-        return ()
+    left = _leftovers(case)
+    if left or situation.uses_quota(job):
+        return left
     if job.prebuilt_workload is not None:
         return _missing_prebuilt(case)
     if isinstance(job, ComposableJob):
@@ -169,12 +169,15 @@ def _mismatch(case: Case) -> Commands:
     if not job.is_suspended():
         message = "No workload matches the job"
         return stop(case, StopReason.NO_MATCHING_WORKLOAD, message)
-    if situation.uses_quota(job):
-        return ()
+    left = _leftovers(case)
+    if left or situation.uses_quota(job):
+        return left
     first, *others = case.matching.surplus
     message = "it does not match the job"
-    if states.has_quota(first) or states.is_finished(first) or states.is_deleted(first):
+    if states.is_finished(first) or states.is_deleted(first):
         return delete_all(job, case.matching.surplus, message)
+    if states.has_quota(first):
+        return (*delete_all(job, others, message), *_give_back(case, first))
     try:
         changed = rebuilt(job, situation.pod_sets(job), first, situation.classes)
     except PriorityClassNotFound as error:
@@ -184,6 +187,16 @@ def _mismatch(case: Case) -> Commands:
         Change(WORKLOADS, first, changed),
         Emit(job.raw, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to match the job"),
     )
+
+
+def _give_back(case: Case, workload: Obj) -> Commands:
+    """Frees the quota of a stopped job that was changed since the decision about it."""
+    if states.is_evicted(workload):
+        free = states.release(workload, case.situation.now)
+    else:
+        why = "The job was changed after the decision"
+        free = states.cancel(workload, states.PENDING_REASON, why, case.situation.now)
+    return reports.status_commands(workload, free)
 
 
 def _evicted(case: Case) -> Commands:
@@ -205,12 +218,11 @@ def _starting(case: Case) -> Commands:
     job, workload = case.job, case.workload
     queue = workload["status"].get("admission", {}).get("clusterQueue", "")
     message = f"Admitted by clusterQueue {queue}"
-    changed = job.copy()
     try:
         infos = infos_for_start(workload, case.situation.flavors)
-        if isinstance(changed, ComposableJob):
-            return changed.run_members(infos, message)
-        changed.run_with_podsets_info(infos)
+        if isinstance(job, ComposableJob):
+            return job.copy().run_members(infos, message)
+        changed = started(job, workload, infos)
     except FlavorNotFound as error:
         return _missing(job, error)
     except PodSetError as error:
@@ -219,15 +231,15 @@ def _starting(case: Case) -> Commands:
             reports.finish(workload, REASON_FAILED_TO_START, text, now),
             Emit(job.raw, REASON_FAILED_TO_START, text, WARNING),
         )
-    return (Change(job.resource, job.raw, changed.raw), Emit(job.raw, STARTED, message))
+    return (Change(job.resource, job.raw, changed), Emit(job.raw, STARTED, message))
 
 
 def _waiting(case: Case) -> Commands:
     """Updates the Workload with the job's queue, time limit and priority class."""
     job, workload = case.job, case.workload
-    expired = expiry(case)
-    if expired:
-        return expired
+    first = expiry(case) or _leftovers(case)
+    if first:
+        return first
     if workload["spec"].get("queueName", "") == job.queue_name:
         limited = with_limit(job, workload)
         if limited is not workload and not states.has_quota(workload):
@@ -284,39 +296,25 @@ STEPS: dict[JobPhase, Callable[[Case], Commands]] = {
 def stop(case: Case, reason: StopReason, message: str) -> Commands:
     """The remaining commands until the job is stopped and restored, with the event about it."""
     job = case.job
-    infos = _infos_left(case, reason)
+    infos = infos_left(job, case.remembered, case.situation.flavors)
     if isinstance(job, ComposableJob):
         return job.stop_members(infos, reason, message, case.situation.now)
     if isinstance(job, JobWithCustomStop):
         left = job.stop(infos, reason, message, case.situation.now)
     else:
         left = _plain_stop(job, infos)
-    if not left.stops_now:
-        return left.commands
-    return (left.commands[0], Emit(job.raw, STOPPED, message), *left.commands[1:])
-
-
-def _infos_left(case: Case, reason: StopReason) -> tuple[PodSetInfo, ...]:
-    """How to restore the templates; empty if they are as the user wrote them.
-
-    Anyone may suspend a job. While its Workload still holds quota, the templates still contain the
-    additions of the start, which would contradict the next flavor.
-    """
-    job, chosen = case.job, case.matching.chosen
-    if not job.is_suspended():
-        return infos_for_restore(case.remembered, _asked(job))
-    if reason not in _LEAVES or chosen is None or isinstance(job, ComposableJob):
+    first, *others = forgetting(job, infos, left.commands) or (None,)
+    if first is None:
         return ()
-    started = looks_started(case.situation.pod_sets(job), chosen, case.situation.flavors)
-    return infos_for_restore(chosen) if started else ()
+    told = (Emit(job.raw, STOPPED, message),) if left.stops_now else ()
+    return (first, *told, *others)
 
 
-def _asked(job: GenericJob) -> dict[str, int]:
-    """The counts of the job's pod sets; none if its object does not describe its pods."""
-    try:
-        return {entry.name: entry.count for entry in job.pod_sets()}
-    except InvalidJob:
-        return {}
+def _leftovers(case: Case) -> Commands:
+    """Restores a job that somebody else has suspended after its start."""
+    if remembered(case.job) is None:
+        return ()
+    return stop(case, StopReason.NOT_ADMITTED, "Completing the last stop")
 
 
 def _plain_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> Stop:

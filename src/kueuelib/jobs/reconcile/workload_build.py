@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kueuelib.api.kinds import WORKLOAD_PRIORITY_CLASSES, WORKLOADS
-from kueuelib.api.meta import Obj
+from kueuelib.api.kinds import PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import (
     IN_USE_FINALIZER,
     JOB_UID_LABEL,
@@ -14,7 +14,14 @@ from kueuelib.api.names import (
 )
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
-from kueuelib.jobs.reconcile.priority import Priority, PriorityClasses, class_ref, resolve
+from kueuelib.jobs.reconcile.equivalence import MADE_FROM, digest
+from kueuelib.jobs.reconcile.priority import (
+    Priority,
+    PriorityClasses,
+    class_ref,
+    pod_priority_class,
+    resolve,
+)
 from kueuelib.workload.states import has_quota
 
 _LIMIT = "maximumExecutionTimeSeconds"
@@ -100,7 +107,8 @@ def rebuilt(
         spec["queueName"] = job.queue_name
     if job.maximum_execution_seconds is not None:
         spec[_LIMIT] = job.maximum_execution_seconds
-    return {**workload, "spec": spec}
+    notes = {**annotations_of(workload), MADE_FROM: digest(pod_sets)}
+    return {**workload, "metadata": {**workload["metadata"], "annotations": notes}, "spec": spec}
 
 
 def with_limit(job: GenericJob, workload: Obj) -> Obj:
@@ -139,7 +147,9 @@ def with_priority(
         if current == class_ref(WORKLOAD_PRIORITY_CLASSES, wanted):
             return workload
     elif not current or current.get("kind") != WORKLOAD_PRIORITY_CLASSES.kind:
-        return workload
+        named = pod_priority_class(job, pod_sets)
+        if not named or current == class_ref(PRIORITY_CLASSES, named):
+            return workload
     chosen = resolve(job, pod_sets, classes).spec()
     kinds = [(ref or {}).get("kind") for ref in (current, chosen.get("priorityClassRef"))]
     if kinds[0] != kinds[1] and has_quota(workload):

@@ -38,15 +38,15 @@ CHANGES = {
     ),
     "a node selector": (
         lambda job: job["spec"]["template"]["spec"].update(nodeSelector={"a": "b"}),
-        True,
+        False,
     ),
     "a label": (
         lambda job: job["spec"]["template"]["metadata"].update(labels={"a": "b"}),
-        True,
+        False,
     ),
     "a priority class": (
         lambda job: job["spec"]["template"]["spec"].update(priorityClassName="high"),
-        True,
+        False,
     ),
     "a minimal parallelism": (
         lambda job: job["metadata"].update(annotations=MIN),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import attrs
@@ -8,6 +9,7 @@ import yaml
 
 from kueuelib.api.names import JOB_UID_LABEL
 from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.contract.additions import ADDED_AT_START
 from kueuelib.jobs.contract.commands import (
     Change,
     Create,
@@ -24,6 +26,7 @@ from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.vanished import Again
+from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
 QUEUE = f"{KUEUE}/queue-name"
@@ -166,13 +169,23 @@ def test_an_admitted_job_is_started_with_one_patch(build):
     workload = build.workload(job, admitted=True)
     start, event = plan(build.situation(job, workload))
     assert start.versioned
-    assert start.patch == {
+    toleration = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+    patch = start.patch
+    note = json.loads(patch.pop("metadata")["annotations"][ADDED_AT_START])
+    assert note == {
+        "job": "job-uid",
+        "admitted": states.condition(workload, "Admitted")["lastTransitionTime"],
+        "podSets": [
+            {"name": "main", "nodeSelector": {"pool": "spot"}, "tolerations": [toleration]}
+        ],
+    }
+    assert patch == {
         "spec": {
             "suspend": False,
             "template": {
                 "spec": {
                     "nodeSelector": {"pool": "spot"},
-                    "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
+                    "tolerations": [toleration],
                 }
             },
         }
@@ -377,12 +390,12 @@ def test_a_waiting_job_that_was_edited_gets_its_workload_updated(build):
     assert event.reason == "UpdatedWorkload"
 
 
-def test_a_suspended_job_that_was_edited_while_quota_is_reserved_gets_a_new_workload(build):
-    job = build.job()
-    workload = build.workload(job, reserved=True)
-    commands = plan(build.situation(build.job(parallelism=2), workload))
-    assert writes(commands) == ["drop finalizer", "delete"]
-    assert reasons(commands) == ["DeletedWorkload"]
+@pytest.mark.parametrize("state", [{"reserved": True}, {"admitted": True}])
+def test_a_suspended_job_that_was_edited_after_the_decision_gives_its_quota_back(build, state):
+    workload = build.workload(build.job(), **state)
+    (cancel,) = plan(build.situation(build.job(parallelism=2), workload))
+    assert cancel.field_manager == "kueue-admission"
+    assert "admission" not in cancel.status
 
 
 def test_a_running_job_that_was_edited_is_stopped_and_restored(build):

@@ -1,0 +1,166 @@
+"""What a start added to the templates of a job, as the job itself remembers it.
+
+The write that starts a job puts it into an annotation, and the write that restores the templates
+removes it. So no crash can separate the two, and a stop needs neither the Workload nor its flavors:
+it takes away what the start added, and everything else stays as the user wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.errors import InvalidJob
+from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.contract.podset_info import PodSetInfo, from_pod_set
+
+ADDED_AT_START = "kueuelib.dev/added-at-start"
+"""The annotation: JSON with the UID of the job, the time of the admission, and the additions."""
+
+_MAPS = {"annotations": "annotations", "labels": "labels", "nodeSelector": "node_selector"}
+
+
+@attrs.frozen
+class Additions:
+    """What a start added to the pods of one pod set.
+
+    Attributes:
+        info: the additions; its count is that before the start.
+        started: how many pods were started.
+    """
+
+    info: PodSetInfo
+    started: int
+
+    def taken_from(self, present: PodSetInfo) -> PodSetInfo:
+        """The state of a pod set without the additions.
+
+        A value or count that differs from that of the start was changed by the user, and stays.
+        """
+        added = self.info
+        return attrs.evolve(
+            present,
+            count=added.count if present.count == self.started else present.count,
+            annotations=_less(present.annotations, added.annotations),
+            labels=_less(present.labels, added.labels),
+            node_selector=_less(present.node_selector, added.node_selector),
+            tolerations=tuple(e for e in present.tolerations if e not in added.tolerations),
+        )
+
+    def are_all_in(self, present: PodSetInfo) -> bool:
+        """Whether a pod set has every one of the additions."""
+        added = self.info
+        pairs = [(getattr(present, name), getattr(added, name)) for name in _MAPS.values()]
+        return all(has.items() >= wanted.items() for has, wanted in pairs) and all(
+            entry in present.tolerations for entry in added.tolerations
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was added and no count changed."""
+        return self.info == PodSetInfo(self.info.name, self.started)
+
+
+def between(before: PodSetInfo, after: PodSetInfo) -> Additions:
+    """What a start added, given a pod set before and after it."""
+    maps = {name: _less(getattr(after, name), getattr(before, name)) for name in _MAPS.values()}
+    tolerations = tuple(entry for entry in after.tolerations if entry not in before.tolerations)
+    return Additions(
+        PodSetInfo(after.name, before.count, **maps, tolerations=tolerations), after.count
+    )
+
+
+def with_memory(job: GenericJob, before: GenericJob, admitted: str) -> Obj:
+    """A raw started job that remembers what its start added.
+
+    Args:
+        job: the started job.
+        before: the job before the start.
+        admitted: when its Workload was admitted, by which two starts differ.
+    """
+    pairs = zip(states_of(before.pod_sets()), states_of(job.pod_sets()), strict=True)
+    added = [_raw(between(*pair)) for pair in pairs]
+    value = {"job": job.uid, "admitted": admitted, "podSets": added}
+    text = json.dumps(value, separators=(",", ":"), sort_keys=True)
+    return _with_annotations(job.raw, {**annotations_of(job.raw), ADDED_AT_START: text})
+
+
+def remembered(job: GenericJob, admitted: str = "") -> tuple[Additions, ...] | None:
+    """What the last start added, as the job remembers it; None if it does not.
+
+    A note in a copied manifest is about another job. And a note about another admission than the
+    present one is about a start that somebody else has undone since, for example Kueue.
+
+    Args:
+        job: the job.
+        admitted: when its Workload was admitted; empty: any start is meant.
+    """
+    text = annotations_of(job.raw).get(ADDED_AT_START)
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+        if value["job"] != job.uid or (admitted and value["admitted"] != admitted):
+            return None
+        return tuple(map(_read, value["podSets"]))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None  # edited by hand
+
+
+def without_memory(obj: Obj) -> Obj:
+    """A raw job that remembers no start."""
+    notes = {key: text for key, text in annotations_of(obj).items() if key != ADDED_AT_START}
+    return _with_annotations(obj, notes)
+
+
+def without(pod_sets: Iterable[PodSet], added: Iterable[Additions]) -> tuple[PodSetInfo, ...]:
+    """The states of pod sets, in their order, without what a start added to them."""
+    by_name = {each.info.name: each for each in added}
+    return tuple(
+        by_name[each.name].taken_from(each) if each.name in by_name else each
+        for each in states_of(pod_sets)
+    )
+
+
+def is_at(job: GenericJob, states: Sequence[PodSetInfo]) -> bool:
+    """Whether the pod sets of a job are in these states."""
+    try:
+        return tuple(states_of(job.pod_sets())) == tuple(states)
+    except InvalidJob:
+        return False
+
+
+def states_of(pod_sets: Iterable[PodSet]) -> list[PodSetInfo]:
+    """What a start may change in pod sets, and a stop restores."""
+    return [from_pod_set(each.raw()) for each in pod_sets]
+
+
+def _with_annotations(obj: Obj, annotations: Mapping[str, str]) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": dict(annotations)}}
+
+
+def _less(present: Mapping[str, str], gone: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in present.items() if gone.get(key) != value}
+
+
+def _raw(added: Additions) -> Obj:
+    info = added.info
+    entry: Obj = {"name": info.name}
+    entry |= {field: getattr(info, name) for field, name in _MAPS.items() if getattr(info, name)}
+    if info.tolerations:
+        entry["tolerations"] = [*info.tolerations]
+    if info.count != added.started:
+        entry["count"] = {"asked": info.count, "started": added.started}
+    return entry
+
+
+def _read(entry: Mapping[str, Any]) -> Additions:
+    count = entry.get("count") or {"asked": 0, "started": -1}
+    maps = {name: dict(entry.get(field) or {}) for field, name in _MAPS.items()}
+    tolerations = tuple(map(dict, entry.get("tolerations") or ()))
+    info = PodSetInfo(entry["name"], int(count["asked"]), **maps, tolerations=tolerations)
+    return Additions(info, int(count["started"]))

@@ -1,0 +1,160 @@
+"""The templates of a job as its user wrote them, without what a start added (KEP-369).
+
+The job itself remembers what its start added (`kueuelib.jobs.contract.additions`). For a job that
+an older version or Kueue started, it is what the admission of its Workload adds to the templates
+there; if the job's own templates lack a part of it, because a flavor was changed meanwhile, those
+of the Workload count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj, copied
+from kueuelib.api.names import ADMITTED
+from kueuelib.errors import InvalidJob, PodSetError
+from kueuelib.jobs.contract.additions import (
+    Additions,
+    between,
+    is_at,
+    remembered,
+    states_of,
+    with_memory,
+    without,
+    without_memory,
+)
+from kueuelib.jobs.contract.commands import Change, Command
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.podset_info import (
+    FlavorNotFound,
+    PodSetInfo,
+    from_pod_set,
+    infos_for_restore,
+    infos_for_start,
+    merge,
+)
+from kueuelib.workload import states
+
+Flavors = Mapping[str, Mapping[str, Any]]
+
+
+def as_written(job: GenericJob) -> GenericJob:
+    """A suspended job with the templates that its user wrote; itself if nothing was added."""
+    added = remembered(job)
+    if added is None:
+        return job
+    written = job.copy()
+    written.restore_podsets_info(without(written.pod_sets(), added))
+    return written
+
+
+def started(job: GenericJob, workload: Mapping[str, Any], infos: Sequence[PodSetInfo]) -> Obj:
+    """The raw job after its start; unless it is a pod, which runs once, it remembers the additions.
+
+    Raises:
+        PodSetError: the infos do not fit the job.
+    """
+    written = as_written(job)
+    changed = written.copy()
+    changed.run_with_podsets_info(infos)
+    if job.resource == PODS:
+        return changed.raw
+    return with_memory(changed, written, _admitted_at(workload))
+
+
+def infos_left(job: GenericJob, workload: Obj | None, flavors: Flavors) -> tuple[PodSetInfo, ...]:
+    """The states to which the templates have to be restored; empty if they are as written.
+
+    Anyone may suspend a job. Its templates still contain the additions of the start then, which
+    would contradict the next flavor. A suspended job that remembers none is as its user wants it.
+
+    Args:
+        job: the job.
+        workload: the raw Workload that it was started for, if it is known.
+        flavors: the raw ResourceFlavors by name.
+    """
+    suspended = job.is_suspended()
+    added = remembered(job, "" if suspended else _admitted_at(workload))
+    if added is None and (suspended or workload is None):
+        return ()
+    try:
+        pod_sets = job.pod_sets()
+    except InvalidJob:
+        return () if workload is None or suspended else infos_for_restore(workload)
+    if added is None and workload is not None:
+        present = states_of(pod_sets)
+        added = _of_admission(workload, flavors, present)
+        if added is None:
+            return infos_for_restore(workload, {info.name: info.count for info in present})
+    return without(pod_sets, added or ())
+
+
+def forgetting(
+    job: GenericJob, infos: Sequence[PodSetInfo], commands: Sequence[Command]
+) -> tuple[Command, ...]:
+    """The commands of a stop; the write that restores the job also ends its memory of the start."""
+    if remembered(job) is None:
+        return (*commands,)
+    if not commands and job.is_suspended() and not job.is_active():
+        commands = (Change(job.resource, job.raw, job.raw),)
+    return tuple(_forgetting(job, infos, command) for command in commands)
+
+
+def _forgetting(job: GenericJob, infos: Sequence[PodSetInfo], command: Command) -> Command:
+    if not isinstance(command, Change) or command.resource != job.resource or command.subresource:
+        return command
+    changed = type(job)(copied(command.new))
+    if not changed.is_suspended() or not is_at(changed, infos):
+        return command
+    return attrs.evolve(command, new=without_memory(command.new))
+
+
+def as_admitted(workload: Mapping[str, Any], flavors: Flavors) -> list[Mapping[str, Any]] | None:
+    """The raw pod sets of a started job; None without a usable admission."""
+    if not states.status_of(workload).get("admission"):
+        return None
+    try:
+        infos = infos_for_start(workload, flavors)
+        return [
+            _with_info(entry, info)
+            for entry, info in zip(workload["spec"]["podSets"], infos, strict=True)
+        ]
+    except (PodSetError, FlavorNotFound):
+        return None
+
+
+def _of_admission(
+    workload: Mapping[str, Any], flavors: Flavors, present: Sequence[PodSetInfo]
+) -> tuple[Additions, ...] | None:
+    """What an admission adds; None if nothing, or if the job does not have all of it."""
+    admitted = as_admitted(workload, flavors) or ()
+    added = {
+        after["name"]: between(from_pod_set(before), from_pod_set(after))
+        for before, after in zip(workload["spec"]["podSets"], admitted, strict=False)
+    }
+    pairs = [(added[info.name], info) for info in present if info.name in added]
+    if all(each.is_empty for each in added.values()) or len(pairs) != len(added):
+        return None
+    return (*added.values(),) if all(each.are_all_in(info) for each, info in pairs) else None
+
+
+def _with_info(pod_set: Mapping[str, Any], info: PodSetInfo) -> Mapping[str, Any]:
+    template = {
+        "metadata": dict(pod_set["template"].get("metadata") or {}),
+        "spec": dict(pod_set["template"].get("spec") or {}),
+    }
+    merge(template, info)
+    changed = {**pod_set, "template": template}
+    if pod_set.get("minCount") is not None:
+        changed["count"] = info.count
+    return changed
+
+
+def _admitted_at(workload: Mapping[str, Any] | None) -> str:
+    if workload is None or not states.is_admitted(workload):
+        return ""
+    return str(states.condition(workload, ADMITTED).get("lastTransitionTime", ""))
