@@ -6,7 +6,7 @@ import abc
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, ParamSpec
 
@@ -60,6 +60,33 @@ class JobAdapter(abc.ABC):
     @abc.abstractmethod
     def changed(self, obj: Obj) -> Obj:
         """The job after a change by its user that asks for other pods."""
+
+    def edited(self, obj: Obj, selector: Mapping[str, str]) -> Obj:
+        """The job after its user added node selectors to its pod templates.
+
+        By default it changes every part of the spec that looks like a pod template.
+
+        Args:
+            obj: the job.
+            selector: the labels of nodes.
+        """
+        job = copy.deepcopy(obj)
+        for spec in _pod_specs(job["spec"]):
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
+        return job
+
+
+def _pod_specs(part: Any) -> Iterator[Obj]:
+    """The specs of all pod templates in a part of an object."""
+    if isinstance(part, dict):
+        spec = part.get("spec")
+        if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+            yield spec
+        for value in part.values():
+            yield from _pod_specs(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _pod_specs(value)
 
 
 def check_adapter(adapter: Any) -> None:

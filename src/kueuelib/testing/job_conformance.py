@@ -33,10 +33,11 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
 from kueuelib.testing.job_adapter import about, placed_parts
+from kueuelib.testing.job_edits import EditCases
 from kueuelib.testing.job_lives import LifeCases
 
 
-class JobConformance(LifeCases):
+class JobConformance(LifeCases, EditCases):
     """The cases; a subclass names its adapter."""
 
     def test_the_kind_is_one_object(self) -> None:

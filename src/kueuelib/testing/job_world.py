@@ -8,7 +8,7 @@ watches).
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -228,6 +228,13 @@ class JobWorld:
             flavor: its name.
             fewest: admit as few pods as the job can run with.
         """
+        self._reserve(flavor, (), fewest=fewest)
+
+    def reserve(self, flavor: str) -> None:
+        """Reserves the quota of one flavor; the admission has to wait for a check."""
+        self._reserve(flavor, ("check",), fewest=False)
+
+    def _reserve(self, flavor: str, checks: Sequence[str], *, fewest: bool) -> None:
         toleration = {"key": flavor, "operator": "Exists", "effect": "NoSchedule"}
         self.flavors[flavor] = {
             "spec": {"nodeLabels": {"pool": flavor}, "tolerations": [toleration]}
@@ -242,7 +249,7 @@ class JobWorld:
             for entry in wl["spec"]["podSets"]
         ]
         admission = {"clusterQueue": "cq", "podSetAssignments": assignments}
-        self._store(WORKLOADS.kind, states.reserve(wl, admission, [], self.now))
+        self._store(WORKLOADS.kind, states.reserve(wl, admission, checks, self.now))
 
     def evict(self, reason: str = "Preempted") -> None:
         """Stops the job."""
@@ -256,6 +263,10 @@ class JobWorld:
     def delete_workload(self) -> None:
         """Deletes the Workload; its finalizer keeps it until it is released."""
         self._delete(WORKLOADS.kind, self.workload)
+
+    def lose_workload(self) -> None:
+        """Deletes the Workload without a trace, like somebody who removes its finalizer."""
+        del self._objects[WORKLOADS.kind, key_of(self.workload)]
 
     # ---- the store
 

@@ -22,7 +22,7 @@ from typing import Any
 from kueuelib.api.meta import annotations_of
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
-from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.reconcile.written import as_admitted
 from kueuelib.workload.states import has_quota
 
@@ -38,27 +38,13 @@ _PRIORITY = ("priority", "priorityClassName")
 _QUANTITIES = ("requests", "limits", "overhead")
 
 
-def equivalent(
-    job: GenericJob,
+def as_started(
     pod_sets: Sequence[PodSet],
     workload: Mapping[str, Any],
     flavors: Mapping[str, Mapping[str, Any]],
 ) -> bool:
-    """Whether the Workload matches the job's pod sets, before or after its start.
-
-    Args:
-        job: the job.
-        pod_sets: its pod sets; if it is suspended, as its user wrote them (without minimum counts
-            if partial admission is off).
-        workload: a raw Workload.
-        flavors: the raw ResourceFlavors by name.
-    """
-    stored = workload["spec"]["podSets"]
-    if not job.is_suspended():
-        return same_pod_sets(pod_sets, as_admitted(workload, flavors) or stored)
-    if job.prebuilt_workload is not None:
-        return same_pod_sets(pod_sets, stored)
-    return same_templates(pod_sets, workload)
+    """Whether the pod sets of a running job are those of its Workload, as admitted."""
+    return same_pod_sets(pod_sets, as_admitted(workload, flavors) or workload["spec"]["podSets"])
 
 
 def same_templates(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:

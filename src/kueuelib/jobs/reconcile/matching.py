@@ -8,7 +8,7 @@ from typing import Any
 from kueuelib.api.meta import Obj, controller_of
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalence, Matching
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.reconcile.equivalence import equivalent
+from kueuelib.jobs.reconcile.equivalence import as_started, same_pod_sets, same_templates
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
@@ -34,9 +34,21 @@ def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool
     """Whether a Workload matches the job."""
     if isinstance(job, JobWithEquivalence):
         return job.is_equivalent
-    written = as_written(job) if job.is_suspended() else job
-    pod_sets = situation.pod_sets(written)
-    return lambda workload: equivalent(job, pod_sets, workload, situation.flavors)
+    if job.is_suspended():
+        pod_sets = situation.pod_sets(as_written(job))
+        if job.prebuilt_workload is None:
+            return lambda workload: same_templates(pod_sets, workload)
+        return lambda workload: same_pod_sets(pod_sets, workload["spec"]["podSets"])
+
+    def stands_for(workload: Obj) -> bool:
+        written = as_written(job, workload)
+        if written is not job:
+            stored = workload["spec"]["podSets"]
+            if same_pod_sets(situation.pod_sets(written), stored):
+                return True
+        return as_started(situation.pod_sets(job), workload, situation.flavors)
+
+    return stands_for
 
 
 def match(situation: Situation, job: GenericJob) -> Matching:

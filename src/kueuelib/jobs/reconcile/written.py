@@ -42,9 +42,14 @@ from kueuelib.workload import states
 Flavors = Mapping[str, Mapping[str, Any]]
 
 
-def as_written(job: GenericJob) -> GenericJob:
-    """A suspended job with the templates that its user wrote; itself if nothing was added."""
-    added = remembered(job)
+def as_written(job: GenericJob, workload: Mapping[str, Any] | None = None) -> GenericJob:
+    """A job with the templates that its user wrote; itself if it remembers no start.
+
+    Args:
+        job: the job.
+        workload: the raw Workload that a running job was started for.
+    """
+    added = remembered(job, _admitted_at(workload))
     if added is None:
         return job
     written = job.copy()

@@ -130,12 +130,10 @@ def admitted(obj, **status):
 def test_pod_sets_are_assigned_by_name_not_by_position():
     obj = training()
     change, event = plan(situation(obj, admitted(obj)))
-    assert change.patch == {
-        "spec": {
-            "suspend": False,
-            "launcher": {"spec": {"nodeSelector": {"pool": "a"}}},
-            "workers": {"spec": {"nodeSelector": {"x": "b"}}},
-        }
+    assert change.patch["spec"] == {
+        "suspend": False,
+        "launcher": {"spec": {"nodeSelector": {"pool": "a"}}},
+        "workers": {"spec": {"nodeSelector": {"x": "b"}}},
     }
     assert event.reason == "Started"
 

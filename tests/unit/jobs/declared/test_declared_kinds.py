@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,21 @@ class Kind(JobAdapter):
         for name in way:
             place = place[int(name)] if isinstance(place, list) else place[name]
         place[last] = change["value"]
+        return found
+
+    def edited(self, obj: Obj, selector: Mapping[str, str]) -> Obj:
+        if self.sample is not SAMPLES[TRAIN_JOB]:
+            return super().edited(obj, selector)
+        found = copy.deepcopy(obj)
+        jobs = [
+            {"name": name, "template": {"spec": {"template": {"spec": {"nodeSelector": selector}}}}}
+            for name in ("model-initializer", "node")
+        ]
+        patch = {
+            "manager": "a-user",
+            "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
+        }
+        found["spec"].setdefault("runtimePatches", []).append(patch)
         return found
 
 

@@ -4,15 +4,15 @@ import copy
 
 import pytest
 
-from kueuelib.jobs.batch.job import BatchJob
-from kueuelib.jobs.reconcile.equivalence import equivalent
+from kueuelib.jobs.reconcile.matching import is_equivalent
 
 MIN = {"kueue.x-k8s.io/job-min-parallelism": "1"}
 
 
 def same(build, job, workload, flavors=None):
-    found = BatchJob(job)
-    return equivalent(found, found.pod_sets(), workload, build.spot if flavors is None else flavors)
+    flavors = build.spot if flavors is None else flavors
+    situation = build.situation(job, workload, flavors=flavors)
+    return is_equivalent(situation, situation.job)(workload)
 
 
 def container(job):

@@ -1,0 +1,151 @@
+"""Cases about edits: what the user of a job writes is what runs, and a stop does not undo it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.jobs.contract.additions import ADDED_AT_START
+from kueuelib.testing.job_adapter import AdaptedJobs, about, placed_parts
+from kueuelib.testing.job_world import JobWorld
+
+EDIT = {"team": "a"}
+
+
+class EditCases(AdaptedJobs):
+    """Cases in which the user of a job edits its templates at any moment."""
+
+    @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @pytest.mark.parametrize("moment", ["waiting", "admitted", "stopping", "stopped"])
+    @about("pod_sets", "run_with_podsets_info", "restore_podsets_info")
+    def test_an_edit_is_what_runs_and_what_is_restored(
+        self, moment: str, one_at_a_time: bool
+    ) -> None:
+        """The Workload follows it, and keeps its place; a decision made before is void."""
+        world = self._waiting(one_at_a_time=one_at_a_time)
+        uid = world.workload["metadata"]["uid"]
+        if moment != "waiting":
+            world.admit("spot")
+        if moment in ("stopping", "stopped"):
+            self._runs_and_is_evicted(world, "spot")
+        if moment == "stopped":
+            self._stops(world)
+        self._edit(world, EDIT)
+        if moment == "stopping":
+            self._stops(world)
+        world.settle()
+        assert world.is_suspended(), "it runs by a decision about other templates"
+        assert world.workload["metadata"]["uid"] == uid
+        assert not world.holds_quota()
+        self._assert_written(world, EDIT)
+        assert world.workload["spec"]["podSets"] == self._asked(world.live_job)
+        world.admit("reserved")
+        self._runs_and_is_evicted(world, "reserved")
+        self._stops(world)
+        self._assert_written(world, EDIT)
+
+    @about("run_with_podsets_info", "restore_podsets_info")
+    def test_a_key_that_user_and_flavor_both_set_is_the_users(self) -> None:
+        """The start adds only what is not there, so the stop leaves it."""
+        world = self._waiting()
+        self._edit(world, {"pool": "spot"})
+        world.settle()
+        world.admit("spot")
+        self._runs_and_is_evicted(world, "spot")
+        self._stops(world)
+        self._assert_written(world, {"pool": "spot"})
+
+    @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @pytest.mark.parametrize("gone", ["changed flavor", "deleted flavor", "lost workload"])
+    @about("run_with_podsets_info", "restore_podsets_info")
+    def test_what_the_start_added_is_known_whatever_happens(
+        self, gone: str, one_at_a_time: bool
+    ) -> None:
+        """The job itself remembers it."""
+        world = self._waiting(one_at_a_time=one_at_a_time)
+        self._edit(world, EDIT)
+        world.settle()
+        world.admit("spot")
+        world.settle()
+        world.change(self.adapter.running(world.live_job))
+        world.settle()
+        if gone == "lost workload":
+            world.lose_workload()
+        elif gone == "deleted flavor":
+            del world.flavors["spot"]
+        else:
+            world.flavors["spot"] = {"spec": {"nodeLabels": {"pool": "other"}}}
+        world.settle()
+        if gone != "lost workload":
+            assert not world.is_suspended(), "a change of its flavor stopped it"
+            world.evict()
+            world.settle()
+        self._stops(world)
+        self._assert_written(world, EDIT)
+        assert ADDED_AT_START not in annotations_of(world.live_job)
+
+    @pytest.mark.parametrize("flavor", ["the same", "another"])
+    @about("run_with_podsets_info", "restore_podsets_info")
+    def test_a_job_that_another_manager_started_is_restored(self, flavor: str) -> None:
+        """Its Workload remembers its templates, as in Kueue."""
+        world = self._waiting()
+        self._edit(world, EDIT)
+        world.settle()
+        world.admit("spot")
+        world.settle()
+        job = copy.deepcopy(self.adapter.running(world.live_job))
+        del job["metadata"]["annotations"][ADDED_AT_START]
+        world.change(job)
+        world.settle()
+        assert not world.is_suspended(), "it was stopped for the lack of a note"
+        if flavor == "another":
+            world.flavors["spot"] = {"spec": {"nodeLabels": {"pool": "other"}}}
+        world.evict()
+        world.settle()
+        self._stops(world)
+        self._assert_written(world, EDIT)
+
+    @about("run_with_podsets_info", "pod_sets")
+    def test_a_manifest_that_is_applied_again_is_not_an_edit(self) -> None:
+        """Nothing is written, and the Workload stays as it is."""
+        world = self._waiting()
+        for state in ("waiting", "reserved"):
+            if state == "reserved":
+                world.reserve("spot")
+                world.settle()
+            before = copy.deepcopy(world.workload)
+            world.change(copy.deepcopy(world.live_job))
+            world.settle()
+            assert world.workload == before
+
+    # ---- steps
+
+    def _edit(self, world: JobWorld, selector: dict[str, str]) -> None:
+        world.change(self.adapter.edited(world.live_job, selector))
+
+    def _runs_and_is_evicted(self, world: JobWorld, pool: str) -> None:
+        world.settle()
+        assert not world.is_suspended()
+        self._assert_placed(world, pool)
+        world.change(self.adapter.running(world.live_job))
+        world.settle()
+        world.evict()
+        world.settle()
+
+    def _stops(self, world: JobWorld) -> None:
+        world.change(self.adapter.stopped(world.live_job))
+        world.settle()
+        assert world.is_suspended()
+
+    def _asked(self, obj: Obj) -> list[Any]:
+        return [entry.raw() for entry in self._job(obj).pod_sets()]
+
+    def _assert_written(self, world: JobWorld, selector: dict[str, str]) -> None:
+        """Assert that the templates are those of the user, with one edit."""
+        wanted = self._job(self.adapter.edited(self._suspended(), selector)).pod_sets()
+        for entry, each in zip(self._job(world.live_job).pod_sets(), wanted, strict=True):
+            assert placed_parts(entry.template) == placed_parts(each.template)
+            assert entry.count == each.count
