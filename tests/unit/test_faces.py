@@ -29,7 +29,16 @@ FACES = (
     "kueuelib",
     *(
         f"kueuelib.{name}"
-        for name in ("runtime", "jobs", "scheduler", "checks", "testing", "embedded", "sync")
+        for name in (
+            "runtime",
+            "jobs",
+            "controllers",
+            "scheduler",
+            "checks",
+            "testing",
+            "embedded",
+            "sync",
+        )
     ),
 )
 
@@ -202,13 +211,14 @@ def test_a_renamed_name_still_works(face: str, old: str, new: str) -> None:
         assert getattr(module, old) is getattr(module, new)
 
 
-def test_no_name_means_different_things_in_two_faces() -> None:
+def test_no_name_means_different_things_in_two_faces_but_those_of_whole_programs() -> None:
     meanings: dict[str, set[int]] = {}
     for face in (each for each in FACES if each != "kueuelib.sync"):
         module = importlib.import_module(face)
         for name in module.__all__:
             meanings.setdefault(name, set()).add(id(getattr(module, name)))
-    assert [name for name, values in meanings.items() if len(values) > 1] == []
+    shared = [name for name, values in meanings.items() if len(values) > 1]
+    assert sorted(shared) == ["run", "serve", "setup"]
 
 
 if __name__ == "__main__":

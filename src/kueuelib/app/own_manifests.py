@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import CRDS, LEASES, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
-from kueuelib.app.own_process import certificate_name, process_name
 from kueuelib.app.process_objects import binding, deployment, meta, named, role, rule, service
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url, sparing
+from kueuelib.jobs.assembly import certificate_name, process_name
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, system_excluded
 from kueuelib.jobs.kinds.presence import definition_name

@@ -7,44 +7,24 @@ certificate, lease, ServiceAccount.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-
 import attrs
 
-from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.app.configuration import Configuration, Integrations, InternalCertManagement
-from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.part_settings import job_settings
 from kueuelib.app.servers import add_servers, add_webhooks
 from kueuelib.app.wiring import NANOSECONDS, Assemble, SettledMemory
 from kueuelib.controllers.manifests import manager_user
-from kueuelib.controllers.webhooks import QueueingEntry, sparing
+from kueuelib.jobs.assembly import BUNDLED_KINDS, add_jobs, certificate_name, process_name
+from kueuelib.jobs.assembly import add_webhooks as add_job_webhooks
 from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.setup import setup
-from kueuelib.jobs.webhooks.manifests import webhook_entries
+from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
-
-NAME_LIMIT = 57
-"""The maximum length of the name; suffixes are added to it."""
-BUNDLED_KINDS = frozenset({JOBS.group_kind, PODS.group_kind})
-"""Kinds that the other manager is expected to queue, so that their children are left alone."""
-
-
-def process_name(integration: Integration) -> str:
-    """The name of all objects of a process in the cluster; a DNS label."""
-    resource = integration.resource
-    parts = ["kueuelib", resource.plural, *resource.group.split(".")]
-    return "-".join(filter(None, parts))[:NAME_LIMIT].rstrip("-")
-
-
-def certificate_name(integration: Integration) -> str:
-    """The name of the Secret with the certificate of its webhook server."""
-    return f"{process_name(integration)}-cert"
+from kueuelib.runtime.webhook.serving import Webhooks
 
 
 def own_configuration(base: Configuration, integration: Integration) -> Configuration:
@@ -87,7 +67,7 @@ def assembler(integration: Integration) -> Assemble:
         cache = Cache(client, sync_timeout=sync_timeout, telemetry=telemetry)
         settings = job_settings(configuration)
         settings = attrs.evolve(settings, external_kinds=settings.external_kinds | BUNDLED_KINDS)
-        wired = setup(
+        wired = wire(
             client.guarded(manager.require_leadership),
             cache,
             recorder,
@@ -96,28 +76,14 @@ def assembler(integration: Integration) -> Assemble:
             registry=Registry((integration,)),
             telemetry=telemetry,
         )
-        for follower in wired.followers:
-            manager.add(Group.OTHERS, follower, f"{follower.name} kind")
-        for controller in wired.controllers:
-            manager.add(Group.ELECTED, controller, f"{controller.name} controller")
+        add_jobs(manager, wired, recorder)
         manager.add(Group.CACHES, cache, "caches")
         manager.add(Group.SERVERS, SettledMemory(cache), "memory")
         name = process_name(integration)
         server = add_webhooks(manager, configuration, client, telemetry, (name, name), source)
-        for webhook in wired.webhooks:
-            webhook.register(server)
         user = manager_user(configuration.manager_namespace, name)
-
-        def entries(default_namespaces: Collection[str]) -> list[QueueingEntry]:
-            return sparing(webhook_entries([integration], settings, default_namespaces), user)
-
-        paths, queues = _paths(server.paths), wired.default_queues
-        keeper = EntryKeeper(client, name, name, entries, paths, queues)
-        manager.add(Group.WEBHOOKS, keeper, "webhook entries")
+        webhooks = Webhooks(server, name, name, user)
+        add_job_webhooks(manager, client, webhooks, wired, [integration], settings)
         add_servers(manager, configuration, client, telemetry, server, cache, source)
 
     return assemble
-
-
-def _paths(paths: tuple[str, ...]) -> Callable[[], tuple[str, ...]]:
-    return lambda: paths

@@ -11,8 +11,8 @@ from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import OFF, Configuration, parse_configuration
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.wiring import engine_for
+from kueuelib.controllers.assembly import feed_from
 from kueuelib.controllers.feed import Feed
-from kueuelib.controllers.setup import feed_from
 from kueuelib.recording.writer import RecordingOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,28 +19,25 @@ from kueuelib.app.addresses import check_addresses
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import election_options
-from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
 from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile
 from kueuelib.app.restart_note import RestartNote
 from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
-from kueuelib.app.webhooks import register
+from kueuelib.controllers.assembly import setup as setup_controllers
 from kueuelib.controllers.manifests import manager_user
-from kueuelib.controllers.setup import ControllerSettings
-from kueuelib.controllers.setup import setup as setup_controllers
+from kueuelib.controllers.settings import ControllerSettings
 from kueuelib.controllers.webhooks import (
     MUTATING_CONFIGURATION,
     VALIDATING_CONFIGURATION,
-    QueueingEntry,
-    sparing,
 )
+from kueuelib.controllers.webhooks import serve as serve_queueing
+from kueuelib.jobs.assembly import add_jobs
+from kueuelib.jobs.assembly import add_webhooks as add_job_webhooks
 from kueuelib.jobs.catalog.plugins import registry_for
-from kueuelib.jobs.setup import setup as setup_jobs
-from kueuelib.jobs.webhooks.manifests import webhook_entries
+from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
-from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity
@@ -48,6 +45,7 @@ from kueuelib.runtime.lives import Life, live
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.memory import uncollected
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
+from kueuelib.runtime.webhook.serving import Webhooks
 from kueuelib.runtime.webhook.trust import Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings
@@ -187,16 +185,15 @@ async def assemble_manager(
         sync_timeout=configuration.controller.cache_sync_timeout / NANOSECONDS,
         telemetry=telemetry,
     )
-    leading = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
     engine = engine_for(manager, engine_settings(configuration, source), recording)
     controllers = setup_controllers(
         manager,
         cache,
-        leading,
-        engine,
+        client,
         recorder,
-        telemetry,
-        ControllerSettings(
+        engine,
+        telemetry=telemetry,
+        settings=ControllerSettings(
             version=version,
             workers=workers,
             resource_metrics=configuration.metrics.enable_cluster_queue_resources,
@@ -207,7 +204,8 @@ async def assemble_manager(
     )
     settings = job_settings(configuration)
     registry = registry_for(settings.frameworks)
-    wired = setup_jobs(
+    leading = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
+    wired = wire(
         leading,
         cache,
         recorder,
@@ -216,14 +214,7 @@ async def assemble_manager(
         registry=registry,
         telemetry=telemetry,
     )
-    for follower in wired.followers:
-        manager.add(Group.OTHERS, follower, f"{follower.name} kind")
-    for controller in wired.controllers:
-        manager.add(Group.ELECTED, controller, f"{controller.name} controller")
-        if isinstance(controller, Controller):
-            recorder.give_way(controller.queue.core.is_busy)
-    for informer in wired.informers:
-        manager.add(Group.CACHES, informer, informer.resource.plural)
+    add_jobs(manager, wired, recorder)
     namespace = configuration.manager_namespace
     add_checks(manager, cache, leading, recorder, version, telemetry, namespace)
     manager.add(Group.CACHES, cache, "caches")
@@ -236,20 +227,14 @@ async def assemble_manager(
         trusting += [Trusting(API_SERVICES, name, optional=True) for name in api_service_names()]
     visibility = configuration.tls.context()  # of its own: it asks for client certificates
     metrics = configuration.tls.context()
-    webhooks = add_webhooks(
+    server = add_webhooks(
         manager, configuration, client, telemetry, names, source, trusting, [visibility, metrics]
     )
-    register(webhooks, wired.webhooks)
+    serve_queueing(server)
+    webhooks = Webhooks(server, *names, manager_user(namespace))
     enabled = registry.enabled(settings.frameworks)
-
-    def entries(default_namespaces: Collection[str]) -> list[QueueingEntry]:
-        of_jobs = webhook_entries(enabled, settings, default_namespaces)
-        return sparing(of_jobs, manager_user(namespace))
-
-    queues = wired.default_queues
-    keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths, queues)
-    manager.add(Group.WEBHOOKS, keeper, "webhook entries")
-    add_servers(manager, configuration, client, telemetry, webhooks, cache, source, metrics)
+    add_job_webhooks(manager, client, webhooks, wired, enabled, settings)
+    add_servers(manager, configuration, client, telemetry, server, cache, source, metrics)
     add_visibility(manager, configuration, client, engine, visibility, source)
     if file is not None:
 

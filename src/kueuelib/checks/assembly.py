@@ -60,6 +60,7 @@ def setup(
             raise ConfigError(
                 f"check {name!r}", "exists more than once", "give each a controller name"
             )
+    client = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
     workloads = cache.informer(kinds.WORKLOADS.at(version))
     admission_checks = cache.informer(kinds.ADMISSION_CHECKS.at(version))
     workloads.add_index(BY_CHECK, checks_of)

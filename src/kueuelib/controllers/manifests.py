@@ -18,6 +18,7 @@ from kueuelib.runtime.webhook.certs import Names, service_names
 
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
+WEBHOOK_SECRET = "kueue-webhook-server-cert"  # noqa: S105 - a name, no secret
 WEBHOOK_PORT = 9443
 VISIBILITY_SERVICE = "visibility-server"
 METRICS_SERVICE = "kueue-controller-manager-metrics-service"

@@ -9,7 +9,11 @@ their imports:
 - `kinds`: kinds of CRDs, which may come and go while the manager runs
 - `webhooks`, `pods`: the webhooks of all kinds, and the special kind: plain pods
 - `catalog`: the known kinds
-- `client`, `setup`: for programs that submit jobs, and for the manager that queues them
+- `wiring`, `assembly`, `running`: for the manager that queues them, and for a manager of your own
+- `client`: for programs that submit jobs
+
+`setup` adds kinds to a manager of your own, `serve` and `run` are whole programs. These names are
+stable, see docs/stability.md; the modules that they come from are internal.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kueuelib.jobs.assembly import job_webhooks as job_webhooks
+    from kueuelib.jobs.assembly import setup as setup
     from kueuelib.jobs.batch.job import BatchJob as BatchJob
     from kueuelib.jobs.contract.capabilities import ComposableJob as ComposableJob
     from kueuelib.jobs.contract.capabilities import JobWithCustomStop as JobWithCustomStop
@@ -64,6 +70,9 @@ if TYPE_CHECKING:
     from kueuelib.jobs.declared.pod_shape import Pods as Pods
     from kueuelib.jobs.pods.group import PodGroup as PodGroup
     from kueuelib.jobs.pods.single import PodJob as PodJob
+    from kueuelib.jobs.running import run as run
+    from kueuelib.jobs.running import serve as serve
+    from kueuelib.runtime.webhook.serving import Webhooks as Webhooks
 
     RequeueAfter = Wait
 else:
@@ -72,6 +81,7 @@ else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
         {
+            "kueuelib.jobs.assembly": "job_webhooks setup",
             "kueuelib.jobs.batch.job": "BatchJob",
             "kueuelib.jobs.contract.capabilities": "ComposableJob JobWithCustomStop "
             "JobWithEquivalence JobWithFinalize JobWithPriorityClass JobWithReclaimablePods "
@@ -88,6 +98,8 @@ else:
             "kueuelib.jobs.declared.pod_shape": "Pods",
             "kueuelib.jobs.pods.group": "PodGroup",
             "kueuelib.jobs.pods.single": "PodJob",
+            "kueuelib.jobs.running": "run serve",
+            "kueuelib.runtime.webhook.serving": "Webhooks",
         },
         deprecated={"Condition": "HasCondition"},
     )

@@ -87,7 +87,7 @@ KUEUE: Final = "kueue"
 """The process name of the bundled manager when a program needs one."""
 
 
-Tried = Function | Check | Integration | type[GenericJob]
+Tried = Function | Check | Integration | type[GenericJob[Any]]
 """The kinds of programs that can be tried."""
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.app.configuration import OFF, Configuration, Health, LeaderElection, Metrics, Webhook
@@ -33,7 +34,7 @@ DEADLINE = 60.0
 
 @asynccontextmanager
 async def queueing(
-    client: Client, *own: Integration | type[GenericJob] | Check
+    client: Client, *own: Integration | type[GenericJob[Any]] | Check
 ) -> AsyncIterator[None]:
     """Install the queueing system, and run its manager until the block ends.
 

@@ -14,7 +14,8 @@ import pytest
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
-from kueuelib.controllers.setup import Controllers, ControllerSettings, setup
+from kueuelib.controllers.assembly import Controllers, setup
+from kueuelib.controllers.settings import ControllerSettings
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.cache import Cache
@@ -53,10 +54,10 @@ class World:
             manager,
             cache,
             self.client,
-            self.engine,
             recorder,
-            self.telemetry,
-            ControllerSettings(**settings),
+            self.engine,
+            settings=ControllerSettings(**settings),
+            telemetry=self.telemetry,
         )
         task = asyncio.create_task(manager.run())
         try:

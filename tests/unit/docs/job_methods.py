@@ -76,6 +76,13 @@ KEP_369: Mapping[str, str] = {
     "`JobWithSkip.skip` for other objects",
     "PodsReady()": "`pods_ready`",
     "BatchJob": "`BatchJob`",
+    "GenericReconcile(ctx, req, job, options)": "`setup(manager, cache, client, recorder, kinds)`: "
+    "one controller and one webhook for each kind",
+    "reconcileOptions.client": "the argument `client`",
+    "reconcileOptions.scheme": "nothing to write: each kind has its `resource`",
+    "reconcileOptions.record": "the argument `recorder`",
+    "reconcileOptions.manageJobsWithoutQueueName": "`JobSettings.manage_jobs_without_queue_name`",
+    "reconcileOptions.waitForPodsReady": "`JobSettings.wait_for_pods_ready`",
 }
 """The names of the KEP, with ours."""
 _FULL = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import attrs
+
 from kueuelib import jobs
-from kueuelib.jobs import GenericJob
+from kueuelib.jobs import GenericJob, JobSettings
 
 from .job_methods import CALLED, KEP_369, PAGE, WITHOUT, capabilities, functions, page
 
@@ -22,7 +24,12 @@ def test_every_method_that_a_kind_writes_is_described_and_no_other() -> None:
 
 
 def test_the_names_beside_those_of_the_kep_exist() -> None:
-    known = {*jobs.__all__, *CALLED, *vars(GenericJob), *GenericJob.__annotations__}
+    known = {
+        "client",
+        "recorder",
+        *(f"JobSettings.{each.name}" for each in attrs.fields(JobSettings)),
+    }
+    known |= {*jobs.__all__, *CALLED, *vars(GenericJob), *GenericJob.__annotations__}
     known |= {f"{name}.{method}" for name, cls in capabilities().items() for method in vars(cls)}
     named = re.findall(r"`(\w+(?:\.\w+)?)[`\[(]", " ".join(KEP_369.values()))
     upstream = {"RunWithPodSetsInfo", "RestorePodSetsInfo"}

@@ -10,7 +10,7 @@ from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import key_of
 from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.setup import setup
+from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import Controller
@@ -24,7 +24,7 @@ def job(name: str, spec: object) -> dict[str, Any]:
 def test_jobs_that_wait_go_before_those_that_run():
     client = Mock(Client)
     cache = Cache(client)
-    (controller,) = setup(client, cache, Mock(), JobSettings()).controllers
+    (controller,) = wire(client, cache, Mock(), JobSettings()).controllers
     store = cache.informer(JOBS, transform=BATCH_JOB.transform).store
     for obj in (
         job("broken", ["suspend"]),

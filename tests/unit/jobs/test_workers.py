@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.setup import setup
+from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.telemetry import Telemetry
@@ -24,7 +24,7 @@ def test_a_kind_has_five_workers_unless_the_configuration_says_otherwise(
 ) -> None:
     telemetry, client = Telemetry(), Mock(Client)
     settings = JobSettings(frameworks=("batch/job", "pod"), workers=workers)
-    setup(client, Cache(client), Mock(), settings, telemetry=telemetry)
+    wire(client, Cache(client), Mock(), settings, telemetry=telemetry)
     found = {
         name: telemetry.registry.get_sample_value(LIMIT, {"controller": name})
         for name in ("batch/job", "pod")

@@ -25,7 +25,7 @@ _GRACE: Final = 0.1
 
 
 def submit(
-    job: Mapping[str, Any] | GenericJob,
+    job: Mapping[str, Any] | GenericJob[Any],
     *,
     queue: str,
     namespace: str = "",
@@ -46,7 +46,7 @@ def submit(
 
 
 def watch(
-    job: JobHandle | Mapping[str, Any] | GenericJob,
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any],
     *,
     integration: Integration | None = None,
     kubeconfig: str | None = None,
@@ -72,7 +72,7 @@ def watch(
 
 
 def wait(
-    job: JobHandle | Mapping[str, Any] | GenericJob,
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any],
     until: State = State.FINISHED,
     *,
     timeout: float | None = None,

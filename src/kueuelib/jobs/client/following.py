@@ -62,7 +62,7 @@ class JobHandle:
 
 
 async def submit(
-    job: Mapping[str, Any] | GenericJob,
+    job: Mapping[str, Any] | GenericJob[Any],
     *,
     queue: str,
     namespace: str = "",
@@ -94,7 +94,7 @@ async def submit(
 
 
 async def watch(
-    job: JobHandle | Mapping[str, Any] | GenericJob,
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any],
     *,
     integration: Integration | None = None,
     client: Client | None = None,
@@ -130,7 +130,7 @@ async def watch(
 
 
 async def wait(
-    job: JobHandle | Mapping[str, Any] | GenericJob,
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any],
     until: State = State.FINISHED,
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - part of what is asked for
@@ -285,7 +285,7 @@ async def _resource(client: Client, obj: Mapping[str, Any]) -> Resource:
     return resource
 
 
-async def _handle(client: Client, job: Mapping[str, Any] | GenericJob) -> JobHandle:
+async def _handle(client: Client, job: Mapping[str, Any] | GenericJob[Any]) -> JobHandle:
     raw = existing(job)
     resource = await _resource(client, raw)
     if not raw["metadata"].get("uid"):

@@ -23,7 +23,7 @@ _MAPS = ("labels", "annotations")
 
 
 def queued(
-    job: Mapping[str, Any] | GenericJob, queue: str, namespace: str, priority_class: str
+    job: Mapping[str, Any] | GenericJob[Any], queue: str, namespace: str, priority_class: str
 ) -> Obj:
     """A copy of a job in the form in which it is created in a queue.
 
@@ -53,7 +53,7 @@ def queued(
     return obj
 
 
-def existing(job: Mapping[str, Any] | GenericJob) -> Obj:
+def existing(job: Mapping[str, Any] | GenericJob[Any]) -> Obj:
     """A copy of an existing job.
 
     Raises:
@@ -67,7 +67,7 @@ def existing(job: Mapping[str, Any] | GenericJob) -> Obj:
     return obj
 
 
-def placed(job: Mapping[str, Any] | GenericJob, namespace: str) -> Obj:
+def placed(job: Mapping[str, Any] | GenericJob[Any], namespace: str) -> Obj:
     """A copy of a raw job that has a kind and a namespace.
 
     Raises:

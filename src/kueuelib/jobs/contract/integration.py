@@ -82,7 +82,7 @@ class Integration:
     """
 
     name: str
-    job_type: type[GenericJob]
+    job_type: type[GenericJob[Any]]
     validate: Validate = no_rules
     judged: Sequence[str] | None = None
     plain: bool = False
@@ -99,7 +99,7 @@ class Integration:
 
     @classmethod
     def of(
-        cls, job_type: type[GenericJob], name: str = "", validate: Validate = no_rules
+        cls, job_type: type[GenericJob[Any]], name: str = "", validate: Validate = no_rules
     ) -> Integration:
         """The integration of a class of jobs, named after group and kind unless it has a name.
 
@@ -116,7 +116,7 @@ class Integration:
             raise ConfigError(
                 f"Integration.of({given.__name__})",
                 "is not a GenericJob with a resource",
-                "inherit GenericJob, and set resource = Resource(...)",
+                "inherit GenericJob[Any], and set resource = Resource(...)",
             )
         subject = f"Integration.of({given.__name__})"
         resource: Any = given.resource

@@ -1,7 +1,7 @@
 """Gives jobs without a queue name the LocalQueue `default` of their namespace, if there is one.
 
-A change of these LocalQueues also changes what the API server has to send us: see
-`kueuelib.jobs.webhooks.manifests` for the entries and `kueuelib.app.entries` for the writes.
+A change of these LocalQueues also changes what the API server has to send us: see `manifests` of
+`kueuelib.jobs.webhooks` for the entries, and `entries` for the writes.
 """
 
 from __future__ import annotations

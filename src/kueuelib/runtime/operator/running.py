@@ -30,12 +30,11 @@ from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import serve_hooks, trusting
 from kueuelib.runtime.operator.reconciling import controller_for
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
-from kueuelib.runtime.webhook.certs import host_names, server_context, service_names
-from kueuelib.runtime.webhook.server import WebhookServer
-from kueuelib.runtime.webhook.trust import CertificateKeeper
+from kueuelib.runtime.webhook.certs import service_names
+from kueuelib.runtime.webhook.serving import WEBHOOK, add_webhook_server
 
 OFF = "0"
-WEBHOOK, HEALTH, METRICS = "webhook address", "health address", "metrics address"
+HEALTH, METRICS = "health address", "metrics address"
 """What addresses are called in errors."""
 Place = str | os.PathLike[str] | Endpoint
 """A kubeconfig, or where a server is."""
@@ -190,23 +189,18 @@ def _add_webhooks(
     options: ServeOptions,
     telemetry: Telemetry,
 ) -> None:
-    address = parse_address(options.webhook_address, WEBHOOK)
-    if address is None:
-        raise ConfigError(WEBHOOK, "webhooks are needed", "write HOST:PORT")
-    host, port = address
     namespace = options.namespace or own_namespace("default")
-    names = service_names(operator.name, namespace)
-    if host and host not in ("0.0.0.0", "::"):
-        names |= host_names([host])
-    tls = server_context()
-    secret = ObjectKey(namespace, f"{operator.name}-cert")
-    keeper = CertificateKeeper(
-        client, [tls], secret, names, trusting(operator), organisation=operator.name
+    server = add_webhook_server(
+        manager,
+        client,
+        options.webhook_address,
+        service_names(operator.name, namespace),
+        ObjectKey(namespace, f"{operator.name}-cert"),
+        trusting(operator),
+        organisation=operator.name,
+        telemetry=telemetry,
     )
-    server = WebhookServer(host, port, tls, telemetry=telemetry, subject=WEBHOOK)
     serve_hooks(operator, server)
-    manager.add(Group.WEBHOOKS, keeper, "certificates")
-    manager.add(Group.WEBHOOKS, server, "webhook server")
 
 
 def _add_servers(

@@ -11,8 +11,9 @@ from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.installation import Installation, install
 from kueuelib.app.own_manifests import process_manifests
-from kueuelib.app.own_process import assembler, own_configuration, process_name
+from kueuelib.app.own_process import assembler, own_configuration
 from kueuelib.app.wiring import Assemble, assemble_manager, lives_of
+from kueuelib.jobs.assembly import process_name
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint

@@ -23,8 +23,8 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.declarative import declare, equals
 from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.kinds.standing import KindState
-from kueuelib.jobs.setup import Jobs, setup
 from kueuelib.jobs.webhooks.serving import JobWebhook
+from kueuelib.jobs.wiring import Jobs, wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
@@ -144,7 +144,7 @@ class World:
         self.notes = Notes()
         self.telemetry = Telemetry()
         self.cache = Cache(own)
-        self.jobs: Jobs = setup(
+        self.jobs: Jobs = wire(
             own,
             self.cache,
             self.notes,

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 from kueuelib.api.kinds import PODS
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.setup import setup
+from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 
@@ -21,6 +21,6 @@ def test_pods_without_our_labels_are_not_watched() -> None:
             return super().informer(resource, **fields)
 
     client = Mock(Client)
-    setup(client, Watching(client), Mock(), JobSettings(frameworks=("pod",)))
+    wire(client, Watching(client), Mock(), JobSettings(frameworks=("pod",)))
     ours, queued = "kueue.x-k8s.io/managed", "kueue.x-k8s.io/queue-name"
     assert watched == {f"{ours}=true", f"{queued},{ours}!=true"}

@@ -24,7 +24,7 @@ from kueuelib.api.meta import ObjectKey, is_true, key_of
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import KueuelibError, NotFound
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.setup import setup
+from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
@@ -105,7 +105,7 @@ class World:
 
     async def start(self):
         cache = Cache(self.own)
-        jobs = setup(self.own, cache, self.notes, JobSettings())
+        jobs = wire(self.own, cache, self.notes, JobSettings())
         ready = asyncio.Event()
 
         async def run():

@@ -1,4 +1,4 @@
-"""Sets up the enabled integrations: one controller each, and the rules of their webhooks."""
+"""Makes the parts of enabled integrations: a controller each, and the rules of their webhooks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Jobs:
     informers: tuple[OptionalInformer, ...] = ()
 
 
-def setup(
+def wire(
     client: Client,
     cache: Cache,
     recorder: EventSink,

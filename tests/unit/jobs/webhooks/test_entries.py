@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kueuelib.app.entries import in_order
 from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurations
 from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.webhooks.entries import in_order
 from kueuelib.jobs.webhooks.manifests import namespaces_of, webhook_entries
 
 NAMED = JobSettings()

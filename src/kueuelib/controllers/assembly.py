@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import attrs
 
 from kueuelib.api import kinds
-from kueuelib.api.kinds import V1BETA2
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.controllers import feed as sources
 from kueuelib.controllers import workload as workloads
@@ -35,13 +34,14 @@ from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
     LOCAL_QUEUE,
-    CustomLabel,
     SeriesLabels,
     role_of,
 )
+from kueuelib.controllers.settings import ControllerSettings
 from kueuelib.controllers.strangers import Strangers
 from kueuelib.controllers.teller import Teller
 from kueuelib.controllers.trees import TreeWatch, above
+from kueuelib.controllers.webhooks import serve
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
     Informers,
@@ -50,7 +50,7 @@ from kueuelib.controllers.workload import (
 )
 from kueuelib.controllers.workload_metrics import WorkloadMetrics
 from kueuelib.machinery.rate_limits import ItemExponential
-from kueuelib.machinery.selectors import EVERYTHING, Selector
+from kueuelib.machinery.selectors import Selector
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -60,46 +60,14 @@ from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.predicates import generation_changed
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.serving import Webhooks
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.writer import StatusWriter
 
-WORKERS = 5
-"""Workloads that are reconciled at a time."""
 STATUS_DELAY = 0.02
 """Seconds within which several changes of a queue lead to one reconciliation, at least."""
-
-
-@attrs.frozen
-class ControllerSettings:
-    """The manager's settings for the queueing controllers.
-
-    Attributes:
-        version: of the queueing API on the wire, as the API server serves it.
-        workers: how many objects are reconciled at a time, by `Kind.group`; by
-            default `WORKERS` Workloads, and one object of any other kind.
-        appliers: how many Workload statuses are written at a time.
-        resource_metrics: whether quota and usage are reported by flavor and resource
-            (`metrics.enableClusterQueueResources`).
-        local_queues_reported: the LocalQueues with metrics, by their labels
-            (`metrics.localQueueMetrics`).
-        custom_labels: labels of objects on their series (`metrics.customLabels`).
-        life: its settings for times.
-    """
-
-    version: str = V1BETA2
-    workers: Mapping[str, int] = attrs.field(factory=dict)
-    appliers: int = 16
-    resource_metrics: bool = False
-    local_queues_reported: Selector = EVERYTHING
-    custom_labels: tuple[CustomLabel, ...] = ()
-    life: LifeSettings = attrs.field(factory=LifeSettings)
-
-    def workers_of(self, resource: Resource) -> int:
-        """How many objects of a kind are reconciled at a time."""
-        default = WORKERS if resource.kind == kinds.WORKLOADS.kind else 1
-        return self.workers.get(f"{resource.kind}.{resource.group}", default)
 
 
 @attrs.frozen
@@ -127,11 +95,12 @@ def setup(
     manager: Manager,
     cache: Cache,
     client: Client,
-    engine: Engine,
     recorder: EventRecorder,
-    telemetry: Telemetry,
-    settings: ControllerSettings | None = None,
+    engine: Engine,
     *,
+    webhooks: Webhooks | None = None,
+    settings: ControllerSettings | None = None,
+    telemetry: Telemetry | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Controllers:
     """Adds the admission loop and the controllers of all queueing objects to a manager.
@@ -143,13 +112,17 @@ def setup(
         manager: runs the parts; the cache and the recorder have to be added by the caller.
         cache: shares informers; it must not have cached another version.
         client: writes.
-        engine: empty; from now on only the feed may change it.
         recorder: for events about Workloads.
+        engine: the scheduler with its cache; empty. From now on only the feed may change it.
+        webhooks: of `queue_webhooks`; None: another process answers those of the queueing objects.
+        settings: the choices of the administrator.
         telemetry: for the `kueue_` metrics.
-        settings: from the configuration.
         clock: for decisions, transition times and pauses.
     """
-    settings = settings or ControllerSettings()
+    settings, telemetry = settings or ControllerSettings(), telemetry or Telemetry()
+    client = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
+    if webhooks is not None:
+        serve(webhooks.server)
     informers = _informers(cache, settings.version)
     informers.index()
     by_workload = ByWorkload(

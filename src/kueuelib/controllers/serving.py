@@ -1,0 +1,62 @@
+"""The webhook server of a program that holds the whole queue."""
+
+from __future__ import annotations
+
+from kueuelib.api import kinds
+from kueuelib.api.crd import converted_crds
+from kueuelib.api.meta import ObjectKey
+from kueuelib.controllers.manifests import (
+    WEBHOOK_SECRET,
+    WEBHOOK_SERVICE,
+    manager_user,
+    server_names,
+)
+from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.manager import Manager
+from kueuelib.runtime.namespace import own_namespace
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.serving import Webhooks, add_webhook_server
+from kueuelib.runtime.webhook.trust import Trusting
+
+
+def queue_webhooks(
+    manager: Manager,
+    client: Client,
+    address: str = ":9443",
+    *,
+    namespace: str = "",
+    telemetry: Telemetry | None = None,
+) -> Webhooks:
+    """Adds a webhook server for the queueing objects, and for jobs in the same program.
+
+    It takes the place of the bundled manager's: `kueuelib install` writes the configurations and
+    the CRDs that lead to it.
+
+    Args:
+        manager: runs the server.
+        client: reads and writes certificate and configurations.
+        address: `host:port` to listen at.
+        namespace: of Secret and Service; when empty the pod's, or `kueue-system` outside a cluster.
+        telemetry: where the server reports.
+
+    Raises:
+        ConfigError: the address is malformed.
+    """
+    space = namespace or own_namespace(kinds.MANAGER_NAMESPACE)
+    names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
+    trusting = [
+        Trusting(kinds.MUTATING_WEBHOOKS, names[0]),
+        Trusting(kinds.VALIDATING_WEBHOOKS, names[1]),
+        *(Trusting(kinds.CRDS, name) for name in converted_crds()),
+    ]
+    server = add_webhook_server(
+        manager,
+        client,
+        address,
+        server_names(WEBHOOK_SERVICE, space),
+        ObjectKey(space, WEBHOOK_SECRET),
+        trusting,
+        telemetry=telemetry,
+    )
+    return Webhooks(server, *names, manager_user(space))
