@@ -331,6 +331,14 @@ def test_malformed_declarations_name_the_place(text, path):
     assert caught.value.errors[0].path == start + path
 
 
+def test_the_text_has_at_most_128_kibibytes():
+    text = f"{sets()}\n# "
+    padded = text + "x" * (128 * 1024 - len(text))
+    assert parse(padded).names == ("driver", "worker")
+    with pytest.raises(Unreadable):
+        parse(padded + "x")
+
+
 def test_the_text_is_yaml_1_2():
     """Where 1.1 had octal numbers, and words that are booleans."""
     (found,) = parse("- {name: on, count: 010}").sets
