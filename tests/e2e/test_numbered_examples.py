@@ -43,8 +43,8 @@ def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < LIMIT
 
 
-def test_there_are_twelve_examples_and_the_index_has_one_line_for_each() -> None:
-    numbers = [f"{number:02}" for number in range(1, 13)]
+def test_there_are_thirteen_examples_and_the_index_has_one_line_for_each() -> None:
+    numbers = [f"{number:02}" for number in range(1, 14)]
     assert sorted({path.relative_to(EXAMPLES).parts[0][:2] for path in FILES}) == numbers
     index = (EXAMPLES.parent / "docs/examples.md").read_text(encoding="utf-8")
     rows = [line for line in index.splitlines() if line.startswith("| [")]

@@ -1,1 +1,4 @@
-"""Quota and the workloads that hold it: trees of cohorts (KEP-79), the cache, its frozen parts."""
+"""The cache: quota, the Workloads that hold it, and the frozen state that a cycle sees (KEP-79).
+
+`cache` is `kueuelib.scheduler.QuotaCache`, `snapshot` what a cycle or a trial works on.
+"""

@@ -1,0 +1,37 @@
+"""The preemptor as a function: the victims that leave so that a Workload gets quota (KEP-83).
+
+A cycle calls the same search for each head whose quota is in use:
+`kueuelib.scheduler.decide.preemption`.
+"""
+
+from __future__ import annotations
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.decide.cycle import decide
+from kueuelib.scheduler.decide.preemption.victims import Victim
+from kueuelib.scheduler.explain.world import World
+
+
+def choose_victims(world: World, key: ObjectKey, now: float) -> tuple[Victim, ...]:
+    """The Workloads that have to leave so that a waiting one gets quota, if nothing else waits.
+
+    The set is minimal: without any one of them it would not fit.
+
+    Args:
+        world: all facts; it is not changed.
+        key: the waiting Workload.
+        now: seconds since the epoch.
+
+    Returns:
+        empty if it fits as it is, if no victims suffice, or if it does not wait. `explain_workload`
+        says which.
+    """
+    cycle = world.alone(key).engine(now).next_cycle(now)
+    if cycle is None:
+        return ()
+    return tuple(
+        victim
+        for preemption in decide(cycle, now).preemptions
+        if preemption.key == key
+        for victim in preemption.victims
+    )
