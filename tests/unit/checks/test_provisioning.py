@@ -142,10 +142,13 @@ async def test_a_workload_starts_when_its_nodes_are_there_and_its_pods_find_them
     checks: Checks,
 ) -> None:
     scaler = Autoscaler(checks.client, lambda _: "Provisioned")
+    container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "1"}}}
+    pods = {"metadata": {"labels": {"app": "train"}}, "spec": {"containers": [container]}}
     async with checks.running(provisioning_check()), scaler.running():
         await configure(checks, parameters={"zone": "a"})
         await checks.is_active("check", "True")
-        await checks.world.workload("wl")
+        pod_set = {"name": "main", "count": 1, "template": pods}
+        await checks.world.workload("wl", podSets=[pod_set])
         await checks.world.is_("wl", "Admitted")
         entry = await checks.entry("wl")
         (update,) = entry["podSetUpdates"]
@@ -158,6 +161,7 @@ async def test_a_workload_starts_when_its_nodes_are_there_and_its_pods_find_them
         assert (owner["kind"], owner["name"]) == ("Workload", "wl")
         template = scaler.templates["ppt-wl-check-1-main"]["template"]
         assert template["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+        assert template["metadata"]["labels"] == {"app": "train"}, "affinity selects on them"
 
         await checks.world.delete(REQUESTS, "wl-check-1", "default")
         await checks.world.patch(

@@ -90,6 +90,7 @@ def test_an_owner_of_the_same_name_and_another_uid_does_not_count(build):
 def test_the_highest_queued_owner_counts(build):
     top = build.job(meta={"name": "top", "uid": "top-uid"})
     middle = child_of(build, top, "middle")
+    middle["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "main"}
     bottom = child_of(build, middle, "bottom")
     found = ask(owners([top, middle], [build.workload(top, admitted=True)]), bottom)
     assert (found.name, found.admitted) == ("Job ns/top", True)
