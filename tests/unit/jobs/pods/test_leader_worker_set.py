@@ -221,11 +221,13 @@ def test_the_first_pod_makes_the_workload_of_leader_and_workers(pods: Any) -> No
 
 def test_labels_of_the_templates_are_in_the_pod_sets() -> None:
     obj = leader_worker_set(queue="q")
+    before = parent(obj).digest
     parts = obj["spec"]["leaderWorkerTemplate"]
     parts["workerTemplate"]["metadata"] = {"labels": {"app": "serving", QUEUE: "q"}}
     leader, worker = pod_sets_of(obj)
     assert worker.template["metadata"] == {"labels": {"app": "serving"}}
     assert "metadata" not in leader.template
+    assert parent(obj).digest == before, "the Workload of an earlier version stays"
 
 
 def test_pods_start_by_role_and_more_workers_than_declared_wait(pods: Any) -> None:
