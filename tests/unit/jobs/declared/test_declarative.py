@@ -183,10 +183,11 @@ def test_an_object_that_says_no_pods_is_told_the_field_and_waits(
     with pytest.raises(InvalidJob) as caught:
         job.pod_sets()
     assert caught.value.path == path
-    found = plan(Situation(job, 0.0, JobSettings(manage_jobs_without_queue_name=True)))
-    stop, _stopped, told, wait = found
+    settings = JobSettings(manage_jobs_without_queue_name=True)
+    stop, *_ = plan(Situation(job, 0.0, settings))
     assert isinstance(stop, Change)
     assert stop.new["spec"]["suspend"] is True, "it may not run meanwhile"
+    told, wait = plan(Situation(type(job)(stop.new), 0.0, settings))
     assert isinstance(told, Emit)
     assert told.reason == "ErrWorkloadCompose"
     assert path in told.message
