@@ -33,6 +33,8 @@ class LifeCases(AdaptedJobs):
         """For example because the webhook did not answer."""
         world = self._world(self._queued())
         world.settle()
+        world.change(self.adapter.stopped({"status": {}, **world.live_job}))
+        world.settle()
         assert world.is_suspended()
         assert world.workloads
 
@@ -87,7 +89,7 @@ class LifeCases(AdaptedJobs):
         world.settle()
         assert one_at_a_time or "Stopped" in world.events
         assert world.holds_quota(), "pods are still there"
-        world.change(self.adapter.stopped(world.live_job))
+        world.change(self.adapter.stopped({"status": {}, **world.live_job}))
         world.settle()
         self._assert_starts_elsewhere(world)
 
@@ -133,8 +135,8 @@ class LifeCases(AdaptedJobs):
         if moment not in ("waiting", "evicted"):
             world.evict()
             world.settle()
-        if moment in ("running", "evicted"):
-            world.change(self.adapter.stopped(world.live_job))
+        if moment != "waiting":
+            world.change(self.adapter.stopped({"status": {}, **world.live_job}))
             world.settle()
         self._assert_starts_elsewhere(world)
 
@@ -160,7 +162,7 @@ class LifeCases(AdaptedJobs):
         world.change(self.adapter.running(started.raw))
         assert not world.is_suspended()
         world.settle()
-        world.change(self.adapter.stopped(world.live_job))
+        world.change(self.adapter.stopped({"status": {}, **world.live_job}))
         world.settle()
         assert world.is_suspended(), "it has no quota"
 
@@ -173,7 +175,7 @@ class LifeCases(AdaptedJobs):
         world.delete_workload()
         world.settle()
         assert world.workload["metadata"]["uid"] == uid, "it holds quota while there are pods"
-        world.change(self.adapter.stopped(world.live_job))
+        world.change(self.adapter.stopped({"status": {}, **world.live_job}))
         world.settle()
         assert world.is_suspended()
         assert world.workload["metadata"]["uid"] != uid
@@ -214,7 +216,7 @@ class LifeCases(AdaptedJobs):
         counts = self._counts(changed)
         world.change(changed)
         world.settle()
-        world.change(self.adapter.stopped(world.live_job))
+        world.change(self.adapter.stopped({"status": {}, **world.live_job}))
         world.settle()
         assert world.is_suspended()
         assert world.workload["metadata"]["uid"] == uid
@@ -236,7 +238,7 @@ class LifeCases(AdaptedJobs):
         assert not world.is_suspended(), "it does not run with fewer pods"
         world.evict()
         world.settle()
-        world.change(self.adapter.stopped(world.live_job))
+        world.change(self.adapter.stopped({"status": {}, **world.live_job}))
         world.settle()
         assert world.is_suspended()
         assert self._counts(world.live_job) == counts

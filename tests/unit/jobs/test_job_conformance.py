@@ -60,7 +60,8 @@ class BatchJobs(JobAdapter):
 
     def stopped(self, obj: Obj) -> Obj:
         status = {"startTime": obj["status"]["startTime"]} if obj["status"].get("startTime") else {}
-        return with_status(obj, active=0, ready=0, **status)
+        suspended = [{"type": "Suspended", "status": "True"}]
+        return with_status(obj, active=0, ready=0, conditions=suspended, **status)
 
     def succeeded(self, obj: Obj) -> Obj:
         return with_status(obj, conditions=[{"type": "Complete", "status": "True"}])

@@ -231,8 +231,6 @@ class _Sync:
             return
         last = facts.COMPLETE if first == facts.MET else facts.FAILED
         self._condition(last, "True", reason, message)
-        if self.status.get("startTime") is None:
-            self.status["startTime"] = format_time(self.now)
         if last == facts.COMPLETE:
             self.status["completionTime"] = format_time(self.now)
 

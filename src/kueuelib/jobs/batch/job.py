@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from kueuelib.api.kinds import JOBS
-from kueuelib.api.meta import Obj, Resource, annotations_of, copied
+from kueuelib.api.meta import Obj, Resource, annotations_of, copied, find_condition
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS, is_go_bool
 from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.capabilities import (
@@ -20,6 +20,10 @@ from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob, JobE
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.contract.stopping import begin_stop, end_stop, is_stop_begun
 from kueuelib.runtime.transforms import shared, strip
+
+SUSPENDED = "Suspended"
+SUCCESS_CRITERIA_MET = "SuccessCriteriaMet"
+FAILURE_TARGET = "FailureTarget"
 
 CONTROLLER_LABELS = frozenset(
     {
@@ -35,10 +39,14 @@ CONTROLLER_LABELS = frozenset(
 class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     """A `batch/v1` Job.
 
-    Stopping takes up to three writes: suspend, remove the start time, restore. The API server
-    allows changes of a Job's template only while the Job is suspended and has no start time. The
-    first write adds the annotation `kueue.x-k8s.io/stopping` and the last one removes it, so that
-    an interrupted stop is completed.
+    Stopping takes up to three writes: suspend and, once the Job controller has seen that and no pod
+    is active, remove the start time and restore. The API server allows changes of a Job's template
+    only while the Job is suspended, without active pods, and (before 1.36) without a start time.
+    The first write adds the annotation `kueue.x-k8s.io/stopping` and the last one removes it, so
+    that an interrupted stop is completed.
+
+    A Job that is about to end is not stopped, and keeps its start time: no pod would start, and
+    without it the API server refuses the end.
     """
 
     resource: ClassVar[Resource] = JOBS
@@ -51,7 +59,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         """Whether the Job is suspended, but an earlier stop is incomplete."""
         if not self._suspend_set:
             return False
-        return is_stop_begun(self.object) or bool(self.start_time)
+        return is_stop_begun(self.object) or bool(self.start_time) or self._lacks_start
 
     def suspend(self) -> None:
         """Set `spec.suspend`."""
@@ -128,8 +136,20 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         return (PodSet(DEFAULT_POD_SET, self._pods_count, template, self._min_count),)
 
     def is_active(self) -> bool:
-        """Whether pods run or wait to run, by `status.active`."""
-        return bool(self._status.get("active"))
+        """Whether pods run or wait to run, by `status.active`, or may be starting, because the Job
+        controller has not seen the last stop yet.
+        """
+        unseen = self._suspend_set and is_stop_begun(self.object) and not self._is(SUSPENDED)
+        return unseen or bool(self._status.get("active"))
+
+    def is_ending(self) -> bool:
+        """Whether all completions have succeeded, or the Job controller ends it for another
+        reason.
+        """
+        if self._is(SUCCESS_CRITERIA_MET) or self._is(FAILURE_TARGET):
+            return True
+        succeeded, completions = self._status.get("succeeded"), self._spec.get("completions")
+        return bool(succeeded) and completions is not None and succeeded >= completions
 
     def is_terminating(self) -> bool:
         """Whether pods that are being deleted have not ended, by `status.terminating`."""
@@ -153,26 +173,42 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> Stop:
-        """The remaining writes of: suspend, remove the start time, restore.
+        """The remaining writes of: suspend, and once no pod is active, remove the start time and
+        restore.
 
-        The template is restored once the Job controller counts no active pods: Kubernetes (from
-        1.36 on) keeps the template of a suspended Job as it is until then.
+        Only a Job controller that has seen the suspension sets `Suspended` to True. One that never
+        looked between a start and its stop has left the condition of before the start, which is
+        removed before the Job is suspended.
         """
         del reason, message, now
-        commands: list[Command] = []
+        if self.is_ending():
+            return Stop(self._startable_end())
         state = self.copy()
-        stops_now = not self._suspend_set
-        if stops_now:
-            commands.append(begin_stop(state))
-        if state.start_time:
-            before = copied(state.object)
-            state.object["status"]["startTime"] = None
-            after = copied(state.object)
-            commands.append(Change(JOBS, before, after, subresource="status", versioned=False))
-            del state.object["status"]["startTime"]
-        if not self._status.get("active"):
-            commands += end_stop(state, infos)
-        return Stop(tuple(commands), stops_now)
+        if not self._suspend_set:
+            forgotten = self._change_status(state, conditions=self._conditions_but(SUSPENDED))
+            return Stop((*(forgotten if self._is(SUSPENDED) else ()), begin_stop(state)), True)
+        if self.is_active():
+            return Stop()
+        cleared = self._change_status(state, startTime=None) if self.start_time else ()
+        state.object.get("status", {}).pop("startTime", None)
+        return Stop((*cleared, *end_stop(state, infos)))
+
+    def _startable_end(self) -> tuple[Command, ...]:
+        """Gives a Job that ended while it was stopped its start time back, without which the API
+        server refuses its end.
+        """
+        if not self._lacks_start:
+            return ()
+        since = find_condition(self._status.get("conditions"), SUSPENDED)
+        at = since.get("lastTransitionTime") or self.object["metadata"]["creationTimestamp"]
+        return self._change_status(self.copy(), startTime=at)
+
+    @staticmethod
+    def _change_status(state: BatchJob, **fields: Any) -> tuple[Command, ...]:
+        """Change the status of a copy; returns the write for it."""
+        before = copied(state.object)
+        state.object["status"] = {**(state.object.get("status") or {}), **fields}
+        return (Change(JOBS, before, copied(state.object), subresource="status"),)
 
     # ---- reading
 
@@ -187,6 +223,20 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     @property
     def _status(self) -> Mapping[str, Any]:
         return self.object.get("status") or {}
+
+    def _is(self, type: str) -> bool:
+        """Whether a condition is True."""
+        return find_condition(self._status.get("conditions"), type).get("status") == "True"
+
+    def _conditions_but(self, type: str) -> list[Obj]:
+        """The conditions without one of them."""
+        return [each for each in self._status.get("conditions") or () if each["type"] != type]
+
+    @property
+    def _lacks_start(self) -> bool:
+        """Whether it cannot end, because a stop has removed its start time."""
+        over = self._is("Complete") or self._is("Failed")
+        return self._suspend_set and not self.start_time and self.is_ending() and not over
 
     @property
     def _suspend_set(self) -> bool:

@@ -49,6 +49,8 @@ class Change:
         new: the desired object; only the difference is sent.
         subresource: for example `status`.
         versioned: fail if another client has changed the object meanwhile.
+        given: another object that permits the change: with a newer known state of it, nothing is
+            sent.
     """
 
     resource: Resource
@@ -56,6 +58,7 @@ class Change:
     new: Obj
     subresource: str = ""
     versioned: bool = True
+    given: Obj | None = None
 
     @property
     def patch(self) -> Obj:

@@ -265,6 +265,12 @@ class GenericJob(abc.ABC, Generic[T]):
     def is_active(self) -> bool:
         """Whether any pod runs or may run. Those that `is_terminating` is about do not count."""
 
+    def is_ending(self) -> bool:
+        """Whether the end is decided, so that no pod will start any more, but not yet reported by
+        `finished`. Such a job is not stopped; an eviction frees its quota when no pod is active.
+        """
+        return False
+
     def is_terminating(self) -> bool:
         """Whether pods that are being deleted have not ended yet; False if the object does not say.
 

@@ -198,6 +198,10 @@ class Executor:
 
     def _is_overtaken(self, command: Command, run: _Run) -> bool:
         match command:
+            case Change(given=given) if given is not None and self._known.is_overtaken(
+                run.latest(given)
+            ):
+                return True
             case Change(_, obj, versioned=True) | PatchStatus(_, obj, versioned=True):
                 return self._known.is_overtaken(run.latest(obj))
         return False

@@ -64,11 +64,14 @@ def _condition(changed: Obj, type: str) -> Command:
 
 def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Reports which pods no longer need quota; never fewer while quota is reserved."""
-    if not isinstance(job, JobWithReclaimablePods):
+    spare = job.reclaimable_pods() if isinstance(job, JobWithReclaimablePods) else {}
+    if job.is_ending() and states.is_evicted(workload) and not situation.uses_quota(job):
+        spare = {entry.name: entry.count for entry in situation.pod_sets(job)}
+    elif not isinstance(job, JobWithReclaimablePods):
         return ()
     entries = states.status_of(workload).get("reclaimablePods") or ()
     stored = {entry["name"]: entry["count"] for entry in entries}
-    wanted = reclaimable_counts(job.reclaimable_pods(), situation.pod_sets(job), workload)
+    wanted = reclaimable_counts(spare, situation.pod_sets(job), workload)
     if states.has_quota(workload):
         wanted = {name: max(wanted.get(name, 0), stored.get(name, 0)) for name in wanted | stored}
     if wanted == stored:

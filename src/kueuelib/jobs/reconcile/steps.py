@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.names import (
@@ -202,7 +204,7 @@ def _give_back(case: Case, workload: Obj) -> Commands:
 def _evicted(case: Case) -> Commands:
     message = states.condition(case.workload, EVICTED).get("message", "")
     left = stop(case, StopReason.WORKLOAD_EVICTED, message)
-    if left or case.situation.uses_quota(case.job):
+    if left or case.job.is_ending() or case.situation.uses_quota(case.job):
         return left
     released = states.release(case.workload, case.situation.now)
     if isinstance(case.job, JobWithReplacements):
@@ -232,6 +234,14 @@ def _starting(case: Case) -> Commands:
             Emit(job.raw, REASON_FAILED_TO_START, text, WARNING),
         )
     return (Change(job.resource, job.raw, changed), Emit(job.raw, STARTED, message))
+
+
+def _start(case: Case) -> Commands:
+    """Starts the job as long as no newer state of the Workload is known."""
+    return tuple(
+        attrs.evolve(command, given=case.workload) if isinstance(command, Change) else command
+        for command in _starting(case)
+    )
 
 
 def _waiting(case: Case) -> Commands:
@@ -283,7 +293,7 @@ STEPS: dict[JobPhase, Callable[[Case], Commands]] = {
     JobPhase.MISMATCH: _mismatch,
     JobPhase.EVICTED: _evicted,
     JobPhase.STOPPING: _stopping,
-    JobPhase.STARTING: _starting,
+    JobPhase.STARTING: _start,
     JobPhase.WAITING: _waiting,
     JobPhase.NOT_ADMITTED: _not_admitted,
     JobPhase.RUNNING: _follow_priority,
@@ -319,6 +329,8 @@ def _leftovers(case: Case) -> Commands:
 
 def _plain_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> Stop:
     changed, runs = job.copy(), not job.is_suspended()
+    if job.is_ending():
+        return Stop()
     if runs:
         changed.suspend()
     restored = changed.restore_podsets_info(infos) if infos else False

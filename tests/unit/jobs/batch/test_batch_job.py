@@ -10,6 +10,8 @@ from kueuelib.jobs.batch.job import BatchJob, trim
 from kueuelib.jobs.contract.capabilities import StopReason
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 
+START = "2024-01-01T00:00:00Z"
+SUSPENDED = {"type": "Suspended", "status": "True"}
 STOPPING = "kueue.x-k8s.io/stopping"
 
 
@@ -130,9 +132,8 @@ def test_a_start_time_that_was_left_behind_is_forgotten(build):
 
 
 def test_a_template_is_restored_only_when_no_pod_is_active_any_more(build):
-    job = build.job(
-        annotations={STOPPING: "true"}, pod={"nodeSelector": {"x": "y"}}, status={"active": 1}
-    )
+    status = {"active": 1, "conditions": [SUSPENDED]}
+    job = build.job(annotations={STOPPING: "true"}, pod={"nodeSelector": {"x": "y"}}, status=status)
     assert stop(job, (PodSetInfo("main", 3),)).commands == ()
     assert BatchJob(job).is_stopping()
     job["status"]["active"] = 0
@@ -141,7 +142,11 @@ def test_a_template_is_restored_only_when_no_pod_is_active_any_more(build):
 
 
 def test_a_marked_job_is_restored_and_the_mark_taken_away(build):
-    job = build.job(annotations={STOPPING: "true", "a": "b"}, pod={"nodeSelector": {"x": "y"}})
+    job = build.job(
+        annotations={STOPPING: "true", "a": "b"},
+        pod={"nodeSelector": {"x": "y"}},
+        status={"conditions": [SUSPENDED]},
+    )
     found = stop(job, (PodSetInfo("main", 3),))
     assert [command.patch for command in found.commands] == [
         {
@@ -152,10 +157,83 @@ def test_a_marked_job_is_restored_and_the_mark_taken_away(build):
 
 
 def test_a_stop_without_knowledge_only_takes_the_mark_away(build):
-    job = build.job(annotations={STOPPING: "true"}, pod={"nodeSelector": {"x": "y"}})
+    job = build.job(
+        annotations={STOPPING: "true"},
+        pod={"nodeSelector": {"x": "y"}},
+        status={"conditions": [SUSPENDED]},
+    )
     assert [command.patch for command in stop(job).commands] == [
         {"metadata": {"annotations": {STOPPING: None}}}
     ]
+
+
+# ---- a Job controller that lags
+
+
+def test_a_stop_is_complete_only_when_the_job_controller_has_seen_it(build):
+    job = build.job(annotations={STOPPING: "true"}, pod={"nodeSelector": {"x": "y"}})
+    for conditions in ([], [{**SUSPENDED, "status": "False"}]):
+        job["status"] = {"startTime": START, "conditions": conditions}
+        assert BatchJob(job).is_active(), "it may be creating pods"
+        assert stop(job, (PodSetInfo("main", 3),)).commands == ()
+    job["status"]["conditions"] = [SUSPENDED]
+    assert not BatchJob(job).is_active()
+    assert len(stop(job, (PodSetInfo("main", 3),)).commands) == 2
+
+
+def test_the_suspension_before_a_start_is_forgotten_before_the_next_one(build):
+    other = {"type": "Other", "status": "True"}
+    job = build.job(suspend=False, status={"conditions": [SUSPENDED, other]})
+    found = stop(job)
+    forget, suspend = found.commands
+    assert (forget.subresource, forget.versioned) == ("status", True)
+    assert forget.patch == {"status": {"conditions": [other]}}
+    assert suspend.versioned
+    assert suspend.patch["spec"] == {"suspend": True}
+    assert not BatchJob(forget.new).is_suspended(), "a crash in between changes nothing"
+    assert BatchJob(suspend.new).is_active()
+
+
+def test_a_job_that_was_never_started_waits_for_no_controller(build):
+    assert not BatchJob(build.job()).is_active()
+
+
+# ---- a Job that has done its work
+
+ENDING = (
+    {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]},
+    {"conditions": [{"type": "FailureTarget", "status": "True"}]},
+    {"succeeded": 2},
+)
+
+
+@pytest.mark.parametrize("status", ENDING)
+def test_a_job_that_is_about_to_end_is_not_stopped(build, status):
+    job = build.job(suspend=False, completions=2, status={"startTime": START, **status})
+    assert BatchJob(job).is_ending()
+    assert stop(job).commands == ()
+
+
+def test_a_job_with_completions_to_come_is_stopped(build):
+    for completions, succeeded in ((None, 5), (2, 1), (2, 0), (0, 0)):
+        job = build.job(completions=completions, status={"succeeded": succeeded})
+        assert not BatchJob(job).is_ending()
+        job["spec"]["suspend"] = False
+        assert stop(job).stops_now
+
+
+@pytest.mark.parametrize("status", ENDING)
+def test_pods_that_end_while_they_are_stopped_end_a_job_that_has_lost_its_start_time(build, status):
+    conditions = [{**SUSPENDED, "lastTransitionTime": START}, *status.get("conditions", ())]
+    job = build.job(completions=2, status={**status, "conditions": conditions})
+    assert BatchJob(job).is_stopping(), "it is not started again"
+    (repair,) = stop(job).commands
+    assert (repair.subresource, repair.patch) == ("status", {"status": {"startTime": START}})
+    assert stop(repair.new).commands == ()
+    assert BatchJob(repair.new).is_stopping()
+    ended = {**repair.new["status"]}
+    ended["conditions"] = [*ended["conditions"], {"type": "Complete", "status": "True"}]
+    assert stop({**job, "status": {**ended, "startTime": None}}).commands == ()
 
 
 def test_jobs_that_are_alike_share_the_specs_of_their_pods(build):

@@ -148,7 +148,7 @@ def test_a_job_that_slipped_in_unsuspended_is_suspended_first(build):
     job = build.job(suspend=False, status={"startTime": "2024-01-01T00:00:00Z", "active": 3})
     commands = plan(build.situation(job))
     assert reasons(commands) == ["Stopped"]
-    assert [kind for kind, _ in writes(commands)] == ["Job", "Job/status"]
+    assert [kind for kind, _ in writes(commands)] == ["Job"]
     assert writes(commands)[0][1]["spec"] == {"suspend": True}
 
 
@@ -241,7 +241,14 @@ def test_an_evicted_job_is_stopped_and_keeps_its_quota_until_it_is_restored(buil
                 "metadata": {"annotations": {f"{KUEUE}/stopping": "true"}},
                 "spec": {"suspend": True},
             },
-        ),
+        )
+    ]
+    event = commands[1]
+    assert (event.reason, event.message) == ("Stopped", "Evicted because Preempted")
+    half = commands[0].new
+    assert plan(build.situation(half, workload)) == (), "the Job controller has not seen it"
+    half["status"]["conditions"] = [{"type": "Suspended", "status": "True"}]
+    assert writes(plan(build.situation(half, workload))) == [
         ("Job/status", {"status": {"startTime": None}}),
         (
             "Job",
@@ -255,8 +262,6 @@ def test_an_evicted_job_is_stopped_and_keeps_its_quota_until_it_is_restored(buil
             },
         ),
     ]
-    event = commands[1]
-    assert (event.reason, event.message) == ("Stopped", "Evicted because Preempted")
 
 
 def test_an_evicted_job_keeps_its_quota_while_pods_are_active(build):
@@ -277,6 +282,18 @@ def test_the_strategy_decides_whether_terminating_pods_keep_the_quota(build, str
     else:
         assert released
         assert "admission" not in released[0]
+
+
+def test_an_evicted_job_that_is_about_to_end_is_not_stopped_and_frees_its_quota(build):
+    job = build.job(completions=1, parallelism=1)
+    workload = build.workload(job, admitted=True, evicted="Preempted")
+    done = build.started(job, active=1, conditions=[{"type": "FailureTarget", "status": "True"}])
+    assert plan(build.situation(done, workload)) == ()
+    done["status"]["active"] = 0
+    (reclaim,) = plan(build.situation(done, workload))
+    assert reclaim.status == {"reclaimablePods": [{"name": "main", "count": 1}]}
+    workload["status"]["reclaimablePods"] = reclaim.status["reclaimablePods"]
+    assert plan(build.situation(done, workload)) == ()
 
 
 @pytest.mark.parametrize("admitted", [True, False])
@@ -312,6 +329,7 @@ def test_a_stop_that_was_cut_short_is_completed_although_the_workload_is_admitte
     half = build.started(job)
     half["spec"]["suspend"] = True
     half["metadata"]["annotations"] = {f"{KUEUE}/stopping": "true"}
+    half["status"]["conditions"] = [{"type": "Suspended", "status": "True"}]
     kinds = [kind for kind, _ in writes(plan(build.situation(half, workload)))]
     assert kinds == ["Job/status", "Job"]
     assert reasons(plan(build.situation(half, workload))) == []
@@ -405,6 +423,9 @@ def test_a_running_job_that_was_edited_is_stopped_and_restored(build):
     edited["spec"]["parallelism"] = 2
     commands = plan(build.situation(edited, workload))
     assert reasons(commands) == ["Stopped"]
+    half = commands[0].new
+    half["status"]["conditions"] = [{"type": "Suspended", "status": "True"}]
+    commands = plan(build.situation(half, workload))
     restored = writes(commands)[-1][1]["spec"]["template"]["spec"]
     assert restored == {"nodeSelector": None, "tolerations": None}
 
