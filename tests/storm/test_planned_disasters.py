@@ -41,6 +41,9 @@ class Stage:
     def hold_jobs(self, *, held: bool) -> None:
         self.notes.append(f"jobs are held: {held}")
 
+    def delay_jobs(self, seconds: float) -> None:
+        self.notes.append(f"jobs lag by {seconds:g}")
+
     async def next_write(self, name: str, limit: float) -> None:
         self.notes.append(f"write of {name} within {limit:g}")
 
@@ -61,11 +64,14 @@ class Stage:
         ("server-restart", ["restart True"]),
         ("server-amnesia", ["restart False"]),
         ("jobs-held", ["jobs are held: True", "sleep 3", "jobs are held: False"]),
+        ("jobs-late", ["jobs lag by 4", "sleep 3", "jobs lag by 0"]),
     ],
 )
 async def test_each_disaster_happens(kind: str, notes: list[str]) -> None:
     stage = Stage()
-    disaster = Disaster(1.0, "label", kind, "manager-1", seconds=3.0, offset=2.0, rate=1.05)
+    disaster = Disaster(
+        1.0, "label", kind, "manager-1", seconds=3.0, lag=4.0, offset=2.0, rate=1.05
+    )
     await perform(disaster, stage)
     assert stage.notes == notes
 
@@ -108,7 +114,7 @@ def test_disasters_come_in_order_within_the_storm_and_strike_what_exists() -> No
         assert len({one.label for one in found}) == len(found)
     assert kinds == {
         *("kill", "stop", "pause", "skew"),
-        *("server-restart", "server-amnesia", "jobs-held"),
+        *("server-restart", "server-amnesia", "jobs-held", "jobs-late"),
     }
 
 

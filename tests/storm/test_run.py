@@ -110,6 +110,9 @@ class World:
     def hold_jobs(self, *, held: bool) -> None:
         assert not held
 
+    def delay_jobs(self, seconds: float) -> None:
+        assert seconds == 0
+
     async def restart_server(self, *, history: bool) -> None:
         self.notes.append(f"restart {history}")
 

@@ -138,12 +138,19 @@ def borrowing(shown: int, **weight: Any) -> dict[str, list[Obj]]:
     }
 
 
+COMPLETABLE = job()
+COMPLETABLE["spec"]["completions"] = 1
+
 WRONG: list[tuple[str, dict[str, list[Obj]]]] = [
     ("admitted-runs", running() | {"jobs": [job()]}),
     (
         "admitted-runs",
         running()
         | {"jobs": [], "pods": [pod()], "workloads": [workload(owner(pod(), "Pod"), **ADMITTED)]},
+    ),
+    (
+        "done-jobs-end",
+        waiting() | {"jobs": [with_status(COMPLETABLE, succeeded=1)]},
     ),
     ("nothing-runs-unadmitted", waiting() | {"jobs": [job(suspend=False)]}),
     ("nothing-runs-unadmitted", world(pods=[pod(gated=False, phase="Running")])),

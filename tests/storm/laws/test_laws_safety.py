@@ -15,6 +15,7 @@ from histories import (
     LEASES,
     LOCAL_QUEUES,
     PODS,
+    TIME,
     WORKLOADS,
     Story,
     cluster_queue,
@@ -415,6 +416,50 @@ def quota_that_is_taken_from_running_pods(story: Story) -> None:
     story.put(JOBS, with_status(job(suspend=False, kind="Job"), active=1), "server")
     story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=True))
     story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=True), after=9)
+
+
+@breaks("quota-is-kept-while-pods-run")
+def quota_that_is_taken_before_the_job_controller_looks(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.put(JOBS, job(suspend=False))
+    story.put(PODS, pod_of(mine), "server")
+    story.put(JOBS, job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=True))
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=True))
+
+
+@breaks("pods-start-on-quota")
+def a_pod_that_comes_after_its_quota_has_gone(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.put(JOBS, job(suspend=False))
+    story.put(JOBS, job())
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=True))
+    story.put(PODS, pod_of(mine), "server")
+
+
+@breaks("ending-jobs-go-on")
+def a_job_that_has_done_its_work_and_is_stopped(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    met = {"startTime": TIME, "conditions": conditions(SuccessCriteriaMet=True)}
+    story.put(JOBS, with_status(job(suspend=False), **met), "server")
+    story.put(JOBS, with_status(job(), **met))
+
+
+@breaks("ending-jobs-go-on")
+def a_job_that_has_failed_and_loses_its_start(story: Story) -> None:
+    story.submit(job())
+    failed = {"conditions": conditions(FailureTarget=True)}
+    story.put(JOBS, with_status(job(), startTime=TIME, **failed), "server")
+    story.put(JOBS, with_status(job(), startTime=None, **failed))
+
+
+def pod_of(mine: Obj) -> Obj:
+    one = pod("its-pod", gated=False, phase="Running")
+    one["metadata"]["ownerReferences"] = [mine]
+    return one
 
 
 @breaks("bounded-steps")

@@ -57,6 +57,8 @@ class JobController(Controller[ObjectKey]):
     ) -> None:
         super().__init__(parts)
         self._pod_limit = pod_limit
+        self.delay = 0.0
+        """Seconds between reading a Job and its pods, and writing what was decided about them."""
         self._alive = 0
         self._promised = 0
         self._jobs = parts.kinds.of(JOBS)
@@ -117,6 +119,8 @@ class JobController(Controller[ObjectKey]):
         if decision.expire:
             await self._jobs.delete(job, propagation=Propagation.BACKGROUND)
             return None
+        if self.delay and (decision.create or decision.delete):
+            await self._clock.wait(asyncio.Event(), self._clock.now() + self.delay)
         # Pods that are about to be deleted must not count as failures, whatever goes wrong below.
         self._memories[uid] = attrs.evolve(memory, disposed=decision.memory.disposed)
         problem = await self._change_pods(job, decision)

@@ -130,6 +130,10 @@ class SimulatedCluster:
         """Pauses or resumes the Job controller."""
         self._jobs.loop.hold(held)
 
+    def delay_jobs(self, seconds: float) -> None:
+        """Lets the Job controller write that long after it has read."""
+        self._jobs.delay = seconds
+
     @property
     def idle(self) -> bool:
         """Whether no part has anything to do now."""

@@ -16,10 +16,12 @@ RESTART_AFTER = (0.0, 30.0)
 PATIENCE = 20.0
 """Seconds for which a disaster waits for a write."""
 STANDSTILL = (2.0, 60.0)
-"""Seconds for which the Job controller is paused."""
+"""Seconds for which the Job controller is paused, or lags."""
+LAG = (0.2, 8.0)
+"""Seconds between the moment when the Job controller reads a Job, and its writes."""
 
 
-_OF_SERVER = ("server-restart", "server-amnesia", "jobs-held")
+_OF_SERVER = ("server-restart", "server-amnesia", "jobs-held", "jobs-late")
 _DRAWN = ("kill", "stop", "pause", "skew", *_OF_SERVER)
 
 
@@ -33,6 +35,7 @@ class Disaster:
         kind: The kind of fault.
         target: The process that it strikes.
         seconds: How long it lasts; 0 for instantaneous ones.
+        lag: For how many seconds the Job controller acts on what it has read.
         offset: The error of a clock in seconds.
         rate: The rate of a clock.
         after_write: Whether it waits for the next write of the process.
@@ -43,6 +46,7 @@ class Disaster:
     kind: str
     target: str
     seconds: float = 0.0
+    lag: float = 0.0
     offset: float = 0.0
     rate: float = 1.0
     after_write: bool = False
@@ -87,6 +91,10 @@ class Stage(Protocol):
         """Pause or resume the Job controller."""
         ...
 
+    def delay_jobs(self, seconds: float) -> None:
+        """Let the Job controller write that long after it has read."""
+        ...
+
     async def next_write(self, name: str, limit: float) -> None:
         """Wait until a process writes an object, or for a number of seconds."""
         ...
@@ -121,9 +129,10 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
                     seconds=draws.scaled(f"{label}/seconds", *profile.pauses),
                     after_write=draws.chance(f"{label}/after-write", 0.7),
                 )
-            elif kind == "jobs-held":
+            elif kind in ("jobs-held", "jobs-late"):
                 seconds = draws.uniform(f"{label}/seconds", *STANDSTILL)
-                disaster = attrs.evolve(disaster, seconds=seconds)
+                lag = draws.scaled(f"{label}/lag", *LAG) if kind == "jobs-late" else 0.0
+                disaster = attrs.evolve(disaster, seconds=seconds, lag=lag)
             elif kind == "skew":
                 disaster = attrs.evolve(
                     disaster,
@@ -164,5 +173,9 @@ async def perform(disaster: Disaster, stage: Stage) -> None:
             stage.hold_jobs(held=True)
             await stage.sleep(disaster.seconds)
             stage.hold_jobs(held=False)
+        case "jobs-late":
+            stage.delay_jobs(disaster.lag)
+            await stage.sleep(disaster.seconds)
+            stage.delay_jobs(0.0)
         case kind:
             raise ValueError(f"disaster {disaster.label}: unknown kind {kind!r}")

@@ -225,7 +225,7 @@ PROFILES: Final[dict[str, Profile]] = {
         ),
         Profile(
             "crash",
-            kinds=_DELAYS | _STOPS | {"kill", "kill-after-write", "jobs-held"},
+            kinds=_DELAYS | _STOPS | {"kill", "kill-after-write", "jobs-held", "jobs-late"},
             always=_SLOW | {"kill"},
         ),
         Profile(
@@ -238,7 +238,7 @@ PROFILES: Final[dict[str, Profile]] = {
         Profile(
             "users",
             kinds=_DELAYS,
-            always=_SLOW | {"jobs-held", "overtaken", "event-delay"},
+            always=_SLOW | {"jobs-held", "jobs-late", "overtaken", "event-delay"},
             jobs=(8, 15),
             managers=(1,),
             crowds=0.8,

@@ -219,6 +219,7 @@ class _Run:
             world.resume(name)
             world.skew(name, 0.0, 1.0)
         world.hold_jobs(held=False)
+        world.delay_jobs(0.0)
         if "server-amnesia" in self._plan.weather.rates:
             await world.restart_server(history=False)
         await self._revive()

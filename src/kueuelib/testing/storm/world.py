@@ -294,6 +294,11 @@ class World:
         self.tell(f"the Job controller {'stands still' if held else 'continues'}")
         self.server.cluster.hold_jobs(held)
 
+    def delay_jobs(self, seconds: float) -> None:
+        """Let the Job controller write that long after it has read."""
+        self.tell(f"the Job controller lags by {seconds:g} s")
+        self.server.cluster.delay_jobs(seconds)
+
     def compact(self) -> None:
         """Forget all old resource versions, as etcd does; open watches continue where they can."""
         self.server.service.storage.compact()

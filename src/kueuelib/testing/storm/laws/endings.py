@@ -30,6 +30,7 @@ from kueuelib.testing.storm.laws.reading import (
     queue_of,
     reserving,
     spec,
+    status,
     subject_of,
     suspended,
     terminal,
@@ -54,6 +55,14 @@ def admitted_runs(rest: Rest) -> Iterator[Finding]:
     for pod in rest.single_pods():
         if may_run(rest.by_subject.get(subject_of(pod))) and gated(pod) and _alive(pod):
             yield title(PODS, pod), "its Workload is admitted, but it still has its gate"
+
+
+def done_jobs_end(rest: Rest) -> Iterator[Finding]:
+    """A Job whose completions have all succeeded is over."""
+    for job in rest.jobs:
+        wanted, done = spec(job).get("completions"), status(job).get("succeeded")
+        if wanted and done and done >= wanted and not job_end(job):
+            yield title(JOBS, job), "all of its pods have succeeded, but it does not end"
 
 
 def nothing_runs_unadmitted(rest: Rest) -> Iterator[Finding]:

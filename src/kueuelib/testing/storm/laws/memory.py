@@ -117,6 +117,7 @@ class Memory:
         leaderless: when a Lease was released, by Lease.
         renewed: when a Lease was last written, by Lease.
         busy: since when pods of a job, or a pod, have been running, by UID.
+        meddled: UIDs of Jobs that users have suspended or started themselves.
         turns: changes of queues, Cohorts, flavors and checks by users.
         budgets: steps of managers since a Workload last reserved quota, by subject.
         changed: when the spec of a Workload or a queue changed, or its deletion was requested.
@@ -138,6 +139,7 @@ class Memory:
         self.leaderless: dict[Key, float] = {}
         self.renewed: dict[Key, float] = {}
         self.busy: dict[str, float] = {}
+        self.meddled: set[str] = set()
         self.turns = 0
         self.budgets: dict[str, Budget] = defaultdict(Budget)
         self.changed: dict[tuple[str, str, str], float] = {}
@@ -242,6 +244,8 @@ class Memory:
             self.ended.add(uid(new))
         if old is None or new is None or suspended(old) == suspended(new):
             return
+        if not ours:
+            self.meddled.add(uid(new))
         admission = self.admissions[f"uid:{uid(new)}"]
         if not suspended(new):
             admission.unused = admission.unused and not ours

@@ -151,6 +151,11 @@ def is_group(workload: Obj) -> bool:
     return notes(workload).get(GROUP_MARK) == "true"
 
 
+def queued(job: Obj) -> bool:
+    """Whether it names a LocalQueue."""
+    return bool(labels(job).get(f"{PREFIX}/queue-name"))
+
+
 def suspended(job: Obj) -> bool:
     """Whether a Job is suspended."""
     return spec(job).get("suspend") is True

@@ -32,6 +32,7 @@ def _law(name: str, check: Check) -> RestLaw:
 REST_LAWS = (
     _law("admissible-runs", admissible.admissible_runs),
     _law("admitted-runs", endings.admitted_runs),
+    _law("done-jobs-end", endings.done_jobs_end),
     _law("nothing-runs-unadmitted", endings.nothing_runs_unadmitted),
     _law("every-job-has-a-workload", endings.every_job_has_a_workload),
     _law("finished-jobs-have-finished-workloads", endings.finished_jobs),

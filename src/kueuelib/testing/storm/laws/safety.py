@@ -61,6 +61,8 @@ SAFETY = (
     _law("started-by-admission", starts.started_by_admission, JOBS, PODS),
     _law("one-start-per-admission", starts.one_start_per_admission, JOBS),
     _law("quota-is-kept-while-pods-run", starts.quota_is_kept_while_pods_run, WORKLOADS),
+    _law("pods-start-on-quota", starts.pods_start_on_quota, PODS),
+    _law("ending-jobs-go-on", starts.ending_jobs_go_on, JOBS),
     _law("quota-not-exceeded", quota_law.quota_not_exceeded, WORKLOADS),
     _law("no-quota-in-a-cycle", quota_law.no_quota_in_a_cycle, WORKLOADS),
     _law("usage-is-what-pods-request", placement.usage_is_what_pods_request, WORKLOADS),

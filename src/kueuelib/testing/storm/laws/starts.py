@@ -8,16 +8,23 @@ from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws.memory import Memory, is_manager
 from kueuelib.testing.storm.laws.reading import (
     JOBS,
+    PODS,
     WORKLOADS,
     admitted,
     controller,
     finished,
     gated,
     group_of,
+    holds,
     is_group,
+    leaving,
+    queued,
     reserving,
+    status,
     subject_of,
     suspended,
+    terminal,
+    uid,
 )
 
 
@@ -65,6 +72,39 @@ def quota_is_kept_while_pods_run(memory: Memory, commit: Commit) -> Iterator[str
         return
     if not reserving(old) or not admitted(old) or reserving(new) or finished(new):
         return
-    since = memory.busy.get(str(controller(old).get("uid")))
+    identity = str(controller(old).get("uid"))
+    since = memory.busy.get(identity)
     if since is not None and not memory.within_lag(since, commit.at):
         yield f"it lost its quota, but its pods have been running for {commit.at - since:g} s"
+        return
+    for pod in () if identity in memory.meddled else memory.all(PODS):
+        if controller(pod).get("uid") == identity and not terminal(pod) and not leaving(pod):
+            yield "it lost its quota, but a pod of its Job was there"
+            return
+
+
+def pods_start_on_quota(memory: Memory, commit: Commit) -> Iterator[str]:
+    """A pod of a queued Job is created only while a Workload of the Job holds quota."""
+    if commit.old is not None or commit.new is None:
+        return
+    owner = controller(commit.new)
+    identity = str(owner.get("uid"))
+    job = memory.get(JOBS, commit.namespace, str(owner.get("name")))
+    if job is None or uid(job) != identity or not queued(job) or identity in memory.meddled:
+        return
+    mine = [one for one in memory.all(WORKLOADS) if controller(one).get("uid") == identity]
+    if not any(map(reserving, mine)):
+        yield "its Job has no quota"
+
+
+def ending_jobs_go_on(_memory: Memory, commit: Commit) -> Iterator[str]:
+    """A manager neither suspends a Job that is about to end, nor removes its start time."""
+    old, new = commit.old, commit.new
+    if old is None or new is None or not is_manager(commit.actor):
+        return
+    if not holds(old, "SuccessCriteriaMet") and not holds(old, "FailureTarget"):
+        return
+    if suspended(new) and not suspended(old):
+        yield "it was about to end, but it was suspended"
+    if status(old).get("startTime") and not status(new).get("startTime"):
+        yield "it was about to end, but its start time was removed"
