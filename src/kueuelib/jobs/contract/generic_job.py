@@ -266,7 +266,7 @@ class GenericJob(abc.ABC, Generic[T]):
         """Whether any pod runs or may run. Those that `is_terminating` is about do not count."""
 
     def is_ending(self) -> bool:
-        """Whether the end is decided, so that no pod will start any more, but not yet reported by
+        """Whether the end is decided, so that no further pod will start, but not yet reported by
         `finished`. Such a job is not stopped; an eviction frees its quota when no pod is active.
         """
         return False

@@ -17,7 +17,7 @@ PATIENCE = 20.0
 """Seconds for which a disaster waits for a write."""
 STANDSTILL = (2.0, 60.0)
 """Seconds for which the Job controller is paused, or lags."""
-LAG = (0.2, 8.0)
+LAG = (2.0, 30.0)
 """Seconds between the moment when the Job controller reads a Job, and its writes."""
 
 
