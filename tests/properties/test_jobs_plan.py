@@ -6,6 +6,7 @@ import copy
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -32,7 +33,11 @@ MOST_PLANS = 30
 
 
 class Server:
-    """As much of an API server and its Job controller as plans touch."""
+    """As much of an API server and its Job controller as plans touch.
+
+    The controller acts on the Job that it has read, which may have changed since. Then its status
+    is refused, and it looks again.
+    """
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job: dict[str, Any] | None = job
@@ -40,6 +45,8 @@ class Server:
         self.versions = itertools.count(1)
         self.uids = itertools.count(1)
         self.now = 1_700_000_000.0
+        self.read: dict[str, Any] | None = None
+        self.pods = 0
 
     def situation(self) -> Situation:
         job = None if self.job is None else BatchJob(self.job)
@@ -99,7 +106,8 @@ class Server:
         """The rules of the API server for Jobs."""
         if subresource == "status":
             assert old["spec"] == new["spec"]
-            assert new["spec"]["suspend"], "a start time may go only while suspended"
+            if old["status"].get("startTime") and not new["status"].get("startTime"):
+                assert new["spec"]["suspend"], "a start time may go only while suspended"
         elif old["spec"]["template"] != new["spec"]["template"]:
             assert old["spec"]["suspend"], "the template of a running Job is immutable"
             assert not old.get("status", {}).get("startTime"), "the Job has started"
@@ -129,43 +137,68 @@ class Server:
 
     def job_controller(self) -> None:
         """Pods follow the spec at once."""
-        if self.job is None or self.job.get("status", {}).get("conditions"):
+        for _ in range(2):
+            self.controller_acts()
+            self.controller_reads()
+
+    def controller_reads(self) -> None:
+        if self.read is None and self.job is not None and not ended(self.job):
+            self.read = copy.deepcopy(self.job)
+
+    def controller_acts(self) -> None:
+        """Creates or deletes the pods of the Job as it was read, and reports about them."""
+        job, self.read = self.read, None
+        if job is None or self.job is None or job["metadata"]["uid"] != self.job["metadata"]["uid"]:
             return
-        job = copy.deepcopy(self.job)
-        status = job.setdefault("status", {})
-        if job["spec"]["suspend"]:
-            status["active"] = 0
-        else:
-            status["active"] = job["spec"]["parallelism"]
+        if ended(self.job):
+            return
+        suspended, status = job["spec"]["suspend"], job.setdefault("status", {})
+        before = copy.deepcopy(status)
+        self.pods = 0 if suspended else job["spec"]["parallelism"]
+        known = {entry["type"]: entry["status"] for entry in status.get("conditions", ())}
+        if suspended or "Suspended" in known:
+            at = {"type": "Suspended", "status": str(suspended)}
+            status["conditions"] = [at]
+        status["active"] = self.pods
+        if not suspended:
             status.setdefault("startTime", format_time(self.now))
-        if status != self.job.get("status"):
+        same = job["metadata"]["resourceVersion"] == self.job["metadata"]["resourceVersion"]
+        if same and status != before:
             self._put(job)
+
+
+def ended(job: dict[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", ())
+    return any(entry["type"] in ("Complete", "Failed") for entry in conditions)
+
+
+def new_job() -> dict[str, Any]:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "job",
+            "namespace": "ns",
+            "uid": "job-1",
+            "resourceVersion": "0",
+            "labels": {QUEUE: "main"},
+            "annotations": {f"{KUEUE}/job-min-parallelism": "1"},
+        },
+        "spec": {
+            "suspend": True,
+            "parallelism": 3,
+            "completions": 9,
+            "template": {"spec": copy.deepcopy(OWN_TEMPLATE)},
+        },
+    }
 
 
 class JobLife(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.server = Server(
-            {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
-                "metadata": {
-                    "name": "job",
-                    "namespace": "ns",
-                    "uid": "job-1",
-                    "resourceVersion": "0",
-                    "labels": {QUEUE: "main"},
-                    "annotations": {f"{KUEUE}/job-min-parallelism": "1"},
-                },
-                "spec": {
-                    "suspend": True,
-                    "parallelism": 3,
-                    "completions": 9,
-                    "template": {"spec": copy.deepcopy(OWN_TEMPLATE)},
-                },
-            }
-        )
+        self.server = Server(new_job())
         self.wanted = 3
+        self.meddled = False
 
     # ---- the manager
 
@@ -192,7 +225,7 @@ class JobLife(RuleBasedStateMachine):
         if job is None:
             assert not any(wl["metadata"]["finalizers"] for wl in workloads)
             return
-        done = job.get("status", {}).get("conditions")
+        done = ended(job)
         mine = [wl for wl in workloads if owned_by(wl, job["metadata"]["uid"])]
         assert len(mine) <= 1
         if done:
@@ -227,6 +260,14 @@ class JobLife(RuleBasedStateMachine):
     @rule()
     def pods_follow(self):
         self.server.job_controller()
+
+    @rule()
+    def the_job_controller_reads(self):
+        self.server.controller_reads()
+
+    @rule()
+    def the_job_controller_acts_on_what_it_has_read(self):
+        self.server.controller_acts()
 
     def _some(self, *phases):
         return next(
@@ -289,6 +330,7 @@ class JobLife(RuleBasedStateMachine):
     def the_job_ends(self, type):
         job = copy.deepcopy(self.server.job)
         job["status"] = {"conditions": [{"type": type, "status": "True"}], "active": 0}
+        self.server.pods = 0
         self.server._put(job)
 
     @precondition(lambda self: self.server.job)
@@ -299,12 +341,14 @@ class JobLife(RuleBasedStateMachine):
         stored = [wl["spec"]["podSets"][0]["count"] for wl in self.server.workloads.values()]
         if not BatchJob(job).is_stopping() and set(stored) <= {self.wanted}:
             job["spec"]["suspend"] = False
+            self.meddled = True
             self.server._put(job)
 
     @precondition(lambda self: self.server.job)
     @rule(again=st.booleans())
     def the_user_deletes_the_job(self, again):
         job, self.server.job = self.server.job, None
+        self.server.pods = 0
         for workload in list(self.server.workloads.values()):
             self.server.delete(workload)
         if again and job is not None:
@@ -316,6 +360,14 @@ class JobLife(RuleBasedStateMachine):
             fresh["metadata"]["annotations"] = {f"{KUEUE}/job-min-parallelism": "1"}
             self.wanted = 3
             self.server._put(fresh)
+
+    @invariant()
+    def pods_run_on_quota(self):
+        """Whenever the Job controller looks, and wherever the manager dies."""
+        if self.server.pods and not self.meddled and self.server.job is not None:
+            uid = self.server.job["metadata"]["uid"]
+            mine = [wl for wl in self.server.workloads.values() if owned_by(wl, uid)]
+            assert any(map(states.has_quota, mine))
 
     @invariant()
     def conditions_are_sound(self):
@@ -335,3 +387,48 @@ JobLife.TestCase.settings = hypothesis_settings(
     max_examples=150, stateful_step_count=25, deadline=None
 )
 test_plans_lead_a_job_to_a_sound_end = JobLife.TestCase
+
+
+@pytest.mark.parametrize("looked", [True, False], ids=["looked", "never-looked"])
+@pytest.mark.parametrize("before", ["", "R", "RA"])
+def test_in_every_order_the_pods_of_a_preempted_job_have_quota(looked: bool, before: str) -> None:
+    """One command of the manager, a look of the Job controller, or what follows from its last
+    look. It may have looked before the start, and between start and eviction.
+    """
+    server = Server(new_job())
+    for _ in range(3):
+        step(server, "M")
+        if looked:
+            server.job_controller()
+    (workload,) = server.workloads.values()
+    assigned = {"name": "main", "flavors": {"cpu": "spot"}, "count": 3}
+    admission = {"clusterQueue": "cq", "podSetAssignments": [assigned]}
+    server._put(states.reserve(workload, admission, (), server.now))
+    server.read = None
+    step(server, "M")
+    assert server.job is not None
+    assert not server.job["spec"]["suspend"]
+    for letter in before:
+        step(server, letter)
+    (workload,) = server.workloads.values()
+    server._put(states.evict(workload, "Preempted", "room", server.now))
+    ends = 0
+    for order in itertools.product("MRA", repeat=7):
+        world = copy.deepcopy(server)
+        for letter in order:
+            step(world, letter)
+            (workload,) = world.workloads.values()
+            assert states.has_quota(workload) or not world.pods, "".join(order)
+        ends += not states.has_quota(workload)
+    assert ends, "some orders are long enough"
+
+
+def step(server: Server, letter: str) -> None:
+    """One step of the manager (M), or of the Job controller: it reads (R), it acts (A)."""
+    if letter == "M":
+        for command in plan(server.situation())[:1]:
+            server.execute(command)
+    elif letter == "R":
+        server.controller_reads()
+    else:
+        server.controller_acts()
