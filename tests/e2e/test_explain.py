@@ -6,10 +6,11 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
-from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, is_true, job, queues
+from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, is_true, job, queues, urgent
 from warm import Processes, kueuelib
 
 from kueuelib.testing.processes import LocalCluster
@@ -221,3 +222,76 @@ def test_when_a_job_starts_follows_from_the_limits_of_those_before_it(
         1,
         "kueuelib: Job nobody does not exist in namespace default\n",
     )
+
+
+def member(name: str, seconds: int = 600) -> Obj:
+    """A pod of a group of two."""
+    labels = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/pod-group-name": "pair"}
+    notes = {"kueue.x-k8s.io/pod-group-total-count": "2", "kueuelib.dev/run-seconds": str(seconds)}
+    container = {"name": "work", "image": "work:1", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels, "annotations": notes},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+        },
+    }
+
+
+def test_a_group_is_told_in_every_stage_what_it_waits_for(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        cluster = LocalCluster(processes, frameworks=("batch/job", "pod"))
+        cluster.start()
+        with Rest(cluster.kubeconfig) as rest:
+            lives_of_a_group(rest, Explain(cluster))
+
+
+def lives_of_a_group(rest: Rest, explain: Explain) -> None:
+    queues(rest, cpu=2)
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    rest.merge(f"{KUEUE}/clusterqueues/team", {"spec": {"preemption": preemption}})
+
+    def asked(what: str = "workload/pair") -> tuple[Obj, str]:
+        return explain.json(what), explain.text(what)
+
+    rest.create(PODS, member("a"))
+    found, text = asked("pod/a")
+    assert found["verdict"] == "no workload"
+    assert "The group has 1 of 2 pods" in text
+
+    rest.create(PODS, member("b"))
+    eventually(lambda: is_true(rest.get(f"{WORKLOADS}/pair"), "Admitted"))
+    assert asked()[0]["verdict"] == "holds quota"
+
+    rest.create(JOBS, urgent(rest, job("winner", seconds=600, pods=2)))
+    eventually(lambda: is_true(rest.get(f"{WORKLOADS}/pair"), "Requeued") is False)
+    eventually(lambda: not rest.get(f"{JOBS}/winner")["spec"]["suspend"])
+    found, text = asked()
+    assert (found["verdict"], found["position"], found["changes"]) == ("waits", None, [])
+    waits = "WaitingForReplacementPods: The group waits for 2 pods to be replaced"
+    assert f"It waits: {waits}" in text
+    assert "with its pods it would still wait: couldn't assign flavors" in text
+
+    rest.delete(f"{JOBS}/winner", propagationPolicy="Background")
+    eventually(lambda: len(rest.items(WORKLOADS)) == 1)
+    for name, lacking in (("c", "2 pods"), ("d", "1 pod")):
+        found, text = asked()
+        assert f"The group waits for {lacking} to be replaced" in text
+        assert [one["kind"] for one in found["changes"]] == ["pods-return"]
+        assert "create the missing pods of the group" in text
+        rest.create(PODS, member(name, seconds=3))
+
+        def noticed(name: str = name) -> bool:
+            workload = rest.get(f"{WORKLOADS}/pair")
+            owners = {one["name"] for one in workload["metadata"]["ownerReferences"]}
+            assert name in owners
+            return True
+
+        eventually(noticed)
+    eventually(lambda: is_true(rest.get(f"{WORKLOADS}/pair"), "Admitted"))
+    eventually(lambda: is_true(rest.get(f"{WORKLOADS}/pair"), "Finished"))
+    found, _ = asked()
+    assert (found["verdict"], found["changes"]) == ("finished", [])

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from smaller_changes import one_unit_less
 
-from kueuelib.api.codec import encode
+from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
@@ -34,6 +34,7 @@ from kueuelib.scheduler.explain.trial import (
 )
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.object_reasons import PodsMissing
 from kueuelib.scheduler.pending.waking import ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
@@ -49,6 +50,7 @@ from kueuelib.testing.builders import (
     make_pod_set,
     make_workload,
 )
+from kueuelib.workload import states
 
 NOW = 1000.0
 QUEUES = ("a", "b")
@@ -121,6 +123,59 @@ def cohorts(draw: st.DrawFn, name: str) -> Cohort:
     return make_cohort(name, group, parent=parent, weight=draw(weights))
 
 
+def preempted(wl: Obj) -> Obj:
+    assignment = make_assignment({"cpu": 1}, "one")
+    admission = {"clusterQueue": "a", "podSetAssignments": [assignment]}
+    wl = states.preempt(states.reserve(wl, admission, [], NOW - 9), "InClusterQueue", "", NOW - 8)
+    return states.release(wl, NOW - 7)
+
+
+def lacks_pods(wl: Obj) -> Obj:
+    text = "The group waits for 1 pod to be replaced"
+    return in_group(states.hold_back(preempted(wl), text, NOW - 6))
+
+
+def in_group(wl: Obj) -> Obj:
+    metadata = {**wl["metadata"], "annotations": {"kueue.x-k8s.io/is-group-workload": "true"}}
+    return {**wl, "metadata": metadata}
+
+
+def backs_off(wl: Obj) -> Obj:
+    evicted = make_condition("Evicted", reason="PodsReadyTimeout", at=NOW - 9)
+    return states.back_off({**wl, "status": {"conditions": [evicted]}}, 1, NOW + 9)
+
+
+def refused(state: str) -> Callable[[Obj], Obj]:
+    entry = {"name": "check", "message": "", "lastTransitionTime": format_time(NOW)}
+    return lambda wl: {**wl, "status": {"admissionChecks": [{**entry, "state": state}]}}
+
+
+def deactivated(wl: Obj) -> Obj:
+    return {**wl, "spec": {**wl["spec"], "active": False}}
+
+
+STAGES: tuple[Callable[[Obj], Obj], ...] = (
+    lambda wl: wl,
+    preempted,
+    lacks_pods,
+    lambda wl: states.requeue(lacks_pods(wl), NOW),
+    lambda wl: deactivated(lacks_pods(wl)),
+    lambda wl: states.hold_back(wl, "The pod is being deleted", NOW),
+    lambda wl: states.finish(in_group(wl), "Succeeded", "All pods have succeeded", NOW),
+    backs_off,
+    refused("Retry"),
+    refused("Rejected"),
+    deactivated,
+)
+"""The stages of a Workload without quota; all but the first few keep it out of its queue."""
+
+
+def in_stage(workload: Workload, stage: Callable[[Obj], Obj]) -> Workload:
+    raw = encode(workload)
+    plain = {**raw, "status": {}, "spec": {**raw["spec"], "active": True}}
+    return decode(Workload, stage(plain))
+
+
 @st.composite
 def waiting(draw: st.DrawFn, name: str) -> Workload:
     count = draw(st.integers(1, 4))
@@ -132,14 +187,14 @@ def waiting(draw: st.DrawFn, name: str) -> Workload:
             nodeSelector=draw(rarely({}, {"kind": "one"})),
         )
     ]
-    return make_workload(
+    workload = make_workload(
         name,
         draw(st.sampled_from(QUEUES).flatmap(lambda name: rarely(name, "absent"))),
         priority=draw(st.integers(-1, 2)),
         created=draw(st.integers(0, 9)),
         pod_sets=pod_sets,
-        active=draw(rarely(True, False)),
     )
+    return in_stage(workload, draw(rarely(*STAGES)))
 
 
 @st.composite
@@ -294,6 +349,27 @@ def test_every_change_helps_and_one_unit_less_does_not(world: World) -> None:
                 assert not less.helps, smaller
             if less.helps and found.verdict is Verdict.WAITS:
                 assert any(map(is_less(one), found.changes)), one.change
+
+
+@settings(LAW, max_examples=100)
+@given(world=worlds(), stage=st.sampled_from(STAGES))
+def test_who_is_told_that_it_would_get_quota_can_get_it(
+    world: World, stage: Callable[[Obj], Obj]
+) -> None:
+    """The engine's word is compared with the rules of the life of a Workload, which are others."""
+    world = world.with_workload(in_stage(world.workloads[SUBJECT], stage))
+    found = explain(world, SUBJECT, NOW)
+    event(f"{STAGES.index(stage)}: {found.verdict.value}")
+    offers = [(one.change.apply(world), one.outcome) for one in found.changes]
+    for after, promised in [(world, found.outcome), *offers]:
+        if promised.helps:
+            workload = encode(after.workloads[SUBJECT])
+            admit = promised.admit
+            admission = {"clusterQueue": "a"} if admit is None else encode(admit.admission)
+            assert states.has_quota(states.reserve(workload, admission, ("check",), NOW))
+    if stage is lacks_pods and found.outcome.reason is not None:
+        assert isinstance(found.reason, PodsMissing)
+        assert {one.change.kind for one in found.changes} <= {"pods-return"}
 
 
 @LAW

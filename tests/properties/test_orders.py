@@ -28,6 +28,7 @@ from kueuelib.testing.builders import (
     make_local_queue,
     make_workload,
 )
+from kueuelib.workload.evictions import PODS_MISSING
 from kueuelib.workload.orders import Edge, Eviction, Order, OrderBook, Outcome, foregone
 
 QUEUES = ("a", "b")
@@ -87,9 +88,9 @@ class Orders:
         self.versions += 1
         key = workload.key
         self.server[key] = Stored(workload, self.versions, held_back)
-        hidden = held_back and not holds(workload)
-        event = events.WorkloadGone(key) if hidden else events.WorkloadSet(workload)
-        self.unseen.append((key, event))
+        if held_back and not holds(workload):
+            workload = with_status(workload, make_condition("Requeued", False, PODS_MISSING))
+        self.unseen.append((key, events.WorkloadSet(workload)))
 
     def is_made(self, key: ObjectKey) -> None:
         if key in self.server:

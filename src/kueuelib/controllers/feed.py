@@ -14,7 +14,7 @@ import attrs
 
 from kueuelib.api import core, kueue
 from kueuelib.api.codec import decode
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, key_of, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of
 from kueuelib.api.stored_workload import stored_workload
 from kueuelib.errors import InvalidObject, InvalidSelector
 from kueuelib.machinery.store import Delta, DeltaKind
@@ -24,7 +24,6 @@ from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects, Event
-from kueuelib.workload.states import has_quota, is_held_back
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventSink
@@ -72,13 +71,6 @@ def _workload(obj: Obj) -> object:
     return _spec_and_status(obj), labels_of(obj), annotations_of(obj), generation
 
 
-def _workload_event(obj: Obj) -> Event:
-    """A Workload that waits for its pods is not shown to the scheduler."""
-    if is_held_back(obj) and not has_quota(obj):
-        return events.WorkloadGone(key_of(obj))
-    return events.WorkloadSet(stored_workload(obj))
-
-
 def _content(obj: Obj) -> object:
     return {name: value for name, value in obj.items() if name != "metadata"}
 
@@ -121,7 +113,9 @@ RUNTIME_CLASSES = Source(
     lambda key: events.RuntimeClassGone(key.name),
     _content,
 )
-WORKLOADS = Source(_workload_event, events.WorkloadGone, _workload)
+WORKLOADS = Source(
+    lambda obj: events.WorkloadSet(stored_workload(obj)), events.WorkloadGone, _workload
+)
 
 
 class Feed:

@@ -24,6 +24,8 @@ SUSPENDED: Final = "Suspended"
 INADMISSIBLE: Final = names.REASON_INADMISSIBLE
 DEACTIVATED: Final = names.REASON_DEACTIVATED
 PENDING: Final = names.REASON_PENDING
+PODS_MISSING: Final = names.REASON_PODS_MISSING
+"""It is not written to that condition: Requeued=False says so."""
 
 
 @attrs.frozen
@@ -54,6 +56,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
     INADMISSIBLE: Meaning(),
     DEACTIVATED: Meaning("deactivated", lasting=False),
     PENDING: Meaning(lasting=False),
+    PODS_MISSING: Meaning("pods missing", lasting=False),
 }
 
 VERDICTS: Final = frozenset(reason for reason, one in MEANINGS.items() if one.verdict)

@@ -11,7 +11,13 @@ from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.words import NONE
-from kueuelib.scheduler.condition_reasons import DEACTIVATED, MISCONFIGURED, PENDING, SUSPENDED
+from kueuelib.scheduler.condition_reasons import (
+    DEACTIVATED,
+    MISCONFIGURED,
+    PENDING,
+    PODS_MISSING,
+    SUSPENDED,
+)
 
 
 @attrs.frozen
@@ -170,6 +176,19 @@ class Inactive:
 
 
 @attrs.frozen
+class PodsMissing:
+    """The workload stays out of its queue until its pods exist again.
+
+    Attributes:
+        text: which ones, in the words of its condition.
+    """
+
+    text: str
+
+    condition_reason = PODS_MISSING
+
+
+@attrs.frozen
 class BackingOff:
     """The workload was evicted and waits before it is queued again (spec/scheduling 3.7).
 
@@ -189,7 +208,7 @@ class BackingOff:
 
 SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
 """Reasons that end with a change of namespace labels or of a ClusterQueue's selector."""
-ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated, BackingOff)
+ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated, BackingOff, PodsMissing)
 """Reasons that no change of quota ends."""
 
 START = "set spec.stopPolicy to None"
@@ -206,6 +225,7 @@ ObjectReason = (
     | ClusterQueueMissing
     | ClusterQueueInactive
     | Inactive
+    | PodsMissing
     | BackingOff
 )
 """Why a workload is not tried."""

@@ -17,7 +17,7 @@ CHECK_FAILED: Final = names.REASON_ADMISSION_CHECK
 QUEUE_STOPPED: Final = names.REASON_CLUSTER_QUEUE_STOPPED
 LOCAL_QUEUE_STOPPED: Final = "LocalQueueStopped"
 PODS_READY_TIMEOUT: Final = names.REASON_PODS_READY_TIMEOUT
-PODS_MISSING: Final = "WaitingForReplacementPods"
+PODS_MISSING: Final = names.REASON_PODS_MISSING
 DEACTIVATED: Final = names.REASON_DEACTIVATED
 DUE_TO: Final = f"{DEACTIVATED}DueTo"
 """Followed by the cause, if the manager deactivated the Workload."""

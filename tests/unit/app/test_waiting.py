@@ -138,11 +138,11 @@ def test_what_waits_in_no_queue_is_listed_without_a_place() -> None:
 def test_what_waits_for_missing_pods_is_listed_without_a_place() -> None:
     condition = make_condition("Requeued", False, PODS_MISSING) | {"message": "2 of 3 pods"}
     held = waits("held", conditions=[condition])
-    raw = {"metadata": {"namespace": "ns", "name": "held"}, "status": {"conditions": [condition]}}
-    found = decided(cluster(held, raw=(raw,)), ALL, NOW, 1)
-    (row,) = found.rows
+    found = decided(cluster(held, waits("next")), ALL, NOW, 2)
+    row, other = sorted(found.rows, key=lambda row: row.key)
     assert (row.verdict, row.reason, row.message) == ("pods missing", PODS_MISSING, "2 of 3 pods")
-    assert (row.cluster_queue, row.place, row.searched) == ("cq", None, False)
+    assert (row.cluster_queue, row.place, row.change) == ("cq", None, None)
+    assert other.place == 1
 
 
 def test_a_fix_names_the_field_and_comes_before_a_change_elsewhere() -> None:

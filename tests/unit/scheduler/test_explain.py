@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from kueuelib.api.kueue import Workload
@@ -12,6 +13,7 @@ from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import Verdict, outcome
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.object_reasons import PodsMissing
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -246,6 +248,42 @@ def test_a_taint_asks_for_a_toleration() -> None:
 def test_a_deactivated_workload_is_activated() -> None:
     found = ask(world().with_workload(waits(active=False)))
     assert texts(found) == ["set spec.active: true"]
+
+
+def lacks_pods(cpu: int = 1, *, group: bool = True) -> Workload:
+    text = "The group waits for 2 pods to be replaced"
+    lacks = make_condition("Requeued", False, "WaitingForReplacementPods") | {"message": text}
+    workload = waits(cpu=cpu, conditions=[lacks])
+    annotations = {"kueue.x-k8s.io/is-group-workload": "true"} if group else {}
+    return attrs.evolve(workload, metadata=attrs.evolve(workload.metadata, annotations=annotations))
+
+
+def test_a_group_that_lacks_pods_is_told_so_and_nothing_else() -> None:
+    found = ask(world().with_workload(lacks_pods()))
+    assert (found.verdict, found.position, found.rows) == (Verdict.WAITS, None, ())
+    assert found.reason == PodsMissing("The group waits for 2 pods to be replaced")
+    assert texts(found) == ["create the missing pods of the group"]
+    assert found.notes == ()
+
+
+def test_a_group_that_lacks_pods_and_quota_is_told_both() -> None:
+    """Nothing that is done alone would admit it."""
+    found = ask(world().with_workload(lacks_pods(2)).with_workload(holds("winner", 3)))
+    assert found.changes == ()
+    (note,) = found.notes
+    assert note.startswith("with its pods it would still wait: couldn't assign flavors")
+
+
+def test_a_single_pod_that_was_stopped_never_returns() -> None:
+    found = ask(world().with_workload(lacks_pods(group=False)))
+    assert (found.verdict, found.changes, found.notes) == (Verdict.WAITS, (), ())
+
+
+def test_who_lacks_pods_is_not_ahead_of_anybody() -> None:
+    start = world(queueingStrategy="StrictFIFO").with_workload(waits(created=5))
+    other = attrs.evolve(lacks_pods(9), metadata=waits("early").metadata)
+    found = ask(start.with_workload(other))
+    assert (found.verdict, found.ahead) == (Verdict.ADMITTED, ())
 
 
 def test_a_back_off_ends_by_itself() -> None:

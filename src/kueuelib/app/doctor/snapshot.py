@@ -12,7 +12,6 @@ from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of, parse_time
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists, labels_decide
 from kueuelib.app.explaining.subject import workload_of
 from kueuelib.scheduler.engine import Engine
@@ -160,8 +159,8 @@ class Snapshot:
 
     @cached_property
     def world(self) -> World:
-        """The facts that were read, without Workloads that wait outside their queues."""
-        return without_held_back(self.cluster.world, self.cluster.workloads, None)
+        """The facts that were read."""
+        return self.cluster.world
 
     @cached_property
     def engine(self) -> Engine:

@@ -35,10 +35,8 @@ from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_keys
-from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE, PROTECTOR
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.workload.states import is_held_back
 
 LOOKS = 3
 """How often a Workload is read before the answer is that nothing stands in its way."""
@@ -279,7 +277,7 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float, jobs: JobSetti
             f"its Workload {key} cannot be read",
             "see the notes: " + "; ".join(cluster.notes),
         )
-    world = without_held_back(cluster.world, cluster.workloads, key)
+    world = cluster.world
     explanation = explain(world, key, now)
     condition = find_condition((raw.get("status") or {}).get("conditions"), QUOTA_RESERVED)
     told = None
@@ -290,8 +288,6 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float, jobs: JobSetti
     if protector and world.settings.preemption is KUEUE:
         text = f"the manager has the preemption policy {rest.split()[0]}, which is left out here"
         notes = (f"{text}; name its configuration with --config", *notes)
-    if is_held_back(raw):
-        notes = ("it stays out of its queue until the missing pods exist", *notes)
     return Answer(title, True, explanation, told, (), notes)
 
 
@@ -301,7 +297,7 @@ def _hypothetical(
     now: float,
     jobs: JobSettings,
 ) -> tuple[Answer, ...]:
-    world = without_held_back(cluster.world, cluster.workloads, None)
+    world = cluster.world
     outcomes: list[ObjectKey | Problem] = []
     for number, document in enumerate(documents):
         obj = _with_class(document.obj, cluster.classes, jobs)
@@ -344,18 +340,3 @@ def _left_alone(
     if not queue_of(obj) and not jobs.manage_jobs_without_queue_name:
         notes = (_ALL_MANAGED, *notes)
     return Answer(title, False, None, notes=notes, unmanaged=why)
-
-
-def without_held_back(world: World, workloads: tuple[Obj, ...], but: ObjectKey | None) -> World:
-    """The world without Workloads that wait for pods outside their queues."""
-    held = [
-        ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
-        for raw in workloads
-        if is_held_back(raw)
-    ]
-    waiting = [
-        key
-        for key in held
-        if key != but and key in world.workloads and not world.workloads[key].status.admission
-    ]
-    return world.without_workloads(*waiting) if waiting else world

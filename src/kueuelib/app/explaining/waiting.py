@@ -9,8 +9,7 @@ import attrs
 from kueuelib.api import conditions, kinds
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.api.names import MANAGED_LABEL, QUOTA_RESERVED, REQUEUED
-from kueuelib.app.explaining.asking import without_held_back
+from kueuelib.api.names import MANAGED_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.existing import insist_on_namespace, insist_on_queues
 from kueuelib.app.explaining.gather import (
     Cluster,
@@ -43,7 +42,6 @@ from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.served import queueing_version
 from kueuelib.workload.short_reasons import shorten
-from kueuelib.workload.states import is_held_back
 
 _WAITING = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
 
@@ -237,7 +235,7 @@ def decided(
         most_searched: for how many of them to search for changes.
         engine: one that knows the cluster; it must not be used afterwards. None: a new one is made.
     """
-    world = without_held_back(cluster.world, cluster.workloads, None).with_usage(now)
+    world = cluster.world.with_usage(now)
     ended, lines = outcomes(world, now, engine), world.lines()
     places = {key: number for line in lines.values() for number, key in enumerate(line, start=1)}
     local = dict(_places_in_local_queues(world, lines))
@@ -246,7 +244,6 @@ def decided(
         for key, one in ended.items()
         if one.verdict in _WAITING
     ]
-    waiting += _held_back(cluster, world)
     rows = sorted(filter(selection.includes, waiting), key=_order)
     ahead = sorted(rows, key=lambda row: (row.place is None, row.place or 0))
     searched = {row.key for row in ahead[:most_searched] if row.key in ended}
@@ -293,20 +290,6 @@ def _places_in_local_queues(
             queue = ObjectKey(key.namespace, world.workloads[key].spec.queue_name)
             counts[queue] = counts.get(queue, 0) + 1
             yield key, counts[queue]
-
-
-def _held_back(cluster: Cluster, world: World) -> Iterator[Waiting]:
-    """The Workloads that wait outside their queues for missing pods."""
-    for raw in cluster.workloads:
-        key = ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
-        workload = cluster.world.workloads.get(key)
-        if workload is None or key in world.workloads or not is_held_back(raw):
-            continue
-        condition = conditions.find(workload.status.conditions, REQUEUED)
-        reason, message = ("", "") if condition is None else (condition.reason, condition.message)
-        queue = world.cluster_queue_of(workload)
-        home = "" if queue is None else queue.name
-        yield Waiting(workload, home, PODS_MISSING, reason, message)
 
 
 def _with_change(world: World, row: Waiting, now: float) -> Waiting:

@@ -9,7 +9,6 @@ import attrs
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
-from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.subject import (
     ObjectNotFound,
@@ -21,7 +20,7 @@ from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
+from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, missing_pods
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.simulator.estimates import RunTimes
 from kueuelib.simulator.forecast import RUNS, Forecast, Known, forecast
@@ -90,7 +89,7 @@ async def ask_when(
     deadlines, notes = await _deadlines(client)
     began = clock.monotonic()
     answer = when(
-        without_held_back(cluster.world, cluster.workloads, key),
+        cluster.world,
         key,
         title,
         clock.now(),
@@ -168,6 +167,10 @@ def when(
         return When(title, now, None, "is deactivated: its spec.active is false")
     if holds_quota(workload):
         return When(title, now, None, "already has its quota")
+    if missing_pods(workload):
+        return When(title, now, None, f"stays out of its queue: {missing_pods(workload)}")
+    held_back = [each.key for each in world.workloads.values() if missing_pods(each)]
+    world = world.without_workloads(*held_back)
     times = RunTimes()
     for each in world.workloads.values():
         seconds = run_time(each)

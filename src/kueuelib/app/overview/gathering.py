@@ -8,7 +8,6 @@ import attrs
 
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.gather import Cluster, Decode, Lists, facts_in
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import (
@@ -54,7 +53,7 @@ class Facts:
     @property
     def world(self) -> World:
         """The world in which the Workloads of the page wait."""
-        return without_held_back(self.cluster.world, self.cluster.workloads, None)
+        return self.cluster.world
 
 
 def facts_of(

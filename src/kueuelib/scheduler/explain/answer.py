@@ -11,6 +11,7 @@ from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
 from kueuelib.scheduler.explain.obstacles import Problem, absent_cohorts, problems_of, silent_checks
+from kueuelib.scheduler.explain.own_changes import PodsReturn, is_group
 from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.tree_rows import TreeRow, tree_rows
@@ -18,7 +19,9 @@ from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_in
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.object_reasons import Inactive, PodsMissing
+from kueuelib.scheduler.pending.workload_info import holds_quota, missing_pods
+from kueuelib.scheduler.reasons import Reason, render
 
 
 @attrs.frozen
@@ -90,6 +93,7 @@ class Explanation:
     def position(self) -> int | None:
         """Its place in its ClusterQueue, from 1; None if it does not wait there."""
         waits = self.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+        waits = waits and not isinstance(self.reason, Inactive | PodsMissing)
         return len(self.ahead) + 1 if waits and self.cluster_queue else None
 
 
@@ -151,9 +155,23 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         used_less=tuple(
             (each, float(world.usage.get(each, 0))) for each in world.used_less(key) if waits
         ),
-        notes=absent_cohorts(world, key, rows),
+        notes=(*_without_its_pods(trials, world, key), *absent_cohorts(world, key, rows)),
         awaited=awaited_checks(world, workload),
     )
+
+
+def _without_its_pods(trials: Trials, world: World, key: ObjectKey) -> tuple[str, ...]:
+    """Why a group that lacks pods would wait with them as well; nothing if it would not."""
+    workload = world.workloads[key]
+    if not missing_pods(workload) or not is_group(workload) or holds_quota(workload):
+        return ()
+    try:
+        outcome = trials.within(PodsReturn(key).apply(world))
+    except OutOfStepsError:
+        return ()
+    if outcome.reason is None or outcome.helps:
+        return ()
+    return (f"with its pods it would still wait: {render(outcome.reason)}",)
 
 
 def _tried_first(trials: Trials, world: World, key: ObjectKey) -> TrialOutcome | None:

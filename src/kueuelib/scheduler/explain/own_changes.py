@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
 from kueuelib.api import names
@@ -11,6 +13,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.workload_info import missing_pods
 
 
 @attrs.frozen
@@ -133,6 +136,37 @@ class Activate(Whole):
         )
 
 
+def is_group(workload: Workload) -> bool:
+    """Whether it stands for a group of pods, whose missing pods can be replaced."""
+    return workload.metadata.annotations.get(names.IS_GROUP_WORKLOAD) == "true"
+
+
+@attrs.frozen
+class PodsReturn(Whole):
+    """The pods for which a group stays out of its queue exist again."""
+
+    key: ObjectKey
+
+    kind = "pods-return"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to create."""
+        return "create the missing pods of the group"
+
+    def apply(self, world: World) -> World:
+        """The world in which they exist."""
+        workload = world.workloads[self.key]
+        kept = tuple(one for one in workload.status.conditions if one.type != names.REQUEUED)
+        status = attrs.evolve(workload.status, conditions=kept)
+        return world.with_workload(attrs.evolve(workload, status=status))
+
+
 @attrs.frozen
 class BackOffEnds(Whole):
     """The back-off after an eviction is over."""
@@ -157,6 +191,22 @@ class BackOffEnds(Whole):
         workload = world.workloads[self.key]
         status = attrs.evolve(workload.status, requeue_state=None)
         return world.with_workload(attrs.evolve(workload, status=status))
+
+
+def returns(workload: Workload, now: float) -> Iterator[Activate | PodsReturn | BackOffEnds]:
+    """The changes that end a wait outside its queue for which the workload is the cause.
+
+    Args:
+        workload: the object.
+        now: seconds since the epoch.
+    """
+    key, state = workload.key, workload.status.requeue_state
+    if not workload.spec.active:
+        yield Activate(key)
+    if missing_pods(workload) and is_group(workload):
+        yield PodsReturn(key)
+    if state is not None and state.requeue_at is not None and state.requeue_at > now:
+        yield BackOffEnds(key, state.requeue_at)
 
 
 @attrs.frozen

@@ -33,15 +33,14 @@ from kueuelib.scheduler.explain.creations import (
 from kueuelib.scheduler.explain.later import first_end
 from kueuelib.scheduler.explain.obstacles import missing_labels
 from kueuelib.scheduler.explain.own_changes import (
-    Activate,
     AnyNode,
-    BackOffEnds,
     FewerPods,
     MoveTo,
     SetPriority,
     Tolerate,
     job_of,
     node_demands,
+    returns,
 )
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.quota_search import Goal, QuotaSearch
@@ -229,11 +228,8 @@ class Search:
 
     def _set_up(self) -> Iterator[TriedChange]:
         key, workload = self._key, self._workload
-        if not workload.spec.active:
-            yield from self._check(Activate(key))
-        state = workload.status.requeue_state
-        if state is not None and state.requeue_at is not None and state.requeue_at > self._now:
-            yield from self._check(BackOffEnds(key, state.requeue_at))
+        for change in returns(workload, self._now):
+            yield from self._check(change)
         later = first_end(self._world, key, self._now, self._base, self._budget)
         if later is not None and self._helps(later.outcome):
             yield later

@@ -26,7 +26,12 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
+from kueuelib.scheduler.pending.workload_info import (
+    holds_quota,
+    is_finished,
+    missing_pods,
+    order_of,
+)
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
@@ -310,6 +315,7 @@ class World:
             and not is_finished(workload)
             and not holds_quota(workload)
             and workload.metadata.deletion_timestamp is None
+            and not missing_pods(workload)
             and self._queue_moves(workload)
         )
 

@@ -18,6 +18,8 @@ class Where(Enum):
     LEAVING = "leaving"
     """It is being deleted and holds no quota."""
     DEACTIVATED = "deactivated"
+    PODS_MISSING = "pods missing"
+    """It waits outside its queue for pods of its job."""
     NO_QUEUE = "no queue"
     """Its LocalQueue or ClusterQueue is missing or stopped; the reason says which."""
     CLUSTER_QUEUE_INACTIVE = "cluster queue inactive"

@@ -15,6 +15,7 @@ from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.object_reasons import (
     Inactive,
     LocalQueueFacts,
+    PodsMissing,
     queue_obstacle,
 )
 from kueuelib.scheduler.pending.holding import holder_of
@@ -22,6 +23,7 @@ from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
     holds_quota,
     is_finished,
+    missing_pods,
     workload_info,
 )
 from kueuelib.scheduler.policy import KUEUE
@@ -177,7 +179,7 @@ class WorkloadFacts:
             self._leave_queues(key)
             if standing is not None:
                 self._outside[key] = standing
-                if standing.where not in (Where.LEAVING, Where.DEACTIVATED):
+                if standing.where not in (Where.LEAVING, Where.DEACTIVATED, Where.PODS_MISSING):
                     self._state.waiting.put(key, self._state.named_local_queue(key))
             return
         self._outside.pop(key, None)
@@ -190,6 +192,9 @@ class WorkloadFacts:
             return Standing(Where.LEAVING)
         if not workload.spec.active:
             return Standing(Where.DEACTIVATED, reason=Inactive())
+        missing = missing_pods(workload)
+        if missing:
+            return Standing(Where.PODS_MISSING, reason=PodsMissing(missing))
         facts = None if local_queue is None else LocalQueueFacts.of(local_queue)
         known = facts is not None and self._state.cache.spec(facts.cluster_queue) is not None
         reason = queue_obstacle(workload.spec.queue_name, facts, known=known)

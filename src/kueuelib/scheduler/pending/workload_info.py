@@ -324,6 +324,16 @@ def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
     return (condition.reason, condition.message) != (condition_reason(reason), render(reason))
 
 
+def missing_pods(workload: Workload) -> str:
+    """What its condition says about the pods without which it stays out of its queue; empty if it
+    lacks none.
+    """
+    requeued = conditions.find(workload.status.conditions, names.REQUEUED)
+    if requeued is None or requeued.is_true or requeued.reason != names.REASON_PODS_MISSING:
+        return ""
+    return requeued.message or "The workload waits for its pods"
+
+
 def is_finished(workload: Workload) -> bool:
     """Whether the Workload is done for good."""
     return is_true(workload, names.FINISHED)

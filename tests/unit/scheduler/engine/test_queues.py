@@ -500,6 +500,17 @@ def test_workload_that_was_not_ready_in_time_goes_to_the_back(cluster: Cluster) 
     assert cluster.cycle() == ["+second"]
 
 
+def test_who_lacks_pods_stays_out_of_its_queue(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    lacks = make_condition("Requeued", False, "WaitingForReplacementPods")
+    cluster.submit("group", "q", conditions=[lacks])
+    cluster.submit("other", "q", created=2)
+    assert cluster.where("group") is Where.PODS_MISSING
+    assert cluster.rest() == ["other"]
+    cluster.submit("group", "q", conditions=[{**lacks, "status": "True"}])
+    assert cluster.rest() == ["group"]
+
+
 def test_back_off_is_waited_for(cluster: Cluster) -> None:
     cluster.queue("q", 1)
     evicted = make_condition("Evicted", True, "PodsReadyTimeout", at=900)
