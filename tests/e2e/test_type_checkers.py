@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -114,3 +115,42 @@ def test_mypy_finds_nothing_in_strict_mode(written: Path, python: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+READER = """
+from kueuelib.jobs import GenericJob
+from training_typed import TrainingJob
+
+
+def asks(job: TrainingJob, raw: GenericJob) -> int:
+    reveal_type(job.object.spec.workers.replicas)
+    reveal_type(raw.object)
+    return job.object.spec.workers.replica
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
+def test_fields_of_a_typed_job_have_types_and_a_misspelt_one_is_an_error(
+    checker: str, tmp_path: Path, python: Path
+) -> None:
+    pytest.importorskip(checker, reason="it comes with the extra `pyright`")
+    shutil.copy(ROOT / "examples/custom_job/training_typed.py", tmp_path)
+    (tmp_path / "reader.py").write_text(READER)
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    options = {
+        "mypy": ["--strict", f"--cache-dir={tmp_path}/cache", f"--python-executable={python}"],
+        "basedpyright": ["--pythonpath", str(python)],
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", checker, *options[checker], "reader.py"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    shown = re.findall(r'(?:Revealed type is|Type of .* is) "(.*)"$', done.stdout, re.MULTILINE)
+    assert shown == ["int", "dict[str, Any]"], done.stdout
+    assert re.search('error: .*"replica"', done.stdout), done.stdout
