@@ -23,6 +23,7 @@ TESTS = (
     "tests/scenarios",
     "tests/unit/scheduler",
     "tests/properties/test_scheduler_preemption.py",
+    "tests/properties/test_scheduler_parallel.py",
     "tests/properties/test_scheduler_rest.py",
     "tests/properties/test_scheduler_waking.py",
     "tests/properties/test_scheduler_histories.py",
@@ -37,6 +38,7 @@ FIRST = (
     "tests/properties/test_fair_sharing.py",
     "tests/scenarios",
     "tests/unit/scheduler/test_preemption.py",
+    "tests/unit/scheduler/test_parallel_preemptors.py",
     "tests/unit/scheduler/engine",
 )
 """What kills most of them within seconds; all the tests are run only where these do not."""

@@ -94,6 +94,7 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         past_usage=None if by_usage is None else by_usage.rule,
         preemption=load_policy(configuration.preemption, source),
         exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,
+        parallel_preemptors=configuration.preemption.parallel_preemptors,
         resources=configuration.resources.rules,
         partial_admission=gates.get(PARTIAL_ADMISSION, True),
         flavor_fungibility=gates.get(FLAVOR_FUNGIBILITY, True),

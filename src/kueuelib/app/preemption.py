@@ -1,4 +1,4 @@
-"""The block `preemption` of the configuration: a policy of an installed package, and one rule.
+"""The block `preemption` of the configuration: a policy of an installed package, and two rules.
 
 A package offers a policy as an entry point of the group `kueuelib.preemption`. The name of the
 entry point is the name of the policy; its value is called with the parameters of the
@@ -24,17 +24,20 @@ GROUP = "kueuelib.preemption"
 
 @attrs.frozen
 class Preemption:
-    """The preemption policy, and whether room is given away before the victims have left it.
+    """The preemption policy, and what holds until victims have left their room.
 
     Attributes:
         policy: the name of an installed one; empty for Kueue's own.
         parameters: its keyword arguments.
+        parallel_preemptors: whether the next Workloads of a queue choose victims while a preemptor
+            waits for its own.
         exceed_quota_until_victims_leave: whether others are admitted into that room, as by the Go
             manager.
     """
 
     policy: str = ""
     parameters: Mapping[str, Any] = attrs.field(factory=dict)
+    parallel_preemptors: bool = True
     exceed_quota_until_victims_leave: bool = False
 
 

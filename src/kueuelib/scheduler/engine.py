@@ -159,24 +159,52 @@ class Engine(Knowledge):
         plan.
         """
         while self.has_work(now):
+            promised = self._promised() if self._queues.promised else ()
             popped = self._queues.pop_heads()
-            if popped is None:
+            if popped is None and not promised:
                 continue
-            heads = [
-                Head(
-                    item.info,
-                    item.queue.name,
-                    self._state.namespaces.get(item.info.key.namespace),
-                    item.progress,
-                    item.promise,
-                    item.preemptions,
-                )
-                for item in popped
-            ]
-            frozen = self._freeze([head.cluster_queue for head in heads])
+            heads = tuple(map(self._head, popped or ()))
+            frozen = self._freeze([head.cluster_queue for head in (*heads, *promised)])
             past = self.history.past()
-            return CycleInput(tuple(heads), frozen, self._cache.all_ready, self._settings, past)
+            ready = self._cache.all_ready
+            return CycleInput(heads, frozen, ready, self._settings, past, promised)
         return None
+
+    def _head(self, item: Pending) -> Head:
+        return Head(
+            item.info,
+            item.queue.name,
+            self._state.namespaces.get(item.info.key.namespace),
+            item.progress,
+            item.promise,
+            item.preemptions,
+        )
+
+    def _promised(self) -> tuple[Head, ...]:
+        """The workloads whose victims are leaving, in the scopes of the next cycle.
+
+        If a victim stays after all, or has another root by now, its preemptor is a head again.
+        """
+        heads: list[Head] = []
+        for item in self._queues.due_promises():
+            promise, scope, leaving = item.promise, item.queue.scope, []
+            assert promise is not None, "it was promised room"
+            for key, uid in promise.victims.items():
+                holder = self._cache.holder(key)
+                if holder is None or holder.uid != uid:
+                    continue
+                if not holder.evicted or self._state.scope(holder.cluster_queue) is not scope:
+                    self._queues.break_promise(item.info.key)
+                    break
+                leaving.append(holder)
+            else:
+                left = {holder.key: holder.uid for holder in leaving}
+                if len(left) < len(promise.victims):
+                    item.promise = changed(promise, victims=left)
+                helped, item.looked = scope.helped > item.looked, self._queues.instant
+                head = self._head(item)
+                heads.append(changed(head, leaving=tuple(leaving), helped=helped))
+        return tuple(heads)
 
     def _freeze(self, cluster_queues: Iterable[str]) -> Frozen:
         past = self._state.past_usage
@@ -193,6 +221,7 @@ class Engine(Knowledge):
         for admit in plan.admissions:
             item = self._still_stands(admit.key, admit.uid, admit.cluster_queue)
             if item is not None:
+                self._queues.promised.pop(admit.key, None)
                 self._facts.workloads.assume(
                     assumed_holder(
                         item.info, admit.cluster_queue, admit.usage, admitted=admit.admitted
@@ -217,6 +246,8 @@ class Engine(Knowledge):
                 promise=wait.promise,
             )
             touched[wait.key] = wait.cluster_queue
+        for key in plan.broken:
+            self._queues.break_promise(key)
         waits += (self._wait(item, reason) for item, reason in self._queues.silence.take())
         effects = Effects(
             tuple(sorted(set(touched.values()))),
@@ -255,7 +286,7 @@ class Engine(Knowledge):
         item = self._queues.get(key)
         if (
             item is not None
-            and item.in_flight
+            and (item.in_flight or item.is_promised)
             and item.info.uid == uid
             and item.queue.name == cluster_queue
         ):

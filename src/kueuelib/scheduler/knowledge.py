@@ -149,6 +149,16 @@ class Knowledge:
         item = self._queues.get(key)
         return item is not None and item.rests
 
+    def promised_near(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
+        """The other workloads in the tree of a waiting one that wait for their victims, sorted."""
+        item, promised = self._queues.get(key), self._queues.promised
+        if item is None:
+            return ()
+        scope = item.queue.scope
+        return tuple(
+            sorted(one for one in promised if one != key and promised[one].queue.scope is scope)
+        )
+
     def workload(self, key: ObjectKey) -> Workload | None:
         """The last known state of an unfinished Workload."""
         return self._facts.workloads.find(key)

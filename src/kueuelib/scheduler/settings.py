@@ -48,6 +48,9 @@ class Settings:
             `pods`. Today's Kueue does not: a head whose victims free too few pods waits.
         exceeds_quota: whether a head is admitted into room that victims of its cycle have not left
             yet. Today's Kueue does that, and exceeds the quota until they are gone.
+        parallel_preemptors: whether the next heads are decided while a preemptor waits for its
+            victims, in a state in which their room belongs to it. Otherwise it keeps its place,
+            and those behind it wait.
         fair_sharing: how shares decide on turns and victims; None if they do not.
         past_usage: how past usage of LocalQueues decides on their turns, in ClusterQueues that ask
             for it (KEP-4136); None if it does not.
@@ -62,6 +65,7 @@ class Settings:
     priority_sorting: bool = True
     preempt_for_pods: bool = False
     exceeds_quota: bool = False
+    parallel_preemptors: bool = False
     fair_sharing: FairSharing | None = None
     past_usage: UsageRule | None = None
     preemption: PreemptionPolicy = KUEUE

@@ -49,6 +49,7 @@ from kueuelib.scheduler.pending.item import PendingPlace
 from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.rounds import Rounds
+from kueuelib.scheduler.values import changed
 from kueuelib.testing.builders import make_condition
 from kueuelib.testing.scenario_facts import facts, namespace_of, pending, pod_sets, settings_of
 from kueuelib.testing.scenario_form import check
@@ -176,7 +177,7 @@ class _Run:
             return {"cycle": number, "idle": True, "admitted": {}, "preempted": {}, "pending": {}}
         if self._last:
             heads = tuple(map(self._resuming, cycle.heads))
-            cycle = CycleInput(heads, cycle.frozen, cycle.all_ready, cycle.settings, cycle.past)
+            cycle = changed(cycle, heads=heads)
         rounds = self._rounds
         decided = decide if rounds is None else rounds.decide
         plan = decided(cycle, self._now)

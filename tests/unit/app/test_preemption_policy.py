@@ -68,6 +68,13 @@ def test_without_the_block_kueues_own_policy_decides() -> None:
     assert not engine_settings(Configuration()).exceeds_quota
 
 
+def test_preemptors_are_decided_in_parallel_unless_that_is_off() -> None:
+    assert engine_settings(Configuration()).parallel_preemptors
+    block = {"parallelPreemptors": False}
+    found = parse_configuration({**HEAD, "preemption": block}, "manager.yaml")
+    assert not engine_settings(found).parallel_preemptors
+
+
 def test_quota_may_be_exceeded_until_victims_leave() -> None:
     block = {"exceedQuotaUntilVictimsLeave": True}
     found = parse_configuration({**HEAD, "preemption": block}, "manager.yaml")

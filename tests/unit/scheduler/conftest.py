@@ -1,4 +1,4 @@
-"""Lets the tests import the naive models."""
+"""Lets the tests import the naive models, and the helpers beside them."""
 
 from __future__ import annotations
 
@@ -6,3 +6,4 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "oracle"))
+sys.path.insert(0, str(Path(__file__).parent))

@@ -14,6 +14,7 @@ from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import Verdict, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import PodsMissing
+from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -52,6 +53,21 @@ def holds(name: str, cpu: int, queue: str = "cq", priority: int = 0, flavor: str
         priority=priority,
         conditions=[make_condition("QuotaReserved"), make_condition("Admitted")],
         status={"admission": admission},
+    )
+
+
+def test_whose_room_counts_as_used_is_named() -> None:
+    """The other one was decided before; of two Workloads that could leave, one does."""
+    found = world({"cpu": 2}, preemption={"withinClusterQueue": "LowerPriority"})
+    found = attrs.evolve(found, settings=Settings(parallel_preemptors=True))
+    for one in (holds("low", 1), holds("peer", 1, priority=2)):
+        found = found.with_workload(one)
+    for one in (waits("high", priority=2), waits(priority=1)):
+        found = found.with_workload(one)
+    answer = ask(found)
+    assert answer.verdict is Verdict.WAITS
+    assert answer.notes == (
+        "the room of preempted Workloads belongs to ns/high, and counts as used",
     )
 
 

@@ -1,9 +1,10 @@
 """One scheduling cycle as a pure function: from heads and a snapshot to a plan (spec/scheduling 4).
 
-1. Every head is nominated against the same snapshot: it is checked and gets flavors; if their quota
+1. Those whose victims have left get the room that they were promised.
+2. Every head is nominated against the same snapshot: it is checked and gets flavors; if their quota
     is in use, it gets victims.
-2. The nominated heads are sorted; with fair sharing, again after each of them.
-3. In that order, each one is admitted if it still fits, or its victims have to leave.
+3. The nominated heads are sorted; with fair sharing, again after each of them.
+4. In that order, each one is admitted if it still fits, or its victims have to leave.
 
 Nothing is remembered between calls.
 """
@@ -41,18 +42,28 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
         now: seconds since the epoch; only waiting times and the preemption policy depend on it.
     """
     judge = Judge(cycle.settings.preemption, cycle.past, now)
+    turns = Turns(snapshot, cycle, now, judge)
+    if cycle.promised:
+        turns.keep_promises()
     entries: list[Entry] = []
     refused: list[Wait] = []
     for head in sorted(cycle.heads, key=attrgetter("cluster_queue")):
+        if cycle.promised:
+            turns.promises.lift(head)
         outcome = nominate(snapshot, head, cycle.settings, judge)
+        if cycle.promised:
+            turns.promises.put_down()
         if isinstance(outcome, Wait):
             refused.append(outcome)
         else:
             entries.append(outcome)
-    turns = Turns(snapshot, cycle, now, judge)
     order = []
     for entry in in_turn(entries, turns.shown, cycle.settings):
+        if cycle.promised:
+            turns.promises.lift(entry.head)
         turns.take(entry)
+        if cycle.promised:
+            turns.promises.put_down()
         order.append(entry.head.info.key)
     waits = (*turns.waits, *refused)
     return Plan(
@@ -63,4 +74,5 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
         judge.reported,
         turns.skipped_preemptions,
         turns.recomputations,
+        tuple(turns.promises.broken),
     )

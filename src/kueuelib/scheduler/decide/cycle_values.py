@@ -15,6 +15,7 @@ from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import Amounts
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
@@ -32,6 +33,8 @@ class Head:
         progress: the flavors that earlier attempts tried already.
         promise: the room for which others were preempted before; None if none were.
         preempted: how often it preempted others since the last outside change of quota.
+        leaving: the victims of its promise that still hold quota.
+        helped: whether something else that may help happened since it was promised its room.
     """
 
     info: WorkloadInfo
@@ -40,6 +43,8 @@ class Head:
     progress: Progress = ()
     promise: Promise | None = None
     preempted: int = 0
+    leaving: tuple[Holder, ...] = ()
+    helped: bool = False
 
 
 @value
@@ -52,6 +57,7 @@ class CycleInput:
         all_ready: whether the pods of every workload that holds quota are ready.
         settings: the administrator's choices.
         past: past preemptions that the preemption policy needs.
+        promised: the Workloads that wait for their victims, in any order.
     """
 
     heads: tuple[Head, ...]
@@ -59,6 +65,7 @@ class CycleInput:
     all_ready: bool = True
     settings: Settings = DEFAULTS
     past: Past = NOTHING
+    promised: tuple[Head, ...] = ()
 
 
 @record
@@ -163,6 +170,7 @@ class Plan:
             heads.
         recomputations: by ClusterQueue and result, how many heads chose victims again because
             earlier heads took theirs.
+        broken: the Workloads that no longer have the room they were promised.
     """
 
     admissions: tuple[Admit, ...]
@@ -172,3 +180,4 @@ class Plan:
     faults: tuple[PolicyFault, ...] = ()
     skipped_preemptions: Mapping[str, int] = attrs.field(factory=dict, eq=False)
     recomputations: Mapping[tuple[str, str], int] = attrs.field(factory=dict, eq=False)
+    broken: tuple[ObjectKey, ...] = ()

@@ -66,6 +66,26 @@ class Entry:
 
 def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -> Entry | Wait:
     """Checks a head and assigns flavors; a `Wait` if it cannot be considered (4.1)."""
+    queue = checked(snapshot, head)
+    if isinstance(queue, Wait):
+        return queue
+    proposal = propose(snapshot, queue, head, settings, judge)
+    priority, queued_at, uid = head.info.order
+    if not settings.priority_sorting:
+        priority = 0
+    level = -1 if proposal.mode is FIT and _insists(head) else proposal.borrowing
+    return Entry(head, queue, proposal, (level, priority, queued_at, head.cluster_queue, uid))
+
+
+def entered(head: Head, queue: FrozenQueue, proposal: Proposal) -> Entry:
+    """A head that needs no turn."""
+    priority, queued_at, uid = head.info.order
+    order = (proposal.borrowing, priority, queued_at, head.cluster_queue, uid)
+    return Entry(head, queue, proposal, order)
+
+
+def checked(snapshot: Snapshot, head: Head) -> FrozenQueue | Wait:
+    """The ClusterQueue of a head; a `Wait` if it cannot be considered there."""
     info, queue = head.info, snapshot.queue(head.cluster_queue)
     if info.failed_checks:
         return _refuse(head, ChecksFailed(info.failed_checks), Requeue.FAILED_CHECKS)
@@ -83,12 +103,30 @@ def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -
         return _refuse(head, mismatch, Requeue.NAMESPACE_MISMATCH)
     if info.invalid is not None:
         return _refuse(head, info.invalid, Requeue.GENERIC)
-    proposal = propose(snapshot, queue, head, settings, judge)
-    priority, queued_at, uid = info.order
-    if not settings.priority_sorting:
-        priority = 0
-    level = -1 if proposal.mode is FIT and _insists(head) else proposal.borrowing
-    return Entry(head, queue, proposal, (level, priority, queued_at, head.cluster_queue, uid))
+    return queue
+
+
+def redeem(
+    snapshot: Snapshot, queue: FrozenQueue, head: Head, settings: Settings
+) -> Proposal | None:
+    """The proposal for a preemptor that fits now without further victims; None if it does not.
+
+    It gets the flavors that it was promised, or others if something that may help happened.
+    """
+    info, promise, fungible = head.info, head.promise, settings.flavor_fungibility
+    assert promise is not None, "it was promised its room"
+    preemptor = Preemptor(queue, info.priority, info.order.queued_at, settings.fair_sharing)
+    if snapshot.fits(queue, promise.usage):
+        kept = assign(
+            snapshot, preemptor, info, promise.counts, fungible=fungible, only=promise.flavors
+        )
+        if kept.mode is FIT:
+            return kept
+    if head.helped and queue.spec.most_flavors > 1:
+        other = assign(snapshot, preemptor, info, fungible=fungible)
+        if other.mode is FIT:
+            return other
+    return None
 
 
 def propose(

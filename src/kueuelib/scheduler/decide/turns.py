@@ -11,6 +11,7 @@ that victims have not left yet, unless the administrator allows quota to be exce
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from kueuelib.api import conditions, names
@@ -18,14 +19,24 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import FIT
 from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Wait
-from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, propose
+from kueuelib.scheduler.decide.nomination import (
+    Entry,
+    asking_of,
+    checked,
+    entered,
+    gave_up,
+    propose,
+    redeem,
+)
+from kueuelib.scheduler.decide.offers import Proposal
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
+from kueuelib.scheduler.decide.promises import Promises
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.quota.check_rules import entries_of, passed, passed_all
-from kueuelib.scheduler.quota.snapshot import Snapshot
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
     NoFlavors,
@@ -58,12 +69,14 @@ class Turns:
             heads.
         recomputations: by ClusterQueue and result (one of the three below), how often a head chose
             again because its victims were taken.
-        shown: the state with the decisions so far, and with all victims still in place; only kept
-            with fair sharing, which orders the heads by it.
+        shown: the state with the decisions so far, and with all victims of this cycle still in
+            place; only kept with fair sharing, which orders the heads by it.
+        promises: the room of those that wait for their victims.
     """
 
     def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
         self._snapshot = snapshot
+        self.promises = Promises(snapshot, cycle.promised)
         self._frozen = cycle.frozen
         self._held: Snapshot | None = None
         self._given: list[Entry] = []
@@ -72,13 +85,40 @@ class Turns:
         self._all_ready = cycle.all_ready
         self._now = now
         self._judge = judge
-        self._may_exceed = cycle.settings.exceeds_quota
+        self._may_exceed = cycle.settings.exceeds_quota and not cycle.promised
         self._victims: dict[ObjectKey, Victim] = {}
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []
         self.preemptions: list[Preemption] = []
         self.skipped_preemptions: Counter[str] = Counter()
         self.recomputations: Counter[tuple[str, str]] = Counter()
+
+    def keep_promises(self) -> None:
+        """Admits those that fit beside the victims which are still leaving.
+
+        One whose victims are all gone, and that does not fit, has to be nominated again.
+        """
+        snapshot, promises = self._snapshot, self.promises
+        for head in promises.all():
+            if self._settings.block_admission and not self._all_ready:
+                break
+            mark, queue = snapshot.mark(), checked(snapshot, head)
+            promises.withdraw(head)
+            if isinstance(queue, Wait):
+                promises.end(head, broken=True)
+                continue
+            proposal = redeem(snapshot, queue, head, self._settings)
+            if proposal is not None and self._fits_beside_victims(queue, proposal):
+                promises.end(head, broken=False)
+                self._all_ready = False
+                self._admit(entered(head, queue, proposal))
+                if self._settings.fair_sharing is None:  # else it is charged there already
+                    self.shown.add(queue, proposal.usage)
+            elif head.leaving:
+                promises.renew(head, mark)
+            else:
+                promises.end(head, broken=True)
+        promises.show(self.shown)
 
     def take(self, entry: Entry) -> None:
         """Decides one head."""
@@ -94,8 +134,7 @@ class Turns:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
             self._blocked(entry)
         elif taken and proposal.mode is FIT:
-            self._charge(entry, proposal.usage)
-            self._wait(entry, FitsAfterPreemptions(tuple(taken)), Requeue.PENDING_PREEMPTION)
+            self._defer(entry, taken)
         elif not self._fits(entry):
             if victims:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
@@ -112,10 +151,8 @@ class Turns:
             self._preempt(entry)
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
-        elif self._victims and not self._may_exceed and not self._fits_beside_victims(entry):
-            self._charge(entry, proposal.usage)
-            reason = FitsAfterPreemptions(tuple(sorted(self._victims)))
-            self._wait(entry, reason, Requeue.PENDING_PREEMPTION)
+        elif (self._victims or self.promises.standing) and self._needs_room_of_victims(entry):
+            self._defer(entry, sorted(self._leaving_near(entry)))
         else:
             self._all_ready = False
             self._admit(entry)
@@ -168,7 +205,11 @@ class Turns:
             snapshot.undo(mark)
         return fits
 
-    def _fits_beside_victims(self, entry: Entry) -> bool:
+    def _needs_room_of_victims(self, entry: Entry) -> bool:
+        """Whether a head that fits waits until victims have left."""
+        return not self._may_exceed and not self._fits_beside_victims(entry.queue, entry.proposal)
+
+    def _fits_beside_victims(self, queue: FrozenQueue, proposal: Proposal) -> bool:
         """Whether a head fits while the victims of all heads still hold quota.
 
         Room that heads only wait for does not count, so this needs its own state; as long as there
@@ -179,7 +220,7 @@ class Turns:
         for given in self._given:
             self._held.add(given.queue, given.proposal.usage)
         self._given.clear()
-        return self._held.fits(entry.queue, entry.proposal.usage)
+        return self._held.fits(queue, proposal.usage)
 
     def _comes_later(self, entry: Entry) -> bool:
         """Whether a check has to pass or to ask before the victims of a head leave (KEP-993).
@@ -206,9 +247,11 @@ class Turns:
 
     def _claim(self, entry: Entry) -> None:
         """Assigns the victims of a head, which are gone already, to it alone."""
-        for victim in entry.proposal.victims:
+        victims = entry.proposal.victims
+        for victim in victims:
             self._victims[victim.key] = victim
             self._judge.take(victim.holder)
+            self.promises.claim((victim.holder,))
 
     def _charge(self, entry: Entry, amounts: Amounts) -> None:
         self._snapshot.add(entry.queue, amounts)
@@ -237,9 +280,38 @@ class Turns:
         )
         blocked = NoFlavors(proposal.blocked, proposal.mode)
         reason = Preempting(blocked, tuple(sorted(victim.key for victim in victims)))
-        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=_promise(entry))
+        promise = self._promise(entry, {victim.key: victim.holder.uid for victim in victims})
+        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=promise)
+
+    def _defer(self, entry: Entry, victims: list[ObjectKey]) -> None:
+        """A head that fits waits until victims of others have left."""
+        self._charge(entry, entry.proposal.usage)
+        reason = FitsAfterPreemptions(tuple(victims))
+        near = self._leaving_near(entry)
+        promise = self._promise(entry, near) if near else None
+        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=promise)
+
+    def _leaving_near(self, entry: Entry) -> dict[ObjectKey, str]:
+        """The UIDs of all victims in the tree of a head, by name."""
+        nodes = self._snapshot.nodes
+        root = nodes[entry.queue.spec.name].path[-1].key
+        holders = [victim.holder for victim in self._victims.values()]
+        holders += self.promises.leaving()
+        return {
+            holder.key: holder.uid
+            for holder in holders
+            if nodes[holder.cluster_queue].path[-1].key == root
+        }
+
+    def _promise(self, entry: Entry, victims: Mapping[ObjectKey, str]) -> Promise:
+        """The room that a head gets when these have left."""
+        admission, usage = entry.proposal.admission, entry.proposal.usage
+        counts = tuple(each.count or 0 for each in admission.pod_set_assignments)
+        parallel = self._settings.parallel_preemptors
+        return Promise(counts, entry.proposal.flavors, usage, victims if parallel else {})
 
     def _blocked(self, entry: Entry) -> None:
+        self.promises.put_down()
         proposal, queue = entry.proposal, entry.queue
         in_vain = entry.head.preempted if gave_up(entry.head) else 0
         reason = NoFlavors(
@@ -292,12 +364,6 @@ class Turns:
             pod_sets=info.pod_sets,
         )
         self.waits.append(wait if protected is None else changed(wait, again=protected.until))
-
-
-def _promise(entry: Entry) -> Promise:
-    """The room that the victims of a head will free."""
-    counts = tuple(each.count or 0 for each in entry.proposal.admission.pod_set_assignments)
-    return Promise(counts, entry.proposal.flavors)
 
 
 def _admit(entry: Entry, now: float) -> Admit:

@@ -7,6 +7,7 @@ import attrs
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
@@ -155,7 +156,11 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         used_less=tuple(
             (each, float(world.usage.get(each, 0))) for each in world.used_less(key) if waits
         ),
-        notes=(*_without_its_pods(trials, world, key), *absent_cohorts(world, key, rows)),
+        notes=(
+            *_without_its_pods(trials, world, key),
+            *absent_cohorts(world, key, rows),
+            *_of_promised(base),
+        ),
         awaited=awaited_checks(world, workload),
     )
 
@@ -172,6 +177,17 @@ def _without_its_pods(trials: Trials, world: World, key: ObjectKey) -> tuple[str
     if outcome.reason is None or outcome.helps:
         return ()
     return (f"with its pods it would still wait: {render(outcome.reason)}",)
+
+
+def _of_promised(base: TrialOutcome) -> tuple[str, ...]:
+    """A sentence about the preemptors whose room is not free to a workload, if there are any."""
+    if not base.promised:
+        return ()
+    named = ", ".join(map(str, base.promised[:MOST_NAMED]))
+    rest = len(base.promised) - MOST_NAMED
+    others = f" and {rest} more" if rest > 0 else ""
+    text = f"the room of preempted Workloads belongs to {named}{others}, and counts as used"
+    return (text,)
 
 
 def _tried_first(trials: Trials, world: World, key: ObjectKey) -> TrialOutcome | None:

@@ -60,6 +60,8 @@ class TrialOutcome:
         admit: the decision that gave it quota.
         victims: the workloads that must leave for it, sorted.
         unsettled: whether the cycles were stopped before they came to rest.
+        promised: other workloads of its tree that wait for their victims, sorted. Their room counts
+            as used.
         usage: the usage when it got quota, including its own; None if it did not.
     """
 
@@ -69,6 +71,7 @@ class TrialOutcome:
     admit: Admit | None = None
     victims: tuple[ObjectKey, ...] = ()
     unsettled: bool = False
+    promised: tuple[ObjectKey, ...] = attrs.field(default=(), eq=False)
     usage: Usage | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
@@ -232,10 +235,11 @@ def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> TrialOutcom
     """The outcome of a workload that the cycles did not admit; without a reason it was never
     tried.
     """
-    if reason is not None:
-        return TrialOutcome(Verdict.WAITS, reason, evaluated=True)
-    reason = engine.standing(key).reason or NotEvaluated()
-    return TrialOutcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
+    evaluated, promised = reason is not None, engine.promised_near(key)
+    if reason is None:
+        reason = engine.standing(key).reason or NotEvaluated()
+        evaluated = not isinstance(reason, NotEvaluated)
+    return TrialOutcome(Verdict.WAITS, reason, evaluated=evaluated, promised=promised)
 
 
 def outcomes(

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.values import record
 
@@ -53,10 +55,15 @@ class Promise:
     Attributes:
         counts: pods per pod set.
         flavors: per pod set the flavor of each resource.
+        usage: its charge.
+        victims: the UIDs of those that must leave, by name, if the next heads are decided
+            meanwhile; otherwise empty.
     """
 
     counts: tuple[int, ...]
     flavors: Mapping[str, Mapping[str, str]]
+    usage: Mapping[FlavorResource, int] = attrs.field(factory=dict)
+    victims: Mapping[ObjectKey, str] = attrs.field(factory=dict)
 
 
 def is_unfinished(progress: Progress) -> bool:
@@ -112,6 +119,7 @@ class Pending:
         search: its pass over the flavors, or None.
         tried: the instant when its last try began.
         promise: the room for which others were preempted; None without a preemption.
+        looked: when it was last compared with its promise.
         reason: the last reported reason; None before the first one.
         lane: its LocalQueue, if past usage may count (KEP-4136).
         entry: its sort key in its lane, and its name.
@@ -124,6 +132,7 @@ class Pending:
     search: Pass | None = None
     tried: int = 0
     promise: Promise | None = None
+    looked: int = 0
     reason: Reason | None = None
     lane: Lane = attrs.field(init=False)
     entry: Entry = attrs.field(init=False)
@@ -151,6 +160,12 @@ class Pending:
         if group is None or group.verdict is None or group.has_turn or queue.scope.turns_owed:
             return False
         return group.verdict.lasts(queue.scope.news, queue.spec)
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether it waits for its victims without a turn."""
+        group = self.group
+        return group is not None and group.verdict is None and not group.has_turn
 
     @property
     def in_flight(self) -> bool:

@@ -166,7 +166,9 @@ class PendingQueue:
 
     def _is_to_try(self, group: Group) -> bool:
         news, verdict = self.scope.news, group.verdict
-        return verdict is None or verdict.is_due_in_turn(news, self.spec, self._available)
+        if verdict is None:
+            return group.has_turn
+        return verdict.is_due_in_turn(news, self.spec, self._available)
 
     def _keeps_quota(self, group: Group) -> bool:
         return group.verdict is None or group.verdict.keeps_quota(self.spec, self._available)

@@ -36,6 +36,8 @@ class Queues:
         scopes: groups of ClusterQueues that influence each other.
         due: the scopes that get a cycle.
         unsettled: those that had a cycle and may begin a round at rest.
+        promised: the Workloads whose victims are leaving. They get no turn: every cycle of their
+            scope looks at them.
         silence: the Workloads to report without their own cycle.
     """
 
@@ -52,6 +54,7 @@ class Queues:
         self.scopes: dict[Root, Scope] = {}
         self.due: dict[Root, Scope] = {}
         self.unsettled: dict[Root, Scope] = {}
+        self.promised: dict[ObjectKey, Pending] = {}
         self.silence = Silence(self.get)
 
     # --- ClusterQueues
@@ -76,6 +79,8 @@ class Queues:
             queue.heap.sticky = None
         self.let_in(spec.name, now=now)
         scope.note_changed()
+        for key in [key for key, item in self.promised.items() if item.queue.scope is scope]:
+            self.break_promise(key)
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
         """Forgets an existing ClusterQueue; returns the Workloads that waited in it."""
@@ -135,6 +140,8 @@ class Queues:
         if item is not None:
             self.silence.forget(key)
             item.queue.scope.touch()
+            if key in self.promised:
+                self._forget_promise(item)
             if item.queue.heap.sticky == key:
                 item.queue.heap.sticky = None
             item.queue.take_out(key)
@@ -170,6 +177,11 @@ class Queues:
             scope.make_due()
         elif why is Requeue.PENDING_PREEMPTION and not goes_on:
             item.promise = promise or item.promise
+            if promise is not None and promise.victims:
+                queue.put(item, alone=True).has_turn = False
+                self.promised[key] = item
+                item.looked = scope.touch()
+                return
             if queue.can_be_overtaken:
                 queue.heap.sticky = key
         elif scope.news.changed_or_freed_since(item.tried) and not goes_on:
@@ -186,6 +198,28 @@ class Queues:
                 return
             scope.doubtful_head |= verdict.is_doubtful(scope.news, queue.spec)
         queue.put(item, alone=True)
+
+    # --- promises
+
+    def due_promises(self) -> list[Pending]:
+        """The Workloads whose victims are leaving, in scopes that get a cycle."""
+        return [item for item in self.promised.values() if item.queue.scope.root in self.due]
+
+    def break_promise(self, key: ObjectKey) -> None:
+        """Returns a Workload to the heap, if it was promised any room."""
+        item = self.promised.get(key)
+        if item is not None and item.group is not None:
+            self._forget_promise(item)
+            item.group.has_turn = True
+            item.queue.heap.push(item)
+
+    def _forget_promise(self, item: Pending) -> None:
+        """Gives up the room that a Workload was promised; others may want it."""
+        promise, item.promise = item.promise, None
+        assert promise is not None, "it has a promise"
+        room = [pair for pair, amount in promise.usage.items() if amount]
+        del self.promised[item.info.key]
+        item.queue.scope.note_freed(room, from_outside=False)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Requeues a head for an immediate retry, because its verdict is void."""

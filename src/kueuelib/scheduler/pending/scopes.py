@@ -40,6 +40,7 @@ class Scope:
         turns_owed: whether parked shapes have not had their turn after a change yet.
         doubtful_head: whether a head returned to its heap with a doubtful verdict.
         rounds: the number of rounds at rest since quotas or usage changed.
+        helped: the instant of the last change or release not caused by a preemption.
         preempted: how often each Workload preempted others since the last change or release not
             caused by a preemption.
     """
@@ -53,6 +54,7 @@ class Scope:
     turns_owed: bool = False
     doubtful_head: bool = False
     rounds: int = 0
+    helped: int = 0
     preempted: dict[ObjectKey, int] = attrs.field(factory=dict)
 
     def add(self, queue: PendingQueue) -> None:
@@ -100,6 +102,8 @@ class Scope:
         if from_outside:
             self.preempted.clear()
         now = self.touch()
+        if from_outside:
+            self.helped = now
         if freed:
             self.news.freed.update(dict.fromkeys(freed, now))
             self.news.last_freed = now

@@ -137,7 +137,7 @@ def reason_to_report(item: Pending) -> Reason | None:
     """Why a workload waits at rest; None if a cycle will try it."""
     if not item.queue.active:
         return None
-    if item.place is PendingPlace.INADMISSIBLE or says_otherwise(item):
+    if item.place is PendingPlace.INADMISSIBLE or item.is_promised or says_otherwise(item):
         return item.reason
     if has_verdict(item.info.workload):
         return None  # from before a restart, perhaps: better than the name of a head
@@ -158,5 +158,6 @@ def says_otherwise(item: Pending) -> bool:
     reason = item.reason
     if reason is None or isinstance(reason, NamespaceUnknown):
         return False
-    tried = item.place is not PendingPlace.HEAP or item.queue.heap.head() is item
+    has_turn = item.place is PendingPlace.HEAP and not item.is_promised
+    tried = not has_turn or item.queue.heap.head() is item
     return is_outdated(item.info.workload, reason, tried=tried)

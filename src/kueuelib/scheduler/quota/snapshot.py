@@ -158,13 +158,14 @@ class Reclaimable(NamedTuple):
 class Snapshot:
     """Frozen parts plus the changes that a cycle tries out.
 
-    `add` and `remove` change usage, `take_out` removes a workload that holds quota; `mark` and
-    `undo` restore an earlier state exactly. All reads take the changes into account.
+    `add` and `remove` change usage, `take_out` removes a workload that holds quota, `put_back`
+    brings it back; `mark` and `undo` restore an earlier state exactly. All reads take the changes
+    into account.
 
     Attributes:
         flavors: the ResourceFlavors that exist, by name.
         nodes: the places of the ClusterQueues in their trees, by name.
-        used: the usage of a pair by all nodes. Only `add`, `remove` and `take_out` change it.
+        used: the usage of a pair by all nodes. Only the methods above change it.
     """
 
     def __init__(self, frozen: Frozen) -> None:
@@ -217,6 +218,13 @@ class Snapshot:
         self._log.append((queue.spec.name, holder.usage, -1, holder.key))
         self._apply(queue, holder.usage, -1)
 
+    def put_back(self, holder: Holder) -> None:
+        """Brings a workload back that was taken out."""
+        queue = self._queues[holder.cluster_queue]
+        del self._gone[holder.key]
+        self._log.append((queue.spec.name, holder.usage, 1, holder.key))
+        self._apply(queue, holder.usage, 1)
+
     def mark(self) -> int:
         """A mark of the present state, for `undo`."""
         return len(self._log)
@@ -226,8 +234,12 @@ class Snapshot:
         while len(self._log) > mark:
             name, amounts, sign, gone = self._log.pop()
             self._apply(self._queues[name], amounts, -sign)
-            if gone is not None:
+            if gone is None:
+                continue
+            if sign < 0:
                 del self._gone[gone]
+            else:
+                self._gone[gone] = None
 
     def _apply(self, queue: FrozenQueue, amounts: Amounts, sign: int) -> None:
         node = self.nodes[queue.spec.name]

@@ -1,0 +1,210 @@
+"""Laws of preemptors that do not wait for each other's victims, while these take their time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from preemption_worlds import PAIRS, QUEUES, Replay, policies, worlds
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler import events
+from kueuelib.scheduler.decide.cycle import CycleInput, Plan, decide
+from kueuelib.scheduler.quota.snapshot import Snapshot
+from kueuelib.scheduler.reasons import FitsAfterPreemptions, Preempting
+from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_workload,
+)
+
+
+class Slow(Replay):
+    """A world in which victims leave when the test says so.
+
+    Attributes:
+        leaving: the victims that still hold quota.
+        evicted: all victims so far, in order.
+    """
+
+    def __init__(self, facts: list[events.Event], policy: Settings) -> None:
+        super().__init__(facts, policy)
+        self.leaving: dict[ObjectKey, None] = {
+            holder.key: None for holder in self.engine.cache.holders.values() if holder.evicted
+        }
+        self.evicted: list[ObjectKey] = []
+
+    def cycle(self) -> bool:
+        self.now += 1
+        cycle = self.engine.next_cycle(self.now)
+        if cycle is None:
+            return False
+        plan = decide(cycle, self.now)
+        check_admissions(cycle, plan)
+        self.plans.append(plan)
+        settled = self.engine.settle(plan, self.now)
+        self.carry_out(settled)
+        for preemption in settled.preemptions:
+            for victim in preemption.victims:
+                assert victim.key not in self.leaving, "it leaves for somebody else already"
+                self.leaving[victim.key] = None
+                self.evicted.append(victim.key)
+                evicted = make_condition("Evicted", reason="Preempted", at=self.now)
+                self.set(self.workloads[victim.key], evicted)
+        return True
+
+    def rest(self) -> None:
+        super().rest()
+        held = self.engine.cache.holders.keys()
+        for key in self.workloads.keys() - held:
+            reason = self.engine.standing(key).reason
+            if isinstance(reason, Preempting | FitsAfterPreemptions):
+                assert held & set(reason.victims), f"{key} waits for nobody"
+
+    def go(self, key: ObjectKey) -> None:
+        """A victim leaves."""
+        del self.leaving[key]
+        quota = make_condition("QuotaReserved", False)
+        self.set(self.workloads[key], quota, admission=None)
+
+
+def check_admissions(cycle: CycleInput, plan: Plan) -> None:
+    """Whoever is admitted fits beside all that hold quota, those that leave as well."""
+    snapshot = Snapshot(cycle.frozen)
+    for admit in plan.admissions:
+        queue = snapshot.queue(admit.cluster_queue)
+        assert queue is not None
+        assert snapshot.fits(queue, admit.usage), f"{admit.key} exceeds the quota"
+        snapshot.add(queue, admit.usage)
+
+
+def choices(fair: bool, by_priority: bool) -> Settings:
+    sharing = FairSharing() if fair else None
+    return Settings(parallel_preemptors=True, fair_sharing=sharing, priority_sorting=by_priority)
+
+
+@given(
+    facts=worlds(waiting=8, loners=True) | worlds(waiting=8, shrinking=True),
+    fair=st.booleans(),
+    by_priority=st.booleans(),
+    data=st.data(),
+)
+@settings(max_examples=300, deadline=None)
+def test_preemptors_in_parallel_come_to_rest_and_share_no_victim(
+    facts: list[events.Event], fair: bool, by_priority: bool, data: st.DataObject
+) -> None:
+    """Victims leave one by one, in any order, while others come and end."""
+    replay = Slow(facts, choices(fair, by_priority))
+    for number in range(data.draw(st.integers(0, 12))):
+        replay.rest()
+        step = data.draw(st.sampled_from(["leave", "leave", "come", "end"]))
+        if step == "leave" and replay.leaving:
+            replay.go(data.draw(st.sampled_from(sorted(replay.leaving))))
+        elif step == "come":
+            replay.come(_newcomer(data.draw, f"n{number}"))
+        elif step == "end":
+            held = sorted(replay.engine.cache.holders)
+            if held:
+                key = data.draw(st.sampled_from(held))
+                replay.leaving.pop(key, None)
+                replay.engine.observe(events.WorkloadGone(key), replay.now)
+                del replay.workloads[key]
+    for _ in range(50):
+        replay.rest()
+        for key in list(replay.leaving):
+            replay.go(key)
+        if not replay.engine.has_work(replay.now):
+            break
+    replay.rest()
+    assert not replay.leaving
+    assert replay.sleeper() is None
+
+
+def _newcomer(draw: Any, name: str) -> Workload:
+    return make_workload(
+        name,
+        draw(st.sampled_from(QUEUES)),
+        {"gpu": draw(st.integers(0, 5))},
+        priority=draw(st.integers(-2, 3)),
+        created=draw(st.integers(0, 9)),
+    )
+
+
+@st.composite
+def single(draw: st.DrawFn) -> list[events.Event]:
+    """One ClusterQueue, in which everything that runs comes after all that waits."""
+    facts: list[events.Event] = [events.NamespaceSet("ns", {})]
+    facts += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
+    running = [
+        (draw(st.sampled_from(PAIRS)).flavor, draw(st.integers(1, 4)))
+        for _ in range(draw(st.integers(1, 8)))
+    ]
+    quota = {
+        pair.flavor: {
+            "gpu": sum(gpu for flavor, gpu in running if flavor == pair.flavor)
+            + draw(st.integers(0, 3))
+        }
+        for pair in PAIRS
+    }
+    facts += [
+        events.ClusterQueueSet(
+            make_cluster_queue(
+                "a",
+                quota,
+                preemption={"withinClusterQueue": draw(policies())["withinClusterQueue"]},
+                queueingStrategy=draw(st.sampled_from(["StrictFIFO", "BestEffortFIFO"])),
+            )
+        ),
+        events.LocalQueueSet(make_local_queue("a", "a")),
+    ]
+    for number, (flavor, gpu) in enumerate(running):
+        assignment = make_assignment({"gpu": gpu}, flavor)
+        facts.append(
+            events.WorkloadSet(
+                make_workload(
+                    f"r{number}",
+                    "a",
+                    {"gpu": gpu},
+                    priority=-2,
+                    conditions=[make_condition("QuotaReserved", at=draw(st.integers(0, 4)))],
+                    status={"admission": {"clusterQueue": "a", "podSetAssignments": [assignment]}},
+                )
+            )
+        )
+    for number in range(draw(st.integers(0, 6))):
+        facts.append(
+            events.WorkloadSet(
+                make_workload(
+                    f"p{number}",
+                    "a",
+                    {"gpu": draw(st.integers(1, 5))},
+                    priority=draw(st.integers(-1, 3)),
+                    created=draw(st.integers(0, 9)),
+                )
+            )
+        )
+    return facts
+
+
+@given(facts=single())
+@settings(max_examples=400, deadline=None)
+def test_in_parallel_the_same_leave_as_one_after_the_other(facts: list[events.Event]) -> None:
+    """Those who leave are the ones that would leave if each preemptor waited for the one before."""
+    oracle = Replay(facts, Settings())
+    oracle.rest()
+    slow = Slow(facts, Settings(parallel_preemptors=True))
+    slow.rest()
+    preemptions = [one for plan in oracle.plans for one in plan.preemptions]
+    told = {victim.key for one in preemptions for victim in one.victims}
+    while slow.leaving:
+        for key in list(slow.leaving):
+            slow.go(key)
+        slow.rest()
+    assert set(slow.evicted) == told
+    assert slow.engine.cache.holders.keys() == oracle.engine.cache.holders.keys()

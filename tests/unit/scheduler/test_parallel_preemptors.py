@@ -1,0 +1,339 @@
+"""Preemptors that do not wait for each other's victims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from preemption_cluster import LOWER, RECLAIM, Cluster, key
+
+from kueuelib.scheduler import events
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, Preempting
+from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.testing.builders import make_cluster_queue, make_flavor
+
+STRATEGIES = pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+
+
+def parallel(**settings: Any) -> Cluster:
+    cluster = Cluster(Engine(Settings(parallel_preemptors=True, **settings)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    return cluster
+
+
+def rest(cluster: Cluster) -> list[str]:
+    """What happens until nothing is left to decide."""
+    found: list[str] = []
+    for _ in range(50):
+        found += cluster.cycle()
+        if not cluster.engine.has_work(cluster.now):
+            return found
+    raise AssertionError("the engine does not come to rest")
+
+
+def queue_of(cluster: Cluster, running: int, waiting: int, **spec: Any) -> None:
+    """A full ClusterQueue, and Workloads of higher priority."""
+    cluster.queue("q", {"f": {"gpu": running}}, preemption=LOWER, **spec)
+    for number in range(running):
+        cluster.running(f"low{number}", "q", at=number)
+    for number in range(waiting):
+        cluster.submit(f"high{number}", "q", priority=1, created=number)
+
+
+@STRATEGIES
+def test_all_victims_leave_at_once(strategy: str) -> None:
+    cluster = parallel()
+    queue_of(cluster, 4, 4, queueingStrategy=strategy)
+    assert rest(cluster) == ["-low3", "-low2", "-low1", "-low0"]
+    cluster.leaves("low1")
+    assert rest(cluster) == ["+high2"]
+    for name in ("low0", "low2", "low3"):
+        cluster.leaves(name)
+    assert rest(cluster) == ["+high0", "+high1", "+high3"]
+
+
+def test_without_the_setting_they_leave_one_after_the_other() -> None:
+    cluster = parallel()
+    cluster.engine = Engine()
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    queue_of(cluster, 2, 2)
+    assert rest(cluster) == ["-low1"]
+    cluster.leaves("low1")
+    assert rest(cluster) == ["+high0", "-low0"]
+
+
+def test_a_preemptor_waits_only_for_its_own_victims() -> None:
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": 4}}, preemption=LOWER)
+    cluster.running("big", "q", 3, at=2)
+    cluster.running("small", "q", 1, at=1)
+    cluster.submit("one", "q", 3, priority=2)
+    cluster.submit("two", "q", 1, priority=1)
+    assert rest(cluster) == ["-big", "-small"]
+    cluster.leaves("small")
+    assert rest(cluster) == ["+two"]
+    cluster.leaves("big")
+    assert rest(cluster) == ["+one"]
+
+
+def test_nobody_takes_the_room_of_a_preemptor() -> None:
+    """Not even piece by piece, while the second of its victims is still leaving."""
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    cluster.running("low0", "q")
+    cluster.running("low1", "q")
+    cluster.submit("high", "q", 2, priority=1)
+    assert rest(cluster) == ["-low0", "-low1"]
+    cluster.submit("late", "q", 1)
+    cluster.submit("borrows", "z", 1, priority=9)
+    cluster.leaves("low0")
+    assert rest(cluster) == []
+    cluster.leaves("low1")
+    assert rest(cluster) == ["+high"]
+
+
+def test_who_fits_beside_a_preemptor_starts_before_it() -> None:
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": 4}}, preemption=LOWER, queueingStrategy="StrictFIFO")
+    cluster.running("low", "q", 3)
+    cluster.submit("high", "q", 3, priority=1)
+    cluster.submit("small", "q", 1)
+    assert rest(cluster) == ["-low", "+small"]
+
+
+def test_what_a_victim_leaves_over_is_given_when_it_is_gone() -> None:
+    """No Workload is admitted into room that a victim has yet to leave, in later cycles as well."""
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": 3}}, preemption=LOWER)
+    cluster.running("low", "q", 3)
+    cluster.submit("high", "q", 1, priority=2)
+    cluster.submit("next", "q", 1, priority=1, created=1)
+    cluster.submit("last", "q", 1, priority=1, created=2)
+    assert rest(cluster) == ["-low"]
+    reason = cluster.engine.standing(key("last")).reason
+    assert reason == FitsAfterPreemptions((key("low"),))
+    cluster.leaves("low")
+    assert rest(cluster) == ["+high", "+next", "+last"]
+
+
+def test_something_else_that_becomes_free_is_for_the_first_preemptor() -> None:
+    cluster = parallel()
+    queue_of(cluster, 3, 2)
+    assert rest(cluster) == ["-low2", "-low1"]
+    cluster.tell(events.WorkloadGone(key("low0")))
+    assert rest(cluster) == ["+high0"]
+    cluster.submit("more", "q", priority=1, created=9)
+    assert rest(cluster) == []
+    assert cluster.engine.standing(key("more")).reason == Preempting(
+        cluster.engine.standing(key("more")).reason.blocked,  # type: ignore[union-attr]
+        (key("low2"),),
+    )
+    cluster.leaves("low1")
+    cluster.leaves("low2")
+    assert rest(cluster) == ["+high1", "+more"]
+
+
+def test_a_better_flavor_that_becomes_free_is_taken() -> None:
+    cluster = parallel()
+    cluster.tell(events.FlavorSet(make_flavor("g")))
+    cluster.queue("q", {"f": {"gpu": 2}, "g": {"gpu": 1}}, preemption=LOWER)
+    cluster.submit("first", "q", 2, priority=9)
+    cluster.submit("second", "q", 1, priority=9)
+    assert rest(cluster) == ["+first", "+second"]
+    cluster.tell(events.WorkloadGone(key("first")))
+    cluster.running("low", "q", 2)
+    cluster.submit("high", "q", 1, priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.tell(events.WorkloadGone(key("second")))
+    assert rest(cluster) == ["+high"]
+    flavors = cluster.workloads["high"].status.admission.pod_set_assignments[0].flavors  # type: ignore[union-attr]
+    assert flavors == {"gpu": "g"}
+
+
+# --- the order of the queue
+
+
+@STRATEGIES
+def test_who_comes_first_takes_the_room_of_a_preemptor_behind(strategy: str) -> None:
+    """If there are no other victims; nobody is evicted for that."""
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER, queueingStrategy=strategy)
+    cluster.running("low", "q")
+    cluster.submit("high", "q", priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.submit("higher", "q", priority=2)
+    assert rest(cluster) == []
+    assert isinstance(cluster.engine.standing(key("higher")).reason, Preempting)
+    assert isinstance(cluster.engine.standing(key("high")).reason, NoFlavors)
+    cluster.leaves("low")
+    assert rest(cluster) == ["+higher"]
+
+
+def test_who_loses_its_room_to_an_earlier_one_finds_other_victims() -> None:
+    cluster = parallel()
+    queue_of(cluster, 2, 1)
+    assert rest(cluster) == ["-low1"]
+    cluster.submit("higher", "q", priority=2)
+    assert rest(cluster) == ["-low0"]
+    victims = {
+        name: cluster.engine.standing(key(name)).reason.victims  # type: ignore[union-attr]
+        for name in ("higher", "high0")
+    }
+    assert victims == {"higher": (key("low1"),), "high0": (key("low0"),)}
+
+
+def test_who_comes_first_and_fits_takes_no_room_of_those_behind() -> None:
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": 3}}, preemption=LOWER)
+    cluster.running("low", "q", 2)
+    cluster.submit("high", "q", 2, priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.submit("higher", "q", 1, priority=2)
+    assert rest(cluster) == ["+higher"]
+    cluster.leaves("low")
+    assert rest(cluster) == ["+high"]
+
+
+def test_who_comes_first_and_is_blocked_takes_no_room_of_those_behind() -> None:
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": 2}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.running("peer", "q", 1, priority=5)
+    cluster.submit("high", "q", 1, priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.submit("higher", "q", 2, priority=2)
+    assert rest(cluster) == []
+    cluster.leaves("low")
+    assert rest(cluster) == ["+high"]
+
+
+# --- the end of a promise
+
+
+@pytest.mark.parametrize("how", ["gone", "deactivated", "edited"])
+def test_the_room_of_a_preemptor_that_gives_up_is_for_others(how: str) -> None:
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q")
+    cluster.submit("high", "q", priority=2)
+    cluster.submit("next", "q", priority=1)
+    assert rest(cluster) == ["-low"]
+    if how == "gone":
+        cluster.tell(events.WorkloadGone(key("high")))
+    elif how == "deactivated":
+        cluster.submit("high", "q", priority=2, active=False)
+    else:
+        cluster.submit("high", "q", 2, priority=2)
+    assert rest(cluster) == []
+    assert isinstance(cluster.engine.standing(key("next")).reason, Preempting)
+    cluster.leaves("low")
+    assert rest(cluster) == ["+next"]
+
+
+def test_a_preemptor_whose_victim_stays_looks_for_another() -> None:
+    cluster = parallel()
+    queue_of(cluster, 2, 1)
+    assert rest(cluster) == ["-low1"]
+    cluster.tell(events.EvictionFailed(key("low1")))
+    assert rest(cluster) == ["-low1"]
+    cluster.hears("low1")
+    cluster.leaves("low1")
+    assert rest(cluster) == ["+high0"]
+
+
+def test_a_preemptor_that_does_not_fit_without_its_victims_chooses_again() -> None:
+    """Another manager may have given their room away."""
+    cluster = parallel()
+    queue_of(cluster, 1, 1)
+    assert rest(cluster) == ["-low0"]
+    cluster.running("intruder", "q", 1)
+    cluster.leaves("low0")
+    assert rest(cluster) == ["-intruder"]
+    cluster.leaves("intruder")
+    assert rest(cluster) == ["+high0"]
+
+
+def test_a_change_of_quotas_ends_promises_but_not_their_victims() -> None:
+    """Those that leave already come first when the preemptors choose again."""
+    cluster = parallel()
+    queue_of(cluster, 3, 2)
+    assert rest(cluster) == ["-low2", "-low1"]
+    queue = make_cluster_queue("q", {"f": {"gpu": 3}, "g": {"gpu": 0}}, preemption=LOWER)
+    cluster.tell(events.FlavorSet(make_flavor("g")), events.ClusterQueueSet(queue))
+    assert rest(cluster) == []
+    cluster.leaves("low1")
+    cluster.leaves("low2")
+    assert rest(cluster) == ["+high0", "+high1"]
+
+
+def test_a_shrunken_quota_lets_the_last_preemptor_wait_again() -> None:
+    cluster = parallel()
+    queue_of(cluster, 2, 2)
+    assert rest(cluster) == ["-low1", "-low0"]
+    queue = make_cluster_queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.tell(events.ClusterQueueSet(queue))
+    cluster.leaves("low1")
+    cluster.leaves("low0")
+    assert rest(cluster) == ["+high0"]
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 1, 3), (3, 1, 2)])
+def test_a_new_manager_evicts_nobody_again(sizes: tuple[int, ...]) -> None:
+    """It does not know who preempted whom: those that leave already come first."""
+    cluster = parallel()
+    cluster.queue("q", {"f": {"gpu": sum(sizes) + 2}}, preemption=LOWER)
+    for number, size in enumerate(sizes):
+        cluster.running(f"low{number}", "q", size, at=number)
+    cluster.running("stays", "q", 2, at=-1)
+    for number, size in enumerate(reversed(sizes)):
+        cluster.submit(f"high{number}", "q", size, priority=1, created=number)
+    told = {name[1:] for name in rest(cluster)}
+    for name in sorted(told):
+        cluster.hears(name)
+    fresh = Cluster(Engine(Settings(parallel_preemptors=True)))
+    fresh.workloads = cluster.workloads
+    fresh.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    fresh.queue("q", {"f": {"gpu": sum(sizes) + 2}}, preemption=LOWER)
+    fresh.tell(*(events.WorkloadSet(found) for found in cluster.workloads.values()))
+    assert rest(fresh) == []
+    for name in sorted(told):
+        fresh.leaves(name)
+    started = [name for name in rest(fresh) if name.startswith("+high")]
+    assert len(started) == len(sizes)
+
+
+# --- cohorts, fair sharing, all at once
+
+
+def owners(cluster: Cluster, fair: bool) -> None:
+    """Two owners whose quota a third one borrows."""
+    for name in ("a", "b"):
+        cluster.queue(name, {"f": {"gpu": 2}}, cohort="c", preemption=RECLAIM)
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    for number in range(4):
+        cluster.running(f"z{number}", "z", at=number)
+    for number in range(2):
+        cluster.submit(f"a{number}", "a", created=number)
+        cluster.submit(f"b{number}", "b", created=number)
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_owners_reclaim_at_once(fair: bool) -> None:
+    cluster = parallel(fair_sharing=FairSharing() if fair else None)
+    owners(cluster, fair)
+    assert sorted(rest(cluster)) == ["-z0", "-z1", "-z2", "-z3"]
+    for number in range(4):
+        cluster.leaves(f"z{number}")
+    assert sorted(rest(cluster)) == ["+a0", "+a1", "+b0", "+b1"]
+
+
+def test_one_at_a_time_while_pods_have_to_be_ready() -> None:
+    """`blockAdmission` holds for those that wait for their victims as well."""
+    cluster = parallel(block_admission=True)
+    queue_of(cluster, 2, 2)
+    rest(cluster)
+    cluster.leaves("low0")
+    cluster.leaves("low1")
+    assert rest(cluster) == ["+high0"]
