@@ -11,6 +11,7 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import GROUP_SETS_DIGEST
 from kueuelib.jobs.pods.compose import Composition, compose, composed_of, conflicting
+from kueuelib.jobs.pods.edits import are_edited
 from kueuelib.jobs.pods.facts import WARN, GroupFacts
 from kueuelib.jobs.pods.reading import Stage
 from kueuelib.jobs.pods.roles import Roles, declared_by, role_by_name, role_by_shape, roles_of
@@ -53,7 +54,7 @@ def judge(facts: GroupFacts, workload: Obj) -> Judgement:
     if roles.declared:
         judgement = _by_declaration(facts, workload, roles, free=free)
     else:
-        judgement = _by_shape(facts, roles, free=free)
+        judgement = _by_shape(facts, workload, roles, free=free)
     return _waiting(judgement) if facts.serving else judgement
 
 
@@ -71,13 +72,14 @@ def _waiting(judgement: Judgement) -> Judgement:
     return attrs.evolve(judgement, roster=roster, left_waiting=rejected)
 
 
-def _by_shape(facts: GroupFacts, roles: Roles, *, free: bool) -> Judgement:
+def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:
     members = members_of(facts.counted, role_by_shape, facts.owners)
     if free:
         made = composed_of(members, facts.parent)
         counts = {entry.name: entry.count for entry in made.pod_sets}
         declared = GROUP_SETS_DIGEST in made.annotations
-        if counts and (declared or counts != roles.counts):
+        differs = counts != roles.counts or are_edited(made.pod_sets, made.members, workload)
+        if counts and (declared or differs):
             again = members_of(facts.pods, role_by_name, facts.owners) if declared else members
             return Judgement(roles, sort_out(again, counts, made.rejected), rewrite=made)
     strangers = [each for each in members if each.is_alive and each.role not in roles.counts]

@@ -28,6 +28,7 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import owner_references
+from kueuelib.jobs.pods.edits import are_edited
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated
@@ -281,7 +282,10 @@ def _rewritten(group: PodGroup, workload: Obj) -> Commands:
 
 
 def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands:
-    """Keeps a Workload out of its queue while pods are missing, and readmits it to the queue."""
+    """Keeps a Workload out of its queue while pods are missing, and readmits it to the queue.
+
+    A reservation for other pods than those that wait is taken back.
+    """
     phase, now = states.phase_of(workload), situation.now
     if phase not in (Phase.PENDING, Phase.RESERVED):
         return ()
@@ -292,7 +296,15 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
         changed = states.hold_back(changed, group.missing, now)
     elif states.is_held_back(workload):
         changed = states.requeue(workload, now)
+    elif phase is Phase.RESERVED and _is_edited(group, workload):
+        why = "The pods were changed after the decision"
+        changed = states.cancel(workload, states.PENDING_REASON, why, now)
     return () if changed is workload else reports.status_commands(workload, changed)
+
+
+def _is_edited(group: PodGroup, workload: Obj) -> bool:
+    made = group.made
+    return not group.roles.declared and are_edited(made.pod_sets, made.members, workload)
 
 
 def _counted(situation: Situation, commands: Commands) -> Commands:

@@ -21,6 +21,7 @@ from kueuelib.jobs.contract.commands import Command, Emit
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo, check_count
 from kueuelib.jobs.pods import marks
+from kueuelib.jobs.pods.edits import same_shapes
 from kueuelib.jobs.pods.reading import (
     FAILED,
     SUCCEEDED,
@@ -104,7 +105,8 @@ class PodJob(
         """Whether the Workload asks for the same as the pod; only checked while the pod waits."""
         if not is_gated(self.object):
             return True
-        return same_pod_sets(self.pod_sets(), workload["spec"]["podSets"])
+        wanted = self.pod_sets()
+        return same_pod_sets(wanted, workload["spec"]["podSets"]) and same_shapes(wanted, workload)
 
     def is_active(self) -> bool:
         """Whether it is on a node, has not finished, and is not being deleted."""
