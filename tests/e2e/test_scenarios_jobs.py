@@ -142,15 +142,16 @@ def test_an_admitted_job_starts_where_its_flavor_says(place: Place) -> None:
     place.event(job, "Started", f"Admitted by clusterQueue {place.named('q')}")
 
 
-def test_a_running_job_that_is_edited_waits_again_with_a_new_workload(place: Place) -> None:
+def test_a_running_job_that_is_edited_waits_again_in_its_place(place: Place) -> None:
     place.queue(3, **FLAVOR)
     job = place.job(parallelism=2)
     place.runs(job)
     first = place.workload(job)
     place.merge(job, {"spec": {"parallelism": 1}})
-    place.gone(first)
     place.event(job, "Stopped")
+    place.event(job, "UpdatedWorkload")
     place.admitted(job)
+    assert uid_of(place.workload(job)) == uid_of(first)
     assert place.workload(job)["spec"]["podSets"][0]["count"] == 1
     assert "nodeSelector" not in place.workload(job)["spec"]["podSets"][0]["template"]["spec"]
     place.runs(job)

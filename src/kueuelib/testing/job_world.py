@@ -251,10 +251,21 @@ class JobWorld:
         admission = {"clusterQueue": "cq", "podSetAssignments": assignments}
         self._store(WORKLOADS.kind, states.reserve(wl, admission, checks, self.now))
 
+    def pass_checks(self) -> None:
+        """Makes every admission check Ready; the Workload is admitted then."""
+        wl = copy.deepcopy(self.workload)
+        for check in wl["status"].get("admissionChecks") or ():
+            check["state"] = "Ready"
+        self._store(WORKLOADS.kind, states.sync_admitted(wl, self.now))
+
     def evict(self, reason: str = "Preempted") -> None:
         """Stops the job."""
         evicted = states.evict(self.workload, reason, "somebody else needs the quota", self.now)
         self._store(WORKLOADS.kind, evicted)
+
+    def free(self) -> None:
+        """Frees the quota of an evicted Workload, like another manager."""
+        self._store(WORKLOADS.kind, states.release(self.workload, self.now))
 
     def delete_job(self) -> None:
         """Deletes the job, which stays until its finalizers are removed."""

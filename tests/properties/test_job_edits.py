@@ -1,0 +1,447 @@
+"""What a user writes is what runs: a model of a job's templates, for random histories.
+
+The model knows what the user wrote last and what the admission adds, and nothing of how the manager
+finds out. The manager dies after any write, plans from states that have just become old, and meets
+lost Workloads, changed flavors and jobs that another manager started.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from kueuelib.api.meta import Resource
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.contract.commands import Change, PatchStatus
+from kueuelib.jobs.declared.declarative import Pods, declare, enough, equals
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.testing.job_world import JobWorld
+from kueuelib.workload import states
+
+Obj = dict[str, Any]
+QUEUE = {"kueue.x-k8s.io/queue-name": "team"}
+NOTE = "kueuelib.dev/added-at-start"
+TRAINING = declare(
+    Resource("ml.example.com", "v1", "trainings", "Training", namespaced=True),
+    pods=[
+        Pods("launcher", template="spec.launcher"),
+        Pods("workers", template="spec.workers", count="spec.count", min_count="spec.least"),
+    ],
+    active="status.active",
+    ready=enough("status.ready"),
+    succeeded=equals("status.phase", "Succeeded"),
+    failed=equals("status.phase", "Failed"),
+)
+(BATCH,) = [each for each in builtin_registry().integrations if each.name == "batch/job"]
+PLACES = {"Job": {"main": "template"}, "Training": {"launcher": "launcher", "workers": "workers"}}
+COUNTS = {"Job": ("main", "parallelism"), "Training": ("workers", "count")}
+FLAVORS = {
+    "spot": ({"pool": "spot"}, [{"key": "spot", "operator": "Exists"}]),
+    "reserved": ({"pool": "reserved", "zone": "a"}, []),
+    "plain": ({}, []),
+}
+MAPS = ("nodeSelector", "labels", "annotations")
+TOLERATIONS = [{"key": "own", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}]
+
+
+def part_of(template: Obj, field: str) -> Obj:
+    """The part of a template that has a field; it is created if it does not exist."""
+    section = "metadata" if field in ("labels", "annotations") else "spec"
+    return template.setdefault(section, {})
+
+
+def placed(template: Obj) -> Obj:
+    """What the model is about; absent equals empty."""
+    found = {field: part_of(template, field).get(field) or {} for field in MAPS}
+    found["tolerations"] = part_of(template, "tolerations").get("tolerations") or []
+    found["affinity"] = part_of(template, "affinity").get("affinity") or {}
+    return copy.deepcopy(found)
+
+
+class World(JobWorld):
+    """A world in which a write from an old state of an object is refused, as by an API server."""
+
+    refused = 0
+
+    def _write(self, command: Any) -> bool:
+        match command:
+            case Change(resource, old, _, _, True) | PatchStatus(resource, old, versioned=True):
+                now = self._get(resource.kind, old)["metadata"]["resourceVersion"]
+                if old["metadata"]["resourceVersion"] != now:
+                    self.refused += 1
+                    return False
+        return super()._write(command)
+
+    def plan(self) -> Any:
+        self.now += 1
+        return plan(self._situation())
+
+    def carry_out(self, commands: Any) -> bool:
+        return self._carry_out(commands)
+
+
+class Edits(RuleBasedStateMachine):
+    """One job, its user, its scheduler, its controller and a manager that dies."""
+
+    @initialize(kind=st.sampled_from(["Job", "Training"]), least=st.booleans())
+    def begin(self, kind: str, least: bool) -> None:
+        self.kind = kind
+        spec: Obj = {"suspend": True, COUNTS[kind][1]: 3}
+        for place in PLACES[kind].values():
+            spec[place] = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        meta: Obj = {"name": "job", "labels": dict(QUEUE)}
+        if least and kind == "Job":
+            meta["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+        elif least:
+            spec["least"] = 1
+        self.least = least
+        job = {"metadata": meta, "spec": spec}
+        self.world = World(BATCH if kind == "Job" else TRAINING, job, one_at_a_time=True)
+        self.flavors: dict[str, Any] = copy.deepcopy(FLAVORS)
+        self.written = {name: placed({}) for name in PLACES[kind]}
+        self.count = 3
+        self.added: dict[str, Obj] = {}
+        self.started_count = 0
+        self.foreign = self.handled = False
+        self.seen = True
+        self.rest()
+        self.place = self.world.workload["metadata"]["uid"]
+
+    # ---- what there is
+
+    @property
+    def spec(self) -> Obj:
+        return self.world.live_job["spec"]
+
+    @property
+    def runs(self) -> bool:
+        return self.spec.get("suspend") is not True
+
+    @property
+    def is_active(self) -> bool:
+        return bool((self.world.live_job.get("status") or {}).get("active"))
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing of a start can be in the templates."""
+        return not self.runs and not self.added
+
+    def quota(self) -> bool:
+        return len(self.world.workloads) == 1 and states.has_quota(self.world.workload)
+
+    def change(self, job: Obj) -> None:
+        self.world.change(job)
+
+    # ---- the manager
+
+    def watch_starts(self, before: Obj) -> None:
+        """The model of a start and of a complete stop, from what is visible of them."""
+        was, runs = before["spec"].get("suspend") is not True, self.runs
+        self.seen = self.seen and not runs
+        if runs and not was:
+            (workload,) = self.world.workloads
+            assert states.is_admitted(workload), "it was started without an admission"
+            assert not self.added or self.handled, "it was started twice"
+            self.added, self.handled = {}, False
+            for entry in workload["status"]["admission"]["podSetAssignments"]:
+                labels, tolerations = self.flavors[entry["flavors"]["cpu"]]
+                own = self.written[entry["name"]]
+                for key, value in labels.items():
+                    mine = own["nodeSelector"].get(key, value)
+                    assert mine == value, f"a decision about another template was written: {key}"
+                self.added[entry["name"]] = {
+                    "nodeSelector": {
+                        key: value
+                        for key, value in labels.items()
+                        if key not in own["nodeSelector"]
+                    },
+                    "tolerations": [each for each in tolerations if each not in own["tolerations"]],
+                }
+                if entry["name"] == COUNTS[self.kind][0]:
+                    self.started_count = entry["count"]
+        elif not runs and self.added and self.template_is_written():
+            if not self.world.integration.job_type(self.world.live_job).is_suspended():
+                return
+            self.added, self.foreign, self.handled = {}, False, False
+
+    def template_is_written(self) -> bool:
+        return all(
+            placed(self.spec[place]) == self.written[name]
+            for name, place in PLACES[self.kind].items()
+        )
+
+    def step(self, commands: Any) -> bool:
+        before = copy.deepcopy(self.world.live_job)
+        wrote = self.world.carry_out(commands)
+        self.watch_starts(before)
+        return wrote
+
+    def rest(self) -> None:
+        for _ in range(40):
+            if not self.step(self.world.plan()):
+                return
+        raise AssertionError("the manager never comes to rest")
+
+    @rule(writes=st.integers(0, 3))
+    def the_manager_dies(self, writes: int) -> None:
+        for _ in range(writes):
+            self.step(self.world.plan())
+
+    # ---- the user
+
+    @precondition(lambda self: self.may_edit())
+    @rule(
+        name=st.integers(0, 1),
+        field=st.sampled_from(["nodeSelector", "nodeSelector", *MAPS]),
+        key=st.sampled_from(["pool", "pool", "zone"]),
+        value=st.sampled_from(["spot", "reserved", "a", None]),
+        late=st.booleans(),
+    )
+    def a_key_is_edited(
+        self, name: int, field: str, key: str, value: str | None, late: bool
+    ) -> None:
+        chosen = [*PLACES[self.kind]][name % len(PLACES[self.kind])]
+        added = self.added.get(chosen, {}).get(field, {})
+        if key in added:  # either cannot be distinguished from no edit, or takes the addition away
+            if value in (added[key], None):
+                return
+            del added[key]
+        commands = self.late_plan() if late else ()
+        job = copy.deepcopy(self.world.live_job)
+        part = part_of(job["spec"][PLACES[self.kind][chosen]], field)
+        entries = part.setdefault(field, {})
+        for values in (entries, self.written[chosen][field]):
+            values.pop(key, None)
+            if value is not None:
+                values[key] = value
+        self.change(job)
+        self.step(commands)
+
+    @precondition(lambda self: self.may_edit())
+    @rule(name=st.integers(0, 1), toleration=st.sampled_from(TOLERATIONS), late=st.booleans())
+    def a_toleration_is_edited(self, name: int, toleration: Obj, late: bool) -> None:
+        chosen = [*PLACES[self.kind]][name % len(PLACES[self.kind])]
+        if toleration in self.added.get(chosen, {}).get("tolerations", ()):
+            return
+        commands = self.late_plan() if late else ()
+        job = copy.deepcopy(self.world.live_job)
+        part = part_of(job["spec"][PLACES[self.kind][chosen]], "tolerations")
+        mine = self.written[chosen]["tolerations"]
+        listed = list(part.get("tolerations") or ())
+        if toleration in mine:
+            mine.remove(toleration)
+            listed.remove(toleration)
+        else:
+            mine.append(toleration)
+            listed.append(toleration)
+        part["tolerations"] = listed
+        self.change(job)
+        self.step(commands)
+
+    @precondition(lambda self: self.may_edit())
+    @rule(name=st.integers(0, 1), weight=st.integers(1, 3))
+    def the_affinity_is_edited(self, name: int, weight: int) -> None:
+        chosen = [*PLACES[self.kind]][name % len(PLACES[self.kind])]
+        term = {"weight": weight, "preference": {"matchExpressions": []}}
+        affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+        job = copy.deepcopy(self.world.live_job)
+        part_of(job["spec"][PLACES[self.kind][chosen]], "affinity")["affinity"] = affinity
+        self.written[chosen]["affinity"] = affinity
+        self.change(job)
+
+    @precondition(lambda self: self.is_clean)
+    @rule(count=st.integers(2, 4))
+    def the_count_is_edited(self, count: int) -> None:
+        job = copy.deepcopy(self.world.live_job)
+        job["spec"][COUNTS[self.kind][1]] = self.count = count
+        self.change(job)
+
+    @precondition(lambda self: self.runs and not self.foreign)
+    @rule(rest=st.booleans())
+    def the_user_suspends_it(self, rest: bool) -> None:
+        job = copy.deepcopy(self.world.live_job)
+        job["spec"]["suspend"] = self.handled = True
+        self.change(job)
+        if rest:
+            self.rest()
+
+    def late_plan(self) -> Any:
+        """A plan that is made before an edit and carried out after it."""
+        for flavor in self.flavors:
+            self.decide(flavor, check=False, fewest=self.least)
+        return self.world.plan()
+
+    def may_edit(self) -> bool:
+        """A Job's template cannot change while it runs; without a note it is Kueue that edits."""
+        if self.foreign:
+            return False
+        started = (self.world.live_job.get("status") or {}).get("startTime")
+        return self.kind != "Job" or not (self.runs or started)
+
+    # ---- everybody else
+
+    @rule(flavor=st.sampled_from([*FLAVORS]), check=st.booleans(), fewest=st.booleans())
+    def the_scheduler_decides(self, flavor: str, check: bool, fewest: bool) -> None:
+        self.decide(flavor, check=check, fewest=fewest)
+
+    @precondition(lambda self: not self.runs and not self.quota())
+    @rule(flavors=st.permutations([*FLAVORS]), fewest=st.booleans(), writes=st.integers(0, 2))
+    def it_runs(self, flavors: list[str], fewest: bool, writes: int) -> None:
+        self.the_controller_looks()
+        self.rest()
+        for flavor in flavors:
+            self.decide(flavor, check=False, fewest=fewest)
+        self.rest()
+        assert self.runs, "an admitted job does not start"
+        self.the_controller_looks()
+        self.the_manager_dies(writes)
+
+    @precondition(lambda self: self.quota())
+    @rule(writes=st.integers(0, 4), looks=st.booleans())
+    def it_is_stopped(self, writes: int, looks: bool) -> None:
+        self.world.evict()
+        self.the_manager_dies(writes)
+        if looks and not self.runs:
+            self.the_controller_looks()
+
+    def decide(self, flavor: str, *, check: bool, fewest: bool) -> None:
+        if len(self.world.workloads) != 1:
+            return
+        workload = self.world.workload
+        if states.phase_of(workload) is not states.Phase.PENDING or states.is_deleted(workload):
+            return
+        labels = self.flavors[flavor][0]
+        for entry in workload["spec"]["podSets"]:
+            selector = placed(copy.deepcopy(entry["template"]))["nodeSelector"]
+            if any(selector.get(key, value) != value for key, value in labels.items()):
+                return
+        if check:
+            self.world.reserve(flavor)
+        else:
+            self.world.admit(flavor, fewest=fewest and self.least)
+        self.tell_flavors()
+
+    @precondition(lambda self: self.quota())
+    @rule()
+    def the_check_is_ready(self) -> None:
+        self.world.pass_checks()
+
+    @rule(flavor=st.sampled_from([*FLAVORS]), zone=st.sampled_from(["a", "c"]))
+    def a_flavor_is_changed(self, flavor: str, zone: str) -> None:
+        if self.foreign:
+            return
+        labels, tolerations = self.flavors[flavor]
+        if flavor != "plain":
+            self.flavors[flavor] = ({**labels, "zone": zone}, tolerations)
+        self.tell_flavors()
+
+    def tell_flavors(self) -> None:
+        """The manager sees the flavors of the model."""
+        for name, (labels, tolerations) in self.flavors.items():
+            self.world.flavors[name] = {"spec": {"nodeLabels": labels, "tolerations": tolerations}}
+
+    @rule()
+    def the_controller_looks(self) -> None:
+        job = copy.deepcopy(self.world.live_job)
+        status = job.setdefault("status", {})
+        if self.runs:
+            status["active"] = 1
+            if self.kind == "Job":
+                status.setdefault("startTime", "2024-01-01T00:00:00Z")
+        else:
+            status["active"] = 0
+        seen = {"type": "Suspended", "status": str(not self.runs), "reason": "Looked"}
+        status["conditions"] = [seen]
+        self.seen = not self.runs
+        self.change(job)
+
+    @precondition(lambda self: len(self.world.workloads) == 1 and not self.foreign)
+    @rule()
+    def the_workload_is_lost(self) -> None:
+        self.world.lose_workload()
+        self.place = ""
+
+    @precondition(lambda self: self.runs and self.added and self.quota() and self.is_active)
+    @rule(flavor=st.none() | st.sampled_from(["spot", "reserved"]))
+    def another_manager_started_it(self, flavor: str | None) -> None:
+        """Either it started the job, or it stopped what we started, and started it again."""
+        job = copy.deepcopy(self.world.live_job)
+        workload = self.world.workload
+        asked = {each["name"]: each["template"] for each in workload["spec"]["podSets"]}
+        same = all(
+            placed(copy.deepcopy(asked[name])) == written for name, written in self.written.items()
+        )
+        pending = states.is_evicted(workload) or not states.is_admitted(workload)
+        if NOTE not in (job["metadata"].get("annotations") or {}) or not same or pending:
+            return
+        if flavor is None:
+            del job["metadata"]["annotations"][NOTE]
+        elif not self.starts_elsewhere(job, flavor):
+            return
+        self.foreign = True
+        self.change(job)
+
+    def starts_elsewhere(self, job: Obj, flavor: str) -> bool:
+        """As Kueue does: it restores the Workload's templates, and leaves our note alone."""
+        labels, tolerations = self.flavors[flavor]
+        chosen = [written["nodeSelector"] for written in self.written.values()]
+        if any(each.get(key, value) != value for each in chosen for key, value in labels.items()):
+            return False
+        self.world.now += 5
+        self.world.evict()
+        self.world.free()
+        self.decide(flavor, check=False, fewest=False)
+        for name, place in PLACES[self.kind].items():
+            own, template = self.written[name], job["spec"][place]
+            part_of(template, "nodeSelector")["nodeSelector"] = {**own["nodeSelector"], **labels}
+            both = [*own["tolerations"], *(e for e in tolerations if e not in own["tolerations"])]
+            part_of(template, "tolerations")["tolerations"] = both
+            for field in ("labels", "annotations"):
+                part_of(template, field)[field] = dict(own[field])
+            self.added[name] = {
+                "nodeSelector": {k: v for k, v in labels.items() if k not in own["nodeSelector"]},
+                "tolerations": [e for e in tolerations if e not in own["tolerations"]],
+            }
+        job["spec"][COUNTS[self.kind][1]] = self.count
+        return True
+
+    # ---- the laws
+
+    @rule()
+    def at_rest_the_job_is_what_its_user_wrote_and_what_the_admission_adds(self) -> None:
+        self.rest()
+        for name, place in PLACES[self.kind].items():
+            present, wanted = placed(self.spec[place]), copy.deepcopy(self.written[name])
+            added = self.added.get(name, {"nodeSelector": {}, "tolerations": []})
+            running = copy.deepcopy(wanted)
+            running["nodeSelector"] = {**added["nodeSelector"], **wanted["nodeSelector"]}
+            running["tolerations"] += added["tolerations"]
+            for each in (present, running, wanted):
+                each["tolerations"].sort(key=str)
+            if self.runs:
+                assert present == running
+            elif self.is_active or not self.seen:  # its pods end, and its kind may restore it later
+                assert present in (running, wanted)
+            else:
+                assert present == wanted
+        if not self.runs and not self.is_active and self.seen:
+            assert self.spec[COUNTS[self.kind][1]] == self.count
+            (workload,) = self.world.workloads
+            assert not states.is_finished(workload), "FailedToStart"
+            assert self.place in ("", workload["metadata"]["uid"]), "it lost its place"
+            self.place = workload["metadata"]["uid"]
+            for entry in workload["spec"]["podSets"]:
+                template = placed(copy.deepcopy(entry["template"]))
+                assert template == self.written[entry["name"]], "the Workload is another one's"
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.at_rest_the_job_is_what_its_user_wrote_and_what_the_admission_adds()
+
+
+Edits.TestCase.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+TestEdits = Edits.TestCase
