@@ -214,7 +214,7 @@ def _deactivated(wl: Obj, phase: Phase, now: float) -> Step:
     wl, given = states.without_target(wl), wl
     answered = [one["name"] for one in states.check_states(wl) if states.is_answered(one)]
     changed = states.reset_checks(wl, answered, "Reset to Pending after deactivation", now)
-    if not states.is_evicted(wl):
+    if states.condition(wl, QUOTA_RESERVED).get("reason") != Inactive.condition_reason:
         changed = _wait(changed, Inactive(), now)
     return NOTHING if changed is given else Step(workload=changed)
 

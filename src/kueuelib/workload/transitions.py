@@ -237,7 +237,8 @@ def release(wl: Obj, now: float) -> Obj:
     _check(wl, "release", "release quota")
     eviction = condition(wl, EVICTED)
     reason, message = eviction.get("reason", ""), eviction.get("message", "")
-    changed = _drop_quota(_with_past(wl, now), PENDING_REASON, message, now)
+    why = names.REASON_DEACTIVATED if is_deactivation(reason) else PENDING_REASON
+    changed = _drop_quota(_with_past(wl, now), why, message, now)
     requeued = "True" if return_after(reason).at_once and is_active(wl) else "False"
     return set_condition(changed, REQUEUED, requeued, reason, message, now)
 

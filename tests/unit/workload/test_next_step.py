@@ -181,6 +181,23 @@ def test_a_deactivated_pending_workload_says_so_and_forgets_its_rejection() -> N
     assert next_step(step.workload, around(queue("a", "b")), NOW) == NOTHING
 
 
+def test_a_victim_that_is_deactivated_says_so_and_not_for_whom_it_left() -> None:
+    wl = states.release(states.evict(admitted(), "Preempted", "room for others", NOW), NOW)
+    step = next_step({**wl, "spec": {**wl["spec"], "active": False}}, around(queue()), NOW)
+    assert status_reason(step) == "Deactivated"
+    assert step.workload is not None
+    assert "room" not in states.condition(step.workload, "QuotaReserved")["message"]
+    assert next_step(step.workload, around(queue()), NOW) == NOTHING
+
+
+def test_the_message_of_a_deactivation_stays_when_the_quota_goes() -> None:
+    wl = states.evict(admitted(), "DeactivatedDueToAdmissionCheck", "by a check", NOW)
+    wl = states.release({**wl, "spec": {**wl["spec"], "active": False}}, NOW)
+    reserved = states.condition(wl, "QuotaReserved")
+    assert (reserved["reason"], reserved["message"]) == ("Deactivated", "by a check")
+    assert next_step(wl, around(queue()), NOW) == NOTHING
+
+
 def test_a_reactivated_workload_is_queued_again() -> None:
     wl = states.evict(admitted(), "Deactivated", "why", NOW)
     wl = states.release({**wl, "spec": {"queueName": "main", "active": False}}, NOW)
