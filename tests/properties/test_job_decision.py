@@ -21,8 +21,6 @@ from kueuelib.embedded.cluster.job_pods import index_of, is_active, new_pod
 
 BACKOFF = Backoff(10.0, 40.0)
 
-NO_START = "status.startTime: Required value: startTime is required for finished job"
-
 
 class JobHistory(RuleBasedStateMachine):
     """A Job whose pods end, fail and are deleted at random, looked at after every step."""
@@ -65,7 +63,6 @@ class JobHistory(RuleBasedStateMachine):
         self.now = 1_800_000_000.0
         self.made = 0
         self.due: float | None = None
-        self.forgotten = ""
         self.succeeded_ever: set[str] = set()
         self.blameless: set[str] = set()
         self.condemned: set[str] = set()
@@ -83,9 +80,6 @@ class JobHistory(RuleBasedStateMachine):
             old = self.job
             self.job = {**old, "status": found.status}
             problems = [str(error) for error in validate_job_status(self.job, old)]
-            if problems == [NO_START] and old["spec"]["suspend"] and self.forgotten:
-                self.job = {**old, "status": {**old["status"], "startTime": self.forgotten}}
-                continue  # refused, until who has removed it gives it back
             assert problems == []
             before = old["status"]
             assert found.status.get("succeeded", 0) >= before.get("succeeded", 0)
@@ -182,7 +176,6 @@ class JobHistory(RuleBasedStateMachine):
         self.job = {**self.job, "spec": self.job["spec"] | {"suspend": suspend}}
         if suspend and forget and not is_finished(self.job):
             kept = {key: value for key, value in self.job["status"].items() if key != "startTime"}
-            self.forgotten = self.job["status"].get("startTime", self.forgotten)
             self.job = {**self.job, "status": kept}
         self.sync()
 

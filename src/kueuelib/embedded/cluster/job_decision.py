@@ -224,9 +224,16 @@ class _Sync:
         self._delete(condemned)
 
     def _end(self, first: str, reason: str, message: str) -> None:
-        """Announces the end of the Job, and reports it once no pod is active."""
+        """Announces the end of the Job, and reports it once no pod is active.
+
+        The API server refuses the end of a Job without a start time, for example of one whose pods
+        end after it was suspended.
+        """
         if not holds(self.status, first):
             self._condition(first, "True", reason, message)
+        never_started = self.suspended and self.completions == 0
+        if self.status.get("startTime") is None and not never_started:
+            return
         if self.active or self.terminating:
             return
         last = facts.COMPLETE if first == facts.MET else facts.FAILED

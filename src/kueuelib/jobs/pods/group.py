@@ -32,6 +32,7 @@ from kueuelib.jobs.pods.reading import (
     is_on_node,
     is_unretriable,
     queue_of,
+    stage_of,
     was_stopped,
 )
 from kueuelib.jobs.pods.roles import Roles, role_by_shape
@@ -214,8 +215,10 @@ class PodGroup(
         return {role: count for role, count in counts.items() if count}
 
     def finalize(self) -> tuple[Command, ...]:
-        """Remove our finalizer from every pod."""
-        return marks.released(self.facts.pods)
+        """Remove our finalizer from every pod that does not wait; one that waits keeps it until it
+        is deleted.
+        """
+        return marks.released([pod for pod in self.facts.pods if stage_of(pod) is not Stage.GATED])
 
     # ---- what a job of many objects does
 

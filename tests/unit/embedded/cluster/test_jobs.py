@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kueuelib.api.kinds import EVENTS, JOBS, LIMIT_RANGES, NODES, PODS
-from kueuelib.api.meta import find_condition, format_time, is_true
+from kueuelib.api.meta import ObjectKey, find_condition, format_time, is_true
 from kueuelib.embedded.cluster.job_decision import decide
 from kueuelib.embedded.cluster.job_facts import MOST_AT_ONCE, Backoff, JobMemory
-from kueuelib.embedded.verbs import Propagation
+from kueuelib.embedded.verbs import PatchType, Propagation
 from kueuelib.errors import Invalid
 
 
@@ -103,6 +105,44 @@ async def test_a_job_created_suspended_has_no_pods_and_no_start(sandbox) -> None
     assert find_condition(status["conditions"], "Suspended")["reason"] == "JobSuspended"
     assert "startTime" not in status
     assert await sandbox.pods() == []
+
+
+async def test_a_late_controller_acts_on_the_job_that_it_has_read(sandbox) -> None:
+    """Its pods are there before it sees that the Job was suspended again, which it still says."""
+    await sandbox.job(suspend=True)
+    sandbox.cluster.delay_jobs(5)
+    for suspend in (False, True):
+        change = {"spec": {"suspend": suspend}}
+        await sandbox.service.patch(JOBS, ObjectKey("default", "job"), change, PatchType.MERGE)
+        for _ in range(20):
+            await asyncio.sleep(0)
+    sandbox.cluster.delay_jobs(0)
+    sandbox.clock.advance(5)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(await sandbox.pods()) == 1
+    status = await sandbox.status()
+    assert find_condition(status["conditions"], "Suspended")["status"] == "True"
+    assert "active" not in status
+    await sandbox.pass_time(5)
+    assert all("deletionTimestamp" in one["metadata"] for one in await sandbox.pods())
+
+
+async def test_a_job_whose_start_was_forgotten_ends_when_it_has_one_again(sandbox) -> None:
+    (pod,) = await sandbox.running_job(pod={"terminationGracePeriodSeconds": 60}, completions=1)
+    kept = {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}}
+    await sandbox.patch(PODS, pod["metadata"]["name"], kept)
+    await sandbox.patch(JOBS, "job", {"spec": {"suspend": True}})
+    await sandbox.patch(JOBS, "job", {"status": {"startTime": None}}, "status")
+    ended = {"status": {"phase": "Succeeded"}}
+    await sandbox.patch(PODS, pod["metadata"]["name"], ended, "status")
+    await sandbox.pass_time(10)
+    job = await sandbox.get(JOBS, "job")
+    assert not is_true(job, "Complete"), "the API server refuses the end"
+    start = {"status": {"startTime": format_time(sandbox.clock.now())}}
+    await sandbox.patch(JOBS, "job", start, "status")
+    await sandbox.pass_time(10)
+    assert is_true(await sandbox.get(JOBS, "job"), "Complete")
 
 
 async def test_the_start_of_a_suspended_job_can_be_forgotten_and_its_template_changed(

@@ -169,6 +169,16 @@ async def test_what_came_to_be_known_meanwhile_ends_a_plan_without_a_call(comman
     assert outcome == Outcome(BEHIND_RETRY, behind=True)
 
 
+async def test_a_start_is_dropped_when_a_newer_state_of_its_workload_is_known():
+    job = {**pod("job"), "kind": "Job"}
+    job["metadata"]["resourceVersion"] = "9"
+    start = Change(JOBS, job, {**job, "spec": {"suspend": False}}, given=workload())
+    calls, outcome, _ = await run(start, known=Known(newest=8))
+    assert (calls, outcome.behind) == ([], True)
+    calls, outcome, _ = await run(start, known=Known(newest=7))
+    assert (len(calls), outcome.behind) == (1, False)
+
+
 async def test_own_writes_do_not_end_a_plan():
     calls, outcome, _ = await run(status(), status(versioned=True), known=Known(newest=101))
     assert [call[2]["metadata"].get("resourceVersion") for call in calls] == [None, "101"]
