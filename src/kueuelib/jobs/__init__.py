@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.podset_info import restore_all as restore_all
     from kueuelib.jobs.contract.podset_info import restored_all as restored_all
     from kueuelib.jobs.contract.settings import JobSettings as JobSettings
+    from kueuelib.jobs.contract.settings import PodSettings as PodSettings
+    from kueuelib.jobs.contract.taken_over import TakenOver as TakenOver
     from kueuelib.jobs.declared.declarative import AtMost as AtMost
     from kueuelib.jobs.declared.declarative import Done as Done
     from kueuelib.jobs.declared.declarative import HasCondition as HasCondition
@@ -92,7 +94,8 @@ else:
             "kueuelib.jobs.contract.integration": "Integration",
             "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge merge_all "
             "merged_all restore restore_all restored_all",
-            "kueuelib.jobs.contract.settings": "JobSettings",
+            "kueuelib.jobs.contract.settings": "JobSettings PodSettings",
+            "kueuelib.jobs.contract.taken_over": "TakenOver",
             "kueuelib.jobs.declared.declarative": "AtMost HasCondition Done declare differs "
             "enough equals every never",
             "kueuelib.jobs.declared.pod_shape": "Pods",
