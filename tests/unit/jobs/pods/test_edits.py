@@ -17,6 +17,7 @@ from kueuelib.workload import states
 
 Obj = dict[str, Any]
 CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+KUEUE = "kueue.x-k8s.io"
 ZONE = {"zone": "a"}
 FIELDS = {
     "nodeSelector": ZONE,
@@ -91,6 +92,16 @@ def test_pods_that_are_not_known_as_a_whole_change_nothing(pods: Any, pair: list
     for pod, waited in zip(over, pair, strict=True):
         pod["metadata"]["annotations"] = waited["metadata"]["annotations"]
     assert of_workload(pods.plan(*over, workload=workload)) == []
+
+
+def test_what_is_declared_stays_whatever_its_pods_are_like(pods: Any) -> None:
+    template = "{spec: {containers: [{name: c, resources: {requests: {cpu: 2}}}]}}"
+    sets = f"[{{name: driver, count: 1}}, {{name: worker, count: 1, template: {template}}}]"
+    make = {"group": "group", "total": 2}
+    driver = pods.waiting("driver", annotations={f"{KUEUE}/pod-group-sets": sets}, **make)
+    worker = pods.waiting("worker", labels={f"{KUEUE}/pod-group-role": "worker"}, **make)
+    workload = reserved(pods, pods.composed(driver, worker))
+    assert pods.plan(driver, edited(worker), workload=workload) == ()
 
 
 # ---- a single pod
