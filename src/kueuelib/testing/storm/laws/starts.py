@@ -77,7 +77,10 @@ def quota_is_kept_while_pods_run(memory: Memory, commit: Commit) -> Iterator[str
     if since is not None and not memory.within_lag(since, commit.at):
         yield f"it lost its quota, but its pods have been running for {commit.at - since:g} s"
         return
-    for pod in () if identity in memory.meddled else memory.all(PODS):
+    job = memory.get(JOBS, commit.namespace, str(controller(old).get("name")))
+    if job is None or not suspended(job) or identity in memory.meddled:
+        return  # a manager that stopped it knows that; of a start it may not have heard
+    for pod in memory.all(PODS):
         if controller(pod).get("uid") == identity and not terminal(pod) and not leaving(pod):
             yield "it lost its quota, but a pod of its Job was there"
             return
@@ -91,6 +94,10 @@ def pods_start_on_quota(memory: Memory, commit: Commit) -> Iterator[str]:
     identity = str(owner.get("uid"))
     job = memory.get(JOBS, commit.namespace, str(owner.get("name")))
     if job is None or uid(job) != identity or not queued(job) or identity in memory.meddled:
+        return
+    if not suspended(job) and memory.within_lag(
+        memory.admissions[subject_of(job)].ended, commit.at
+    ):
         return
     mine = [one for one in memory.all(WORKLOADS) if controller(one).get("uid") == identity]
     if not any(map(reserving, mine)):
