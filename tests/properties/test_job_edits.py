@@ -105,6 +105,7 @@ class Edits(RuleBasedStateMachine):
         self.written = {name: placed({}) for name in PLACES[kind]}
         self.count = 3
         self.added: dict[str, Obj] = {}
+        self.noted: dict[str, Obj] = {}
         self.started_count = 0
         self.foreign = self.handled = False
         self.seen = True
@@ -161,12 +162,13 @@ class Edits(RuleBasedStateMachine):
                     },
                     "tolerations": [each for each in tolerations if each not in own["tolerations"]],
                 }
+                self.noted[entry["name"]] = dict(labels)
                 if entry["name"] == COUNTS[self.kind][0]:
                     self.started_count = entry["count"]
         elif not runs and self.added and self.template_is_written():
             if not self.world.integration.job_type(self.world.live_job).is_suspended():
                 return
-            self.added, self.foreign, self.handled = {}, False, False
+            self.added, self.noted, self.foreign, self.handled = {}, {}, False, False
 
     def template_is_written(self) -> bool:
         return all(
@@ -206,10 +208,11 @@ class Edits(RuleBasedStateMachine):
     ) -> None:
         chosen = [*PLACES[self.kind]][name % len(PLACES[self.kind])]
         added = self.added.get(chosen, {}).get(field, {})
-        if key in added:  # either cannot be distinguished from no edit, or takes the addition away
-            if value in (added[key], None):
-                return
-            del added[key]
+        if value is not None and self.noted.get(chosen, {}).get(key) == value:
+            return  # the same as what the start added, so it cannot be distinguished from that
+        if key in added and value is None:
+            return  # it would take the addition away
+        added.pop(key, None)
         commands = self.late_plan() if late else ()
         job = copy.deepcopy(self.world.live_job)
         part = part_of(job["spec"][PLACES[self.kind][chosen]], field)

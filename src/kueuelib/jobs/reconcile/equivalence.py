@@ -36,6 +36,8 @@ that the job has, and the Workload never equals it.
 _COMPARED = ("tolerations", "initContainers", "containers")
 _PRIORITY = ("priority", "priorityClassName")
 _QUANTITIES = ("requests", "limits", "overhead")
+_OPEN = ("labelSelector", "namespaceSelector")
+"""Selectors that select everything if they are empty, and nothing if they are absent."""
 
 
 def as_started(
@@ -107,6 +109,8 @@ def _canonical(value: Any, *, quantities: bool = False) -> Any:
             kept = _canonical(item, quantities=key in _QUANTITIES)
             if quantities and item is not None:
                 kept = _quantity(item)
+            if kept is None and key in _OPEN:
+                kept = item
             if kept is not None:
                 fields[key] = kept
         return fields or None

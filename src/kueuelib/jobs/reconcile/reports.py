@@ -11,13 +11,16 @@ from kueuelib.api.names import (
     FINISHED,
     JOB_MANAGER_PREFIX,
     PODS_READY,
+    REASON_OUT_OF_SYNC,
     RECLAIMABLE_PODS_MANAGER,
 )
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods
-from kueuelib.jobs.contract.commands import Command, PatchStatus
+from kueuelib.jobs.contract.commands import WARNING, Command, Emit, PatchStatus
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.reconcile.equivalence import same_templates
 from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
 from kueuelib.workload.evictions import WAIT_FOR_RECOVERY, WAIT_FOR_START
 from kueuelib.workload.patches import status_writes
@@ -33,7 +36,11 @@ def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
     """
     if states.is_finished(workload) or states.is_deleted(workload) or job.finished():
         return ()
-    return (*_reclaimable(situation, job, workload), *_pods_ready(situation, job, workload))
+    return (
+        *_reclaimable(situation, job, workload),
+        *_pods_ready(situation, job, workload),
+        *_differences(situation, job, workload),
+    )
 
 
 def status_commands(old: Obj, new: Obj) -> tuple[Command, ...]:
@@ -60,6 +67,17 @@ def finish(workload: Obj, reason: str, message: str, now: float) -> Command:
 def _condition(changed: Obj, type: str) -> Command:
     status = {"conditions": [dict(states.condition(changed, type))]}
     return PatchStatus(WORKLOADS, changed, "apply", status, f"{JOB_MANAGER_PREFIX}{type}")
+
+
+def _differences(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    """Reports a waiting job with other templates than its prebuilt Workload, which is not ours."""
+    if job.prebuilt_workload is None or not job.is_suspended():
+        return ()
+    if same_templates(situation.pod_sets(as_written(job)), workload):
+        return ()
+    meta = workload["metadata"]
+    text = f'The prebuilt Workload "{meta["name"]}" has other pod templates than the job'
+    return (Emit(job.raw, REASON_OUT_OF_SYNC, text, WARNING),)
 
 
 def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:

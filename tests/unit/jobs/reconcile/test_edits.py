@@ -1,0 +1,192 @@
+"""Edits of a job that has a Workload, and what a stop takes away again."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from kueuelib.api.names import MIN_PARALLELISM
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.contract.additions import ADDED_AT_START, remembered
+from kueuelib.jobs.contract.commands import Change, Emit, PatchStatus
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.priority import PriorityClasses
+
+KUEUE = "kueue.x-k8s.io"
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+CLASSES = PriorityClasses(
+    pod={name: {"metadata": {"name": name}, "value": value} for name, value in (("a", 1), ("b", 2))}
+)
+FIELDS = {
+    "nodeSelector": {"a": "b"},
+    "affinity": {"nodeAffinity": {"a": "b"}},
+    "tolerations": [{"key": "a"}],
+    "topologySpreadConstraints": [SPREAD],
+    "schedulingGates": [{"name": "a"}],
+    "resourceClaims": [{"name": "a", "resourceClaimName": "b"}],
+    "runtimeClassName": "a",
+    "overhead": {"cpu": "1"},
+    "schedulerName": "a",
+    "hostNetwork": True,
+    "volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "b"}}],
+    "priorityClassName": "b",
+}
+
+
+def edited(job, **fields):
+    changed = copy.deepcopy(job)
+    changed["spec"]["template"]["spec"].update(copy.deepcopy(fields))
+    return changed
+
+
+def started(build, job, workload):
+    """The job after its start, with the note about it."""
+    change, _ = plan(build.situation(job, workload))
+    return {**change.new, "status": {"active": 1}}
+
+
+def stopped(job):
+    """The job after the first write of its stop, once its controller has looked."""
+    seen = {"type": "Suspended", "status": "True"}
+    return {**job, "status": {"active": 0, "conditions": [seen]}}
+
+
+def restored(build, job, workload, **fields):
+    """The job after a stop that any manager began."""
+    evicted = build.workload(job, admitted=True, evicted="Preempted")
+    evicted = {**evicted, "spec": workload["spec"]}
+    first, _ = plan(build.situation(job, evicted, **fields))
+    (last,) = plan(build.situation(stopped(first.new), evicted, **fields))
+    return last.new
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_part_of_the_template_counts(build, field):
+    job = build.job()
+    situation = build.situation(
+        edited(job, **{field: FIELDS[field]}), build.workload(job), classes=CLASSES
+    )
+    change, told = plan(situation)
+    assert field in change.patch["spec"]["podSets"][0]["template"]["spec"]
+    assert told.reason == "UpdatedWorkload"
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_labels_and_annotations_of_the_template_count(build, field):
+    job = build.job()
+    changed = copy.deepcopy(job)
+    changed["spec"]["template"]["metadata"][field] = {"a": "b"}
+    change, _ = plan(build.situation(changed, build.workload(job)))
+    assert change.patch["spec"]["podSets"][0]["template"]["metadata"] == {field: {"a": "b"}}
+
+
+@pytest.mark.parametrize("field", ["labelSelector", "namespaceSelector"])
+def test_a_selector_of_everything_is_not_the_same_as_none(build, field):
+    job = build.job(pod={"topologySpreadConstraints": [SPREAD]})
+    changed = edited(job, topologySpreadConstraints=[{**SPREAD, field: {}}])
+    assert isinstance(plan(build.situation(changed, build.workload(job)))[0], Change)
+
+
+def test_host_ports_count(build):
+    job = build.job()
+    changed = copy.deepcopy(job)
+    container = changed["spec"]["template"]["spec"]["containers"][0]
+    container["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    (cancel,) = plan(build.situation(changed, build.workload(job, reserved=True)))
+    assert isinstance(cancel, PatchStatus)
+
+
+def test_a_new_priority_does_not_cost_the_reservation(build):
+    job = build.job(pod={"priorityClassName": "a"})
+    ref = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "a"}
+    held = build.workload(job, reserved=True, priority=1, priorityClassRef=ref)
+    change, told = plan(build.situation(edited(job, priorityClassName="b"), held, classes=CLASSES))
+    assert change.patch["spec"] == {"priority": 2, "priorityClassRef": {"name": "b"}}
+    assert told.reason == "UpdatedWorkload"
+
+
+def test_a_workload_whose_fields_the_server_drops_is_updated_once(build):
+    """The CRD may be older than the cluster."""
+    job = build.job(pod={"aFieldOfTheFuture": "a"})
+    workload = build.workload(build.job())
+    change, _ = plan(build.situation(job, workload))
+    after = copy.deepcopy(change.new)
+    del after["spec"]["podSets"][0]["template"]["spec"]["aFieldOfTheFuture"]
+    assert plan(build.situation(job, after)) == ()
+    again = edited(job, nodeSelector={"a": "b"})
+    assert isinstance(plan(build.situation(again, after))[0], Change)
+
+
+def test_a_note_in_a_copy_of_a_job_is_about_another_job(build):
+    job = build.job()
+    running = started(build, job, build.workload(job, admitted=True))
+    assert remembered(BatchJob(running)) is not None
+    running["metadata"]["uid"] = "of the copy"
+    assert remembered(BatchJob(running)) is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"job": "job-uid", "podSets": [1]}'])
+def test_a_note_that_was_edited_by_hand_does_not_count(build, text):
+    assert remembered(BatchJob(build.job(annotations={ADDED_AT_START: text}))) is None
+
+
+def test_the_note_has_only_what_was_added(build):
+    toleration = build.spot["spot"]["spec"]["tolerations"][0]
+    job = build.job(pod={"nodeSelector": {"pool": "spot"}, "tolerations": [toleration]})
+    running = started(build, job, build.workload(job, admitted=True))
+    note = json.loads(running["metadata"]["annotations"][ADDED_AT_START])
+    assert note["podSets"] == [{"name": "main"}]
+    kept = restored(build, running, build.workload(job))["spec"]["template"]["spec"]
+    assert kept["nodeSelector"] == {"pool": "spot"}
+    assert kept["tolerations"] == [toleration]
+
+
+def test_a_tool_that_takes_its_fields_back_neither_stops_the_job_nor_loses_them(build):
+    """A server-side apply owns the selector and the list of tolerations as a whole."""
+    job = build.job(pod={"nodeSelector": {"a": "b"}, "tolerations": [{"key": "own"}]})
+    workload = build.workload(job, admitted=True)
+    running = started(build, job, workload)
+    applied = edited(running, nodeSelector={"a": "b"}, tolerations=[{"key": "own"}])
+    assert plan(build.situation(applied, workload)) == ()
+    kept = restored(build, applied, workload)["spec"]["template"]["spec"]
+    assert kept == job["spec"]["template"]["spec"]
+
+
+def test_an_edit_while_the_job_stops_is_kept(build):
+    job = build.job()
+    workload = build.workload(job, admitted=True)
+    evicted = build.workload(job, admitted=True, evicted="Preempted")
+    first, _ = plan(build.situation(started(build, job, workload), evicted))
+    changed = stopped(first.new)
+    changed["spec"]["template"]["spec"]["nodeSelector"]["own"] = "a"
+    (last,) = plan(build.situation(changed, evicted))
+    assert last.new["spec"]["template"]["spec"]["nodeSelector"] == {"own": "a"}
+    assert ADDED_AT_START not in last.new["metadata"]["annotations"]
+
+
+def test_fewer_pods_reclaimable_ones_and_an_edit_go_together(build):
+    job = build.job(parallelism=4, annotations={MIN_PARALLELISM: "1"})
+    workload = build.workload(job, admitted=True, count=2)
+    running = started(build, job, workload)
+    assert running["spec"]["parallelism"] == 2
+    running["status"] = {"active": 1, "succeeded": 1}
+    (report,) = plan(build.situation(running, workload))
+    assert report.status == {"reclaimablePods": [{"name": "main", "count": 3}]}
+    last = restored(build, {**running, "status": {"active": 1}}, workload)
+    assert last["spec"]["parallelism"] == 4
+    waiting = build.workload(job)
+    change, _ = plan(build.situation(edited(last, nodeSelector={"own": "a"}), waiting))
+    (pod_set,) = change.new["spec"]["podSets"]
+    assert (pod_set["count"], pod_set["minCount"]) == (4, 1)
+    assert pod_set["template"]["spec"]["nodeSelector"] == {"own": "a"}
+
+
+def test_a_prebuilt_workload_with_other_templates_is_reported_and_stays(build):
+    job = build.job(labels={f"{KUEUE}/prebuilt-workload-name": "made"})
+    made = build.workload(job, name="made")
+    assert plan(build.situation(job, made, prebuilt=made)) == ()
+    (told,) = plan(build.situation(edited(job, nodeSelector={"a": "b"}), made, prebuilt=made))
+    assert isinstance(told, Emit)
+    assert (told.reason, told.type) == ("OutOfSync", "Warning")
