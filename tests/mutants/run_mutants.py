@@ -1,4 +1,4 @@
-"""Tries every mutant of `mutants.yaml` on a copy of the sources; each has to make a test fail.
+"""Tries every mutant of the two lists on a copy of the sources; each has to make a test fail.
 
     python tests/mutants/run_mutants.py [ID ...]
 
@@ -42,6 +42,11 @@ FIRST = (
     "tests/unit/scheduler/engine",
 )
 """What kills most of them within seconds; all the tests are run only where these do not."""
+JOB_TESTS = (
+    "tests/unit/jobs/reconcile/test_edits.py",
+    "tests/properties/test_job_edits.py",
+    "tests/unit/jobs/test_job_conformance.py",
+)
 SECONDS = 600
 
 
@@ -51,26 +56,36 @@ class Mutant:
 
     Attributes:
         id: its name.
-        file: where it is, below the decision engine.
+        file: where it is, below its package.
         old: what the file says.
         new: what it says with the fault.
+        package: `scheduler` or `jobs`.
     """
 
     id: str
     file: str
     old: str
     new: str
+    package: str
 
     @property
     def path(self) -> Path:
-        """The file, below the package."""
-        return Path("scheduler") / self.file
+        """The file, below `kueuelib`."""
+        return Path(self.package) / self.file
+
+    @property
+    def tests(self) -> tuple[tuple[str, ...], ...]:
+        """What may find it, in this order."""
+        return (FIRST, TESTS) if self.package == "scheduler" else (JOB_TESTS,)
 
 
 def mutants() -> list[Mutant]:
-    """All of the list."""
-    entries = yaml.safe_load((Path(__file__).parent / "mutants.yaml").read_text())
-    return [Mutant(**one) for one in entries]
+    """All of the lists."""
+    return [
+        Mutant(**one, package=package)
+        for name, package in (("mutants.yaml", "scheduler"), ("job_mutants.yaml", "jobs"))
+        for one in yaml.safe_load((Path(__file__).parent / name).read_text())
+    ]
 
 
 def killed(mutant: Mutant, copy: Path) -> bool:
@@ -79,7 +94,7 @@ def killed(mutant: Mutant, copy: Path) -> bool:
     sound = file.read_text()
     file.write_text(sound.replace(mutant.old, mutant.new))
     try:
-        return run(copy, FIRST) != 0 or run(copy, TESTS) != 0
+        return any(run(copy, tests) != 0 for tests in mutant.tests)
     finally:
         file.write_text(sound)
 
@@ -108,7 +123,7 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         shutil.copytree(SOURCES, copy / "kueuelib", ignore=shutil.ignore_patterns("__pycache__"))
-        if run(copy, TESTS) != 0:
+        if any(run(copy, tests) != 0 for tests in {one.tests[-1] for one in chosen}):
             sys.stdout.write("the tests fail without any mutant\n")
             return 2
         for mutant in chosen:

@@ -13,14 +13,17 @@ from shell_mutants import SOURCES, ShellMutant, shell_mutants
 from kueuelib.testing.storm.profiles import PROFILES
 
 HERE = Path(__file__).parent
-ENGINE = HERE.parents[1] / "src" / "kueuelib" / "scheduler"
 SHELL_MUTANTS = shell_mutants()
-MUTANTS = yaml.safe_load((HERE / "mutants.yaml").read_text())
+MUTANTS = [
+    {**mutant, "file": f"{package}/{mutant['file']}"}
+    for name, package in (("mutants.yaml", "scheduler"), ("job_mutants.yaml", "jobs"))
+    for mutant in yaml.safe_load((HERE / name).read_text())
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant["id"])
 def test_every_mutant_changes_one_place_and_is_python(mutant: dict[str, str]) -> None:
-    source = (ENGINE / mutant["file"]).read_text()
+    source = (SOURCES / mutant["file"]).read_text()
     assert source.count(mutant["old"]) == 1
     changed = source.replace(mutant["old"], mutant["new"])
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))

@@ -242,8 +242,8 @@ class GenericJob(abc.ABC, Generic[T]):
         """Restore templates and counts as they were before the start.
 
         Args:
-            infos: the state of each pod set that the Workload remembers; empty if nothing is known.
-                A count that the user changed while the job ran is the changed one.
+            infos: the state that each pod set shall have: what its user wrote last, which is the
+                present state without the additions of the start; empty if nothing is known.
 
         Returns:
             Whether anything changed.

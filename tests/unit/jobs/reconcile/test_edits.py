@@ -154,6 +154,31 @@ def test_a_tool_that_takes_its_fields_back_neither_stops_the_job_nor_loses_them(
     assert kept == job["spec"]["template"]["spec"]
 
 
+def test_a_value_that_was_changed_since_the_start_stays(build):
+    job = build.job()
+    workload = build.workload(job, admitted=True)
+    changed = edited(started(build, job, workload), nodeSelector={"pool": "own"})
+    kept = restored(build, changed, workload)["spec"]["template"]["spec"]
+    assert kept["nodeSelector"] == {"pool": "own"}
+
+
+def test_a_note_about_a_start_that_another_manager_has_undone_does_not_count(build):
+    job = build.job()
+    first = started(build, job, build.workload(job, admitted=True))
+    again = edited(first, nodeSelector={"zone": "a"}, tolerations=[])
+    evicted = build.workload(
+        job,
+        admitted=True,
+        evicted="Preempted",
+        created="2024-01-02T00:00:00Z",
+        flavors={"cpu": "other"},
+    )
+    flavors = {**build.spot, "other": build.flavor({"zone": "a"})}
+    begun, _ = plan(build.situation(again, evicted, flavors=flavors))
+    (last,) = plan(build.situation(stopped(begun.new), evicted, flavors=flavors))
+    assert not last.new["spec"]["template"]["spec"].get("nodeSelector")
+
+
 def test_an_edit_while_the_job_stops_is_kept(build):
     job = build.job()
     workload = build.workload(job, admitted=True)
