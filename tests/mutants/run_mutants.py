@@ -24,6 +24,7 @@ TESTS = (
     "tests/unit/scheduler",
     "tests/properties/test_scheduler_preemption.py",
     "tests/properties/test_scheduler_parallel.py",
+    "tests/properties/test_scheduler_owners.py",
     "tests/properties/test_scheduler_rest.py",
     "tests/properties/test_scheduler_waking.py",
     "tests/properties/test_scheduler_histories.py",

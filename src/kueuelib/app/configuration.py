@@ -17,6 +17,7 @@ import attrs
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
+from kueuelib.app.borrowing import Borrowing
 from kueuelib.app.configuration_keys import (
     NOT_ZERO,
     PORT,
@@ -231,6 +232,7 @@ class Configuration:
     object_retention_policies: ObjectRetentionPolicies = ObjectRetentionPolicies()
     fair_sharing: FairSharing | None = None
     preemption: Preemption = attrs.field(factory=Preemption)
+    borrowing: Borrowing = attrs.field(factory=Borrowing)
     admission_fair_sharing: AdmissionFairSharing | None = None
     client_connection: ClientConnection = ClientConnection()
     integrations: Integrations = Integrations()

@@ -95,6 +95,7 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         preemption=load_policy(configuration.preemption, source),
         exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,
         parallel_preemptors=configuration.preemption.parallel_preemptors,
+        protects_nominal=configuration.borrowing.protect_nominal_quota,
         resources=configuration.resources.rules,
         partial_admission=gates.get(PARTIAL_ADMISSION, True),
         flavor_fungibility=gates.get(FLAVOR_FUNGIBILITY, True),

@@ -17,6 +17,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.decide.owners import wanted_by_owners
 from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
@@ -25,6 +26,7 @@ from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
 from kueuelib.scheduler.pending.holding import assumed_holder
 from kueuelib.scheduler.pending.item import Pending, Requeue
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.decay import Value
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, Snapshot
@@ -167,8 +169,23 @@ class Engine(Knowledge):
             frozen = self._freeze([head.cluster_queue for head in (*heads, *promised)])
             past = self.history.past()
             ready = self._cache.all_ready
-            return CycleInput(heads, frozen, ready, self._settings, past, promised)
+            wanted = self._wanted(heads) if self._settings.protects_nominal else {}
+            return CycleInput(heads, frozen, ready, self._settings, past, promised, wanted)
         return None
+
+    def _wanted(self, heads: Iterable[Head]) -> dict[str, dict[FlavorResource, int]]:
+        """What waiting workloads near the heads want of the nominal quota of their queues."""
+        scopes = {
+            scope.root: scope
+            for scope in (self._state.scope(head.cluster_queue) for head in heads)
+            if scope is not None
+        }
+        flavors = self._cache.flavors
+        return {
+            queue.name: wanted_by_owners(queue.spec, flavors, queue.owners())
+            for scope in scopes.values()
+            for queue in scope.waiting.values()
+        }
 
     def _head(self, item: Pending) -> Head:
         return Head(

@@ -163,6 +163,11 @@ class Knowledge:
         """The last known state of an unfinished Workload."""
         return self._facts.workloads.find(key)
 
+    def info(self, key: ObjectKey) -> WorkloadInfo | None:
+        """The computed form of a workload that waits in a ClusterQueue, or None."""
+        item = self._queues.get(key)
+        return None if item is None else item.info
+
     def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
         """The workloads that wait in a ClusterQueue, in its order, including one in flight."""
         return tuple(item.info for item in self._in_order(name))

@@ -51,6 +51,8 @@ class Settings:
         parallel_preemptors: whether the next heads are decided while a preemptor waits for its
             victims, in a state in which their room belongs to it. Otherwise it keeps its place,
             and those behind it wait.
+        protects_nominal: whether no new workload borrows the nominal quota that waiting workloads
+            of its owner need (KEP-83). Today's Kueue keeps it for one cycle only.
         fair_sharing: how shares decide on turns and victims; None if they do not.
         past_usage: how past usage of LocalQueues decides on their turns, in ClusterQueues that ask
             for it (KEP-4136); None if it does not.
@@ -66,6 +68,7 @@ class Settings:
     preempt_for_pods: bool = False
     exceeds_quota: bool = False
     parallel_preemptors: bool = False
+    protects_nominal: bool = False
     fair_sharing: FairSharing | None = None
     past_usage: UsageRule | None = None
     preemption: PreemptionPolicy = KUEUE

@@ -75,6 +75,13 @@ def test_preemptors_are_decided_in_parallel_unless_that_is_off() -> None:
     assert not engine_settings(found).parallel_preemptors
 
 
+def test_nominal_quota_is_protected_only_if_that_is_on() -> None:
+    assert not engine_settings(Configuration()).protects_nominal
+    block = {"protectNominalQuota": True}
+    found = parse_configuration({**HEAD, "borrowing": block}, "manager.yaml")
+    assert engine_settings(found).protects_nominal
+
+
 def test_quota_may_be_exceeded_until_victims_leave() -> None:
     block = {"exceedQuotaUntilVictimsLeave": True}
     found = parse_configuration({**HEAD, "preemption": block}, "manager.yaml")

@@ -71,6 +71,20 @@ def test_whose_room_counts_as_used_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize("protected", [False, True])
+def test_who_borrows_from_a_waiting_owner_is_named_with_the_setting(protected: bool) -> None:
+    found = world({"cpu": 4}, cohort="c")
+    found = found.with_cluster_queue(make_cluster_queue("other", {"f": {"cpu": 0}}, cohort="c"))
+    found = attrs.evolve(found, settings=Settings(protects_nominal=protected))
+    found = found.with_workload(holds("borrows", 3, "other")).with_workload(waits(cpu=2))
+    says = "ClusterQueue cq owns enough for it, but others borrow that quota: ns/borrows"
+    assert ask(found).notes == (
+        f"{says}; borrowing.protectNominalQuota keeps further Workloads from doing so"
+        if protected
+        else f"{says}; further ones may do so, unless borrowing.protectNominalQuota is set",
+    )
+
+
 def ask(found: World) -> Explanation:
     return explain(found, KEY, NOW)
 

@@ -14,7 +14,7 @@ from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
-from kueuelib.scheduler.quota.amounts import Amounts
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
@@ -58,6 +58,8 @@ class CycleInput:
         settings: the administrator's choices.
         past: past preemptions that the preemption policy needs.
         promised: the Workloads that wait for their victims, in any order.
+        wanted: what waiting Workloads want of the nominal quota of their ClusterQueue, if that is
+            protected.
     """
 
     heads: tuple[Head, ...]
@@ -66,6 +68,7 @@ class CycleInput:
     settings: Settings = DEFAULTS
     past: Past = NOTHING
     promised: tuple[Head, ...] = ()
+    wanted: Mapping[str, Mapping[FlavorResource, int]] = attrs.field(factory=dict)
 
 
 @record

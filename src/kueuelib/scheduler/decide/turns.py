@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from kueuelib.api import conditions, names
-from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import FIT
+from kueuelib.scheduler.decide.admissions import admission_of
 from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Wait
 from kueuelib.scheduler.decide.nomination import (
     Entry,
@@ -29,13 +28,14 @@ from kueuelib.scheduler.decide.nomination import (
     redeem,
 )
 from kueuelib.scheduler.decide.offers import Proposal
+from kueuelib.scheduler.decide.owners import Owners
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.decide.promises import Promises
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
-from kueuelib.scheduler.quota.check_rules import entries_of, passed, passed_all
+from kueuelib.scheduler.quota.check_rules import entries_of, passed
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
@@ -77,9 +77,11 @@ class Turns:
     def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
         self._snapshot = snapshot
         self.promises = Promises(snapshot, cycle.promised)
+        self._owners = Owners(snapshot, cycle.wanted) if cycle.wanted else None
         self._frozen = cycle.frozen
         self._held: Snapshot | None = None
         self._given: list[Entry] = []
+        self._withheld: list[tuple[FrozenQueue, Amounts]] = []
         self.shown = Snapshot(cycle.frozen)
         self._settings = cycle.settings
         self._all_ready = cycle.all_ready
@@ -127,6 +129,8 @@ class Turns:
             taken = sorted(self._victims.keys() & {victim.key for victim in entry.proposal.victims})
             if taken or self._is_refused(entry):
                 entry = self._look_again(entry)
+        if self._owners is not None and entry.proposal.borrowing:
+            entry = self._beside_owners(entry, self._owners)
         proposal = entry.proposal
         victims = proposal.victims
         if proposal.mode is not FIT and not victims:
@@ -173,6 +177,32 @@ class Turns:
             self._snapshot, entry.queue, entry.head, self._settings, self._judge, only
         )
         return Entry(entry.head, entry.queue, proposal, entry.order)
+
+    def _beside_owners(self, entry: Entry, owners: Owners) -> Entry:
+        """A head that borrows, with a proposal that leaves owners what they wait for.
+
+        What blocked heads withhold in this cycle does not count, because the verdict may last.
+        """
+        snapshot, proposal, mark = self._snapshot, entry.proposal, self._snapshot.mark()
+        if proposal.mode is not FIT and not proposal.victims:
+            return entry
+        for victim in proposal.victims:
+            if victim.key not in snapshot.gone:
+                snapshot.take_out(victim.holder)
+        self._keep_for(owners, entry)
+        fits = snapshot.fits(entry.queue, proposal.usage)
+        snapshot.undo(mark)
+        if fits:
+            return entry
+        self._keep_for(owners, entry)
+        other = propose(snapshot, entry.queue, entry.head, self._settings, self._judge)
+        snapshot.undo(mark)
+        return Entry(entry.head, entry.queue, other, entry.order)
+
+    def _keep_for(self, owners: Owners, borrower: Entry) -> None:
+        for queue, amounts in self._withheld:
+            self._snapshot.remove(queue, amounts)
+        owners.keep(borrower.head.cluster_queue)
 
     def _is_refused(self, entry: Entry) -> bool:
         """Whether the preemption policy refuses a victim, given those of earlier heads."""
@@ -261,7 +291,9 @@ class Turns:
     def _admit(self, entry: Entry) -> None:
         self._charge(entry, entry.proposal.usage)
         self._given.append(entry)
-        self.admissions.append(_admit(entry, self._now))
+        if self._owners is not None and not entry.head.promise:
+            self._owners.admitted(entry.head.cluster_queue, entry.proposal.usage)
+        self.admissions.append(admission_of(entry, self._now))
 
     def _preempt(self, entry: Entry) -> None:
         info, proposal = entry.head.info, entry.proposal
@@ -322,7 +354,9 @@ class Turns:
             entry.proposal.protected,
         )
         if reason.keeps_quota(queue.spec.preemption):
-            self._charge(entry, self._reserved(entry))
+            reserved = self._reserved(entry)
+            self._withheld.append((queue, reserved))
+            self._charge(entry, reserved)
         self._wait(entry, reason, Requeue.GENERIC, proposal.progress)
 
     def _reserved(self, entry: Entry) -> dict[FlavorResource, int]:
@@ -364,31 +398,3 @@ class Turns:
             pod_sets=info.pod_sets,
         )
         self.waits.append(wait if protected is None else changed(wait, again=protected.until))
-
-
-def _admit(entry: Entry, now: float) -> Admit:
-    info, proposal = entry.head.info, entry.proposal
-    workload = info.workload
-    spec = entry.queue.spec
-    required = spec.checks_for(pair.flavor for pair in proposal.usage) if spec.checks else ()
-    waited = now - _queued_since(workload, now)
-    return Admit(
-        info.key,
-        info.uid,
-        workload,
-        entry.head.cluster_queue,
-        proposal.admission,
-        passed_all(entries_of(workload), required),
-        required,
-        waited if waited > 0 else 0.0,
-        proposal.borrowing,
-        proposal.usage,
-    )
-
-
-def _queued_since(workload: Workload, now: float) -> float:
-    evicted = conditions.find(workload.status.conditions, names.EVICTED)
-    if evicted is not None:
-        return evicted.last_transition_time
-    created = workload.metadata.creation_timestamp
-    return now if created is None else created

@@ -7,7 +7,10 @@ import attrs
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.decide.offers import offers_for
+from kueuelib.scheduler.decide.owners import owned
 from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
+from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
@@ -22,6 +25,7 @@ from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_in
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import Inactive, PodsMissing
 from kueuelib.scheduler.pending.workload_info import holds_quota, missing_pods
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import Reason, render
 
 
@@ -160,6 +164,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
             *_without_its_pods(trials, world, key),
             *absent_cohorts(world, key, rows),
             *_of_promised(base),
+            *(_of_borrowers(trials.engine(), world, workload) if waits else ()),
         ),
         awaited=awaited_checks(world, workload),
     )
@@ -177,6 +182,39 @@ def _without_its_pods(trials: Trials, world: World, key: ObjectKey) -> tuple[str
     if outcome.reason is None or outcome.helps:
         return ()
     return (f"with its pods it would still wait: {render(outcome.reason)}",)
+
+
+def _of_borrowers(engine: Engine, world: World, workload: Workload) -> tuple[str, ...]:
+    """The workloads that borrow what a workload's own queue owns, and the setting against that."""
+    home, info = world.home_of(workload), engine.info(workload.key)
+    frozen = engine.cache.freeze([home])
+    queue = frozen.queues.get(home)
+    if info is None or queue is None:
+        return ()
+    snapshot, spec = Snapshot(frozen), queue.spec
+    wanted = owned(spec, offers_for(spec, frozen.flavors, info))
+    short = {
+        pair: amount
+        for pair, amount in sorted(wanted.items())
+        if snapshot.available(queue, pair)
+        < min(amount, spec.limits[pair].nominal - snapshot.usage(queue, pair))
+    }
+    borrowers = snapshot.borrowers(queue, short) if short else []
+    if not borrowers:
+        return ()
+    newest = [
+        max(held, key=lambda one: (one.reserved_at or 0.0, one.uid)).key
+        for held in (
+            [one for _, one in each.ranked if not short.keys().isdisjoint(one.usage)]
+            for each in borrowers
+        )
+        if held
+    ]
+    named = ", ".join(map(str, newest[:MOST_NAMED]))
+    says = f"ClusterQueue {home} owns enough for it, but others borrow that quota: {named}"
+    if world.settings.protects_nominal:
+        return (f"{says}; borrowing.protectNominalQuota keeps further Workloads from doing so",)
+    return (f"{says}; further ones may do so, unless borrowing.protectNominalQuota is set",)
 
 
 def _of_promised(base: TrialOutcome) -> tuple[str, ...]:

@@ -31,7 +31,8 @@ class Facts:
 
     def __init__(self, settings: Settings, history: History) -> None:
         self._settings = settings
-        self.state = State(history, settings.past_usage)
+        protects = settings.protects_nominal
+        self.state = State(history, settings.past_usage, protects_nominal=protects)
         self.workloads = WorkloadFacts(self.state, settings)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             events.ClusterQueueSet: self._cluster_queue_set,

@@ -60,12 +60,20 @@ class State:
         effects: of the present fact.
     """
 
-    def __init__(self, history: History, rule: UsageRule | None = None) -> None:
+    def __init__(
+        self,
+        history: History,
+        rule: UsageRule | None = None,
+        *,
+        protects_nominal: bool = False,
+    ) -> None:
         self.cache = Cache()
         self.past_usage = None if rule is None else PastUsage(rule, self.cache.tally)
         self.history = history
         usage = None if self.past_usage is None else self.past_usage.value
-        self.queues = Queues(self._admits, self.cache.available, usage)
+        self.queues = Queues(
+            self._admits, self.cache.available, usage, protects_nominal=protects_nominal
+        )
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.local_queues: dict[ObjectKey, LocalQueue] = {}
         self.local_queue_of: Grouping[ObjectKey, ObjectKey] = Grouping()

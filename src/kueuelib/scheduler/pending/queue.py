@@ -12,7 +12,7 @@ from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.lanes import Heap, Lane, Lanes, Usage
 from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.pending.waking import Available, ShapeVerdict
-from kueuelib.scheduler.pending.workload_info import Shape
+from kueuelib.scheduler.pending.workload_info import Shape, WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import waits_alone
 
@@ -182,6 +182,17 @@ class PendingQueue:
         """The Workloads that are parked for lack of quota."""
         groups = self.groups.values()
         return [group for group in groups if group.verdict and group.verdict.is_about_quota]
+
+    def owners(self) -> list[tuple[WorkloadInfo, int]]:
+        """Those that wait for quota: one Workload of each shape, and how many there are."""
+        shapes = [
+            (next(iter(group.members.values())).info, len(group.members))
+            for group in self.groups.values()
+            if (group.verdict is None and group.has_turn)
+            or (group.verdict is not None and group.verdict.is_about_quota)
+        ]
+        item = None if self.in_flight is None else self.items.get(self.in_flight)
+        return shapes if item is None else [*shapes, (item.info, 1)]
 
     def unpark(self, group: Group) -> None:
         """Returns a shape to the heap."""

@@ -29,6 +29,7 @@ class Queues:
         admits: whether a ClusterQueue accepts a namespace.
         available: how much of a flavor and resource a ClusterQueue could use now.
         usage: the past usage of LocalQueues; None if it does not count.
+        protects_nominal: whether nominal quota is kept for waiting Workloads of its owner.
 
     Attributes:
         instant: the present instant, a counter of events and cycles.
@@ -42,8 +43,14 @@ class Queues:
     """
 
     def __init__(
-        self, admits: Callable[[str, str], bool], available: Available, usage: Usage | None = None
+        self,
+        admits: Callable[[str, str], bool],
+        available: Available,
+        usage: Usage | None = None,
+        *,
+        protects_nominal: bool = False,
     ) -> None:
+        self._protects_nominal = protects_nominal
         self._admits = admits
         self._available = available
         self._usage = usage
@@ -140,6 +147,10 @@ class Queues:
         if item is not None:
             self.silence.forget(key)
             item.queue.scope.touch()
+            spec = item.queue.spec
+            if self._protects_nominal and spec.cohort:
+                # What was kept for it is free, unless it takes just that.
+                item.queue.scope.note_freed(tuple(spec.limits), from_outside=False)
             if key in self.promised:
                 self._forget_promise(item)
             if item.queue.heap.sticky == key:
