@@ -9,20 +9,24 @@ import yaml
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import OFF, Configuration, parse_configuration
+from kueuelib.app.configuration_versions import V1BETA1
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.wiring import engine_for
 from kueuelib.controllers.assembly import feed_from
 from kueuelib.controllers.feed import Feed
+from kueuelib.recording.reader import Begin
 from kueuelib.recording.writer import RecordingOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.scheduler.settings import Settings
 
 _KEPT = (
     *("apiVersion", "kind", "waitForPodsReady", "fairSharing", "admissionFairSharing"),
-    *("preemption", "objectRetentionPolicies"),
+    *("preemption", "borrowing", "resources", "featureGates", "objectRetentionPolicies"),
 )
+"""The keys that decisions and times depend on."""
 
 
 def recorded_configuration(path: Path | None) -> Obj:
@@ -31,13 +35,24 @@ def recorded_configuration(path: Path | None) -> Obj:
     return {key: content[key] for key in _KEPT if key in content}
 
 
-def configuration_in(content: Obj, source: str) -> Configuration:
-    """The configuration of a recording.
+def configuration_of(begin: Begin) -> Obj:
+    """The configuration by which a recording was decided, in the form of its file."""
+    if begin.form > 1:
+        return begin.configuration
+    one_by_one = {"parallelPreemptors": False, **(begin.configuration.get("preemption") or {})}
+    named = {"apiVersion": V1BETA1, "kind": "Configuration", **begin.configuration}
+    return {**named, "preemption": one_by_one}
+
+
+def recorded_settings(begin: Begin) -> Settings:
+    """The settings by which a recording was decided.
 
     Raises:
-        ConfigError: it cannot be used here, for example because a policy is not installed.
+        ConfigError: they cannot be used here, for example because a policy is not installed.
     """
-    return parse_configuration(content, source) if content else Configuration()
+    content, source = configuration_of(begin), str(begin.where)
+    configuration = parse_configuration(content, source) if content else Configuration()
+    return engine_settings(configuration, source)
 
 
 def recorder_configuration(configuration: Configuration) -> Configuration:

@@ -14,8 +14,11 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import ConfigError
 from kueuelib.recording.rotation import parts_of
 
-FORMAT = 1
-"""The version of the format that this module reads and `writer` writes."""
+FORMAT = 2
+"""The version of the format that `writer` writes; this module reads it and earlier ones.
+
+In a recording of version 1, a manager decided the preemptors of a queue one after the other.
+"""
 _CHUNK = 2**10
 END_OF_TIME = 253_370_764_800.0
 """The year 9999 in seconds since the epoch; objects cannot express later times."""
@@ -48,6 +51,7 @@ class Begin:
 
     Attributes:
         where: the line.
+        form: the version of the format.
         at: when the part began, in seconds since the epoch.
         life: identifies the parts of one engine.
         part: its number among them, from 1.
@@ -59,6 +63,7 @@ class Begin:
     """
 
     where: LinePosition
+    form: int
     at: float
     life: str
     part: int
@@ -215,6 +220,7 @@ def _begin(where: LinePosition, data: Obj) -> Begin:
         )
     return Begin(
         where,
+        form,
         _number(where, data),
         _field(where, data, "life", str),
         _field(where, data, "part", int),

@@ -9,8 +9,7 @@ from pathlib import Path
 import attrs
 import orjson
 
-from kueuelib.app.part_settings import engine_settings
-from kueuelib.app.recording import configuration_in
+from kueuelib.app.recording import configuration_of, recorded_settings
 from kueuelib.cli.question import question
 from kueuelib.cli.replay.questions import answer
 from kueuelib.cli.replay.scenario import scenario_of
@@ -78,7 +77,7 @@ def run(options: ReplayOptions) -> int:
             replay.objects.world(replay.settings()),
             replay.lives(),
             replay.at,
-            replay.begin().configuration,
+            configuration_of(replay.begin()),
             options.policies,
             options.output,
         )
@@ -96,7 +95,7 @@ class _Replay:
         self._file = options.file
         self._begin: Begin | None = None
         self._rest: list[Line] = []
-        self.rerun = Rerun(lambda begin: Engine(self._settings_of(begin)))
+        self.rerun = Rerun(lambda begin: Engine(recorded_settings(begin)))
         self.objects = Objects()
         self.at = 0.0
 
@@ -116,11 +115,7 @@ class _Replay:
 
     def settings(self) -> Settings:
         """The settings of the engine that was recorded."""
-        return self._settings_of(self.begin())
-
-    def _settings_of(self, begin: Begin) -> Settings:
-        source = str(begin.where)
-        return engine_settings(configuration_in(begin.configuration, source), source)
+        return recorded_settings(self.begin())
 
     def run(self) -> Difference | None:
         """Reads as far as requested; returns the first decision that differs, if any."""
