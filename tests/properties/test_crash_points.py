@@ -90,24 +90,28 @@ def a_job(power: Power) -> Any:
         world.admit(flavor)
         world.settle()
         assert not world.is_suspended()
-        status(active=2, startTime="2024-01-01T00:00:00Z")
+        looked("False", active=2, startTime="2024-01-01T00:00:00Z")
+
+    def looked(suspended: str, **fields: Any) -> None:
+        """The Job controller has looked at the Job."""
+        status(conditions=[{"type": "Suspended", "status": suspended}], **fields)
 
     start("one")
     world.evict()
     world.settle()
     assert world.holds_quota()
-    status()
+    looked("True")
     assert not world.holds_quota()
     assert "nodeSelector" not in world.live_job["spec"]["template"]["spec"]
     start("two")
     world.delete_workload()
     world.settle()
-    status()
+    looked("True")
     start("three")
     spec = {**world.live_job["spec"], "parallelism": 1}
     world.change({**world.live_job, "spec": spec})
     world.settle()
-    status()
+    looked("True")
     start("one")
     status(conditions=[{"type": "Complete", "status": "True"}])
     assert states.is_finished(world.workload)
@@ -169,7 +173,8 @@ def pod_life(how: str) -> Callable[[Power], Any]:
         if how == "evicted":
             server.put(states.evict(server.workload, "Preempted", "room", server.now))
             settle(server, power)
-            assert states.has_quota(server.workload)
+            assert not states.has_quota(server.workload)
+            assert states.is_held_back(server.workload)
             server.terminate()
         elif how == "deleted":
             server.delete(pod)
