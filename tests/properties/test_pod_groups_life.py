@@ -367,7 +367,7 @@ class GroupLife(RuleBasedStateMachine):
             assert not held or server.in_stage(Stage.GATED, Stage.LEAVING)
             return
         if states.is_finished(workload):
-            assert not held
+            assert {stage_of(pod) for pod in held} <= {Stage.GATED}
             return
         if states.is_admitted(workload) and not states.is_evicted(workload):
             counts = {entry["name"]: entry["count"] for entry in workload["spec"]["podSets"]}
