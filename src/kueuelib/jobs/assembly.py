@@ -150,7 +150,7 @@ def registry_with(kinds: Sequence[Kind]) -> tuple[Registry, tuple[str, ...]]:
         ConfigError: there is none, one is not known, cannot be queued, or exists twice.
     """
     if not kinds:
-        raise ConfigError("kinds", "there is nothing to queue", "pass job kinds")
+        raise ConfigError("kinds", "no job kind is given", "pass at least one")
     registry = registry_for(each for each in kinds if isinstance(each, str))
     bundled = {each.job_type: each.name for each in registry.integrations}
     names: list[str] = []
@@ -166,7 +166,7 @@ def registry_with(kinds: Sequence[Kind]) -> tuple[Registry, tuple[str, ...]]:
                 fix = "pass a GenericJob with all its methods, an Integration, or a name"
                 raise ConfigError("kinds", f"{shown} is not a job kind", fix)
             if integration.resource.group_kind == PODS.group_kind:
-                problem = "pods have reconcilers and webhooks of their own"
+                problem = "only the bundled kind can queue Pods"
                 raise ConfigError("kinds", problem, 'pass "pod"')
             registry = registry.register(integration)
             names.append(integration.name)

@@ -37,7 +37,7 @@ class EditCases(AdaptedJobs):
         if moment == "stopping":
             self._stops(world)
         world.settle()
-        assert world.is_suspended(), "it runs by a decision about other templates"
+        assert world.is_suspended(), "it was started by a decision about older templates"
         assert world.workload["metadata"]["uid"] == uid
         assert not world.holds_quota()
         self._assert_written(world, EDIT)
@@ -100,7 +100,7 @@ class EditCases(AdaptedJobs):
         del job["metadata"]["annotations"][ADDED_AT_START]
         world.change(job)
         world.settle()
-        assert not world.is_suspended(), "it was stopped for the lack of a note"
+        assert not world.is_suspended(), "it was stopped because it has no annotation"
         if flavor == "another":
             world.flavors["spot"] = {"spec": {"nodeLabels": {"pool": "other"}}}
         world.evict()

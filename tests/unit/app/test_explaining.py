@@ -216,7 +216,7 @@ async def test_a_victim_is_told_when_its_quota_goes() -> None:
     leaving = holder()
     leaving["status"]["conditions"].append(gone)
     for content, words in (
-        ({}, "none of its pods runs but those that are being deleted (OnTermination"),
+        ({}, "none of its pods runs, except pods being deleted (OnTermination"),
         ({"quota_release_strategy": "OnTerminal"}, "its pods have ended (OnTerminal"),
     ):
         jobs = job_settings(Configuration(**content))

@@ -27,8 +27,8 @@ CALLED: Mapping[str, str] = {
     "is_suspended": "on every look, and by the webhook: decides whether to start or to stop",
     "suspend": "on a copy: by the webhook when a queued job is created, and to stop a job",
     "run_with_podsets_info": "on a copy, when the Workload is admitted and the job is suspended",
-    "restore_podsets_info": "on a copy, in the same patch as `suspend`; and when somebody else "
-    "suspended a job that was started",
+    "restore_podsets_info": "on a copy, in the same patch as `suspend`; and when another client "
+    "has suspended a started job",
     "finished": "on every look, before anything is started or stopped",
     "pod_sets": "to make the Workload, to compare it with the job, and before a start",
     "is_active": "after a stop: the quota is free when it is False; see `is_terminating`",
@@ -61,7 +61,8 @@ KEP_369: Mapping[str, str] = {
     "Object()": "`object`, raw JSON or a value of a class with `@crd`; `raw` is always JSON",
     "IsSuspended()": "`is_suspended`",
     "Suspend()": "`suspend`",
-    "UnSuspend()": "`run_with_podsets_info`, which starts the job and adds node selectors at once",
+    "UnSuspend()": "`run_with_podsets_info`, which starts the job and adds node selectors "
+    "in one write",
     "InjectNodeSelectors(...)": "`run_with_podsets_info`: each `PodSetInfo` has a node selector, "
     "labels, annotations, tolerations and a count. Kueue calls it `RunWithPodSetsInfo`",
     "RestoreNodeSelectors(...)": "`restore_podsets_info`; Kueue: `RestorePodSetsInfo`",

@@ -49,13 +49,13 @@ def test_a_bundled_kind_brings_those_that_it_implies() -> None:
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
-        ([], "kinds: there is nothing to queue"),
+        ([], "kinds: no job kind is given"),
         (["jobs"], "integrations.frameworks: unknown name: jobs"),
         ([Nightly, Nightly], 'integration "example.com/nightly": is registered already'),
         ([Shadow], 'integration "batch/job": is registered already'),
         ([Half], "kinds: Half is not a job kind; pass a GenericJob with all its methods"),
         ([3], "kinds: 3 is not a job kind"),
-        ([PodJob], 'kinds: pods have reconcilers and webhooks of their own; pass "pod"'),
+        ([PodJob], 'kinds: only the bundled kind can queue Pods; pass "pod"'),
     ],
 )
 def test_what_cannot_be_queued_is_refused_with_the_fix(kinds: list, said: str) -> None:

@@ -67,7 +67,7 @@ def test_whose_room_counts_as_used_is_named() -> None:
     answer = ask(found)
     assert answer.verdict is Verdict.WAITS
     assert answer.notes == (
-        "the room of preempted Workloads belongs to ns/high, and counts as used",
+        "the quota of preempted Workloads is kept for ns/high and counts as used",
     )
 
 
@@ -79,9 +79,9 @@ def test_who_borrows_from_a_waiting_owner_is_named_with_the_setting(protected: b
     found = found.with_workload(holds("borrows", 3, "other")).with_workload(waits(cpu=2))
     says = "ClusterQueue cq owns enough for it, but others borrow that quota: ns/borrows"
     assert ask(found).notes == (
-        f"{says}; borrowing.protectNominalQuota keeps further Workloads from doing so"
+        f"{says}; borrowing.protectNominalQuota stops further borrowers"
         if protected
-        else f"{says}; further ones may do so, unless borrowing.protectNominalQuota is set",
+        else f"{says}; more may borrow it, unless borrowing.protectNominalQuota is set",
     )
 
 

@@ -8,7 +8,7 @@ from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.workload import states
 
 _UNTIL = {
-    QuotaReleaseStrategy.ON_TERMINATION: "none of its pods runs but those that are being deleted",
+    QuotaReleaseStrategy.ON_TERMINATION: "none of its pods runs, except pods being deleted",
     QuotaReleaseStrategy.ON_TERMINAL: "its pods have ended",
 }
 

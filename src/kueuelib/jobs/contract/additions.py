@@ -92,8 +92,8 @@ def with_memory(job: GenericJob, before: GenericJob, admitted: str) -> Obj:
 def remembered(job: GenericJob, admitted: str = "") -> tuple[Additions, ...] | None:
     """What the last start added, as the job remembers it; None if it does not.
 
-    A note in a copied manifest is about another job. And a note about another admission than the
-    present one is about a start that somebody else has undone since, for example Kueue.
+    An annotation in a copied manifest is about another job. One about an earlier admission is about
+    a start that another client, for example Kueue, has undone since.
 
     Args:
         job: the job.

@@ -49,8 +49,8 @@ class Change:
         new: the desired object; only the difference is sent.
         subresource: for example `status`.
         versioned: fail if another client has changed the object meanwhile.
-        given: another object that permits the change: with a newer known state of it, nothing is
-            sent.
+        given: another object that permits the change; nothing is sent if a newer state of it
+            is known.
     """
 
     resource: Resource

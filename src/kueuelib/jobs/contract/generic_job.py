@@ -157,7 +157,7 @@ class GenericJob(abc.ABC, Generic[T]):
         return type(self)(copied(self.raw))
 
     def suspended_copy(self) -> Self:
-        """A copy after `suspend`, only to be read: it may share what that never changes."""
+        """A copy after `suspend`; read-only: it may share parts that `suspend` does not change."""
         job = self.copy()
         job.suspend()
         return job
@@ -242,7 +242,7 @@ class GenericJob(abc.ABC, Generic[T]):
         """Restore templates and counts as they were before the start.
 
         Args:
-            infos: the state that each pod set shall have: what its user wrote last, which is the
+            infos: the state that each pod set should have: what its user wrote last, which is the
                 present state without the additions of the start; empty if nothing is known.
 
         Returns:
@@ -263,11 +263,11 @@ class GenericJob(abc.ABC, Generic[T]):
 
     @abc.abstractmethod
     def is_active(self) -> bool:
-        """Whether any pod runs or may run. Those that `is_terminating` is about do not count."""
+        """Whether any pod runs or may run, except pods that `is_terminating` reports."""
 
     def is_ending(self) -> bool:
-        """Whether the end is decided, so that no further pod will start, but not yet reported by
-        `finished`. Such a job is not stopped; an eviction frees its quota when no pod is active.
+        """Whether the end is certain and no further pod will start, although `finished` is still
+        None. Such a job is not stopped; an eviction frees its quota when no pod is active.
         """
         return False
 

@@ -24,7 +24,7 @@ class QuotaReleaseStrategy(enum.StrEnum):
     """When the quota of an evicted Workload is released (Kueue's KEP-6143)."""
 
     ON_TERMINATION = "OnTermination"
-    """When none of its pods runs but those that are being deleted."""
+    """When none of its pods runs, except pods that are being deleted."""
     ON_TERMINAL = "OnTerminal"
     """When its pods are gone, or have ended."""
 

@@ -297,7 +297,7 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
     elif states.is_held_back(workload):
         changed = states.requeue(workload, now)
     elif phase is Phase.RESERVED and _is_edited(group, workload):
-        why = "The pods were changed after the decision"
+        why = "The pods were changed after their quota was reserved"
         changed = states.cancel(workload, states.PENDING_REASON, why, now)
     return () if changed is workload else reports.status_commands(workload, changed)
 

@@ -76,7 +76,8 @@ def _differences(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
     if same_templates(situation.pod_sets(as_written(job)), workload):
         return ()
     meta = workload["metadata"]
-    text = f'The prebuilt Workload "{meta["name"]}" has other pod templates than the job'
+    prebuilt = f'the prebuilt Workload "{meta["name"]}"'
+    text = f"The pod templates differ from those of {prebuilt}; make them equal"
     return (Emit(job.raw, REASON_OUT_OF_SYNC, text, WARNING),)
 
 

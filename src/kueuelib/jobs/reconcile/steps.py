@@ -196,7 +196,7 @@ def _give_back(case: Case, workload: Obj) -> Commands:
     if states.is_evicted(workload):
         free = states.release(workload, case.situation.now)
     else:
-        why = "The job was changed after the decision"
+        why = "The job was changed after its quota was reserved"
         free = states.cancel(workload, states.PENDING_REASON, why, case.situation.now)
     return reports.status_commands(workload, free)
 
@@ -321,7 +321,7 @@ def stop(case: Case, reason: StopReason, message: str) -> Commands:
 
 
 def _leftovers(case: Case) -> Commands:
-    """Restores a job that somebody else has suspended after its start."""
+    """Restores a job that another client has suspended after its start."""
     if remembered(case.job) is None:
         return ()
     return stop(case, StopReason.NOT_ADMITTED, "Completing the last stop")

@@ -1,4 +1,4 @@
-"""The nominal quota that is kept for those who own it and wait (KEP-83, "Test Plan").
+"""The nominal quota that is kept for its owners while they wait (KEP-83, "Test Plan").
 
 If the administrator protects nominal quota, no new Workload borrows what waiting Workloads of its
 owner need, parked ones included. It counts only for Workloads whose whole request fits the nominal

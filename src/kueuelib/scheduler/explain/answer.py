@@ -213,8 +213,8 @@ def _of_borrowers(engine: Engine, world: World, workload: Workload) -> tuple[str
     named = ", ".join(map(str, newest[:MOST_NAMED]))
     says = f"ClusterQueue {home} owns enough for it, but others borrow that quota: {named}"
     if world.settings.protects_nominal:
-        return (f"{says}; borrowing.protectNominalQuota keeps further Workloads from doing so",)
-    return (f"{says}; further ones may do so, unless borrowing.protectNominalQuota is set",)
+        return (f"{says}; borrowing.protectNominalQuota stops further borrowers",)
+    return (f"{says}; more may borrow it, unless borrowing.protectNominalQuota is set",)
 
 
 def _of_promised(base: TrialOutcome) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ def _of_promised(base: TrialOutcome) -> tuple[str, ...]:
     named = ", ".join(map(str, base.promised[:MOST_NAMED]))
     rest = len(base.promised) - MOST_NAMED
     others = f" and {rest} more" if rest > 0 else ""
-    text = f"the room of preempted Workloads belongs to {named}{others}, and counts as used"
+    text = f"the quota of preempted Workloads is kept for {named}{others} and counts as used"
     return (text,)
 
 

@@ -204,7 +204,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Kind("server-restart", "disaster", "an API server restarts and keeps its history"),
         Kind("server-amnesia", "disaster", "an API server restarts and etcd is compacted"),
         Kind("jobs-held", "disaster", "the Job controller is a process of its own and may wait"),
-        Kind("jobs-late", "disaster", "the Job controller acts on what it read a while ago"),
+        Kind("jobs-late", "disaster", "the Job controller acts on reads that are seconds old"),
     )
 }
 """Every kind of fault, by name."""

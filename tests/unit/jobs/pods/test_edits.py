@@ -81,7 +81,7 @@ def test_a_reservation_for_other_pods_is_taken_back(pods: Any, pair: list[Obj]) 
     assert isinstance(patch, PatchStatus)
     assert "admission" not in patch.status
     reserved_now = next(c for c in patch.status["conditions"] if c["type"] == "QuotaReserved")
-    assert reserved_now["message"] == "The pods were changed after the decision"
+    assert reserved_now["message"] == "The pods were changed after their quota was reserved"
 
 
 def test_pods_that_are_not_known_as_a_whole_change_nothing(pods: Any, pair: list[Obj]) -> None:

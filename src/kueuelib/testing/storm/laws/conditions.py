@@ -89,7 +89,7 @@ def checks_before_admission(memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def answers_end_with_quota(_memory: Memory, commit: Commit) -> Iterator[str]:
-    """When a manager takes quota from a Workload, no answer of a check outlives it, but a Retry.
+    """Answers of checks, except `Retry`, are removed when a manager takes a Workload's quota.
 
     An active Workload keeps a Rejected until it is deactivated for it.
     """

@@ -66,7 +66,7 @@ def one_start_per_admission(memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def quota_is_kept_while_pods_run(memory: Memory, commit: Commit) -> Iterator[str]:
-    """A manager takes quota from a Workload only when its job has no pods but leaving ones."""
+    """A manager takes a job's quota only when all its remaining pods are being deleted."""
     old, new = commit.old, commit.new
     if old is None or not is_manager(commit.actor) or is_group(old):
         return
@@ -82,7 +82,7 @@ def quota_is_kept_while_pods_run(memory: Memory, commit: Commit) -> Iterator[str
         return  # a manager that stopped it knows that; of a start it may not have heard
     for pod in memory.all(PODS):
         if controller(pod).get("uid") == identity and not terminal(pod) and not leaving(pod):
-            yield "it lost its quota, but a pod of its Job was there"
+            yield "it lost its quota, but a pod of its Job still existed"
             return
 
 
