@@ -45,6 +45,8 @@ FIRST = (
 """What kills most of them within seconds; all the tests are run only where these do not."""
 JOB_TESTS = (
     "tests/unit/jobs/reconcile/test_edits.py",
+    "tests/unit/jobs/reconcile/test_ends_of_stops.py",
+    "tests/unit/jobs/contract/test_capabilities.py",
     "tests/unit/jobs/test_job_conformance.py",
     "tests/properties/test_job_edits.py",
 )

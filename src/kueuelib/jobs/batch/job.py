@@ -89,7 +89,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
             return False
         before: Obj = copied(self._spec)
         info = infos[0]
-        if self._min_count is not None and info.count != self._pods_count:
+        if info.count != self._pods_count:
             self._set_parallelism(info.count)
         kept = {
             key: value

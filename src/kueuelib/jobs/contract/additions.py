@@ -14,7 +14,6 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, annotations_of
-from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo, from_pod_set
 
@@ -117,21 +116,26 @@ def without_memory(obj: Obj) -> Obj:
     return _with_annotations(obj, notes)
 
 
-def without(pod_sets: Iterable[PodSet], added: Iterable[Additions]) -> tuple[PodSetInfo, ...]:
-    """The states of pod sets, in their order, without what a start added to them."""
-    by_name = {each.info.name: each for each in added}
-    return tuple(
-        by_name[each.name].taken_from(each) if each.name in by_name else each
-        for each in states_of(pod_sets)
-    )
+def without(pod_sets: Iterable[PodSet], added: Sequence[Additions]) -> tuple[PodSetInfo, ...]:
+    """The states of pod sets, in their order, without what a start added to them.
+
+    Pod sets may have been renamed since: the additions of names that no longer exist belong to the
+    new names, in their order. If some were added or removed, too, it is not known whose they are,
+    and each is taken from all new names.
+    """
+    present, by_name = states_of(pod_sets), {each.info.name: [each] for each in added}
+    new = [info.name for info in present if info.name not in by_name]
+    names = {info.name for info in present}
+    lost = [each for each in added if each.info.name not in names]
+    theirs = [[each] for each in lost] if len(lost) == len(new) else [lost] * len(new)
+    by_name |= zip(new, theirs, strict=True)
+    return tuple(_without(info, by_name[info.name]) for info in present)
 
 
-def is_at(job: GenericJob, states: Sequence[PodSetInfo]) -> bool:
-    """Whether the pod sets of a job are in these states."""
-    try:
-        return tuple(states_of(job.pod_sets())) == tuple(states)
-    except InvalidJob:
-        return False
+def _without(state: PodSetInfo, added: Iterable[Additions]) -> PodSetInfo:
+    for each in added:
+        state = each.taken_from(state)
+    return state
 
 
 def states_of(pod_sets: Iterable[PodSet]) -> list[PodSetInfo]:

@@ -30,7 +30,8 @@ MADE_FROM = "kueuelib.dev/made-from"
 """An annotation of a changed Workload: the digest of the pod sets that it was given.
 
 The CRD of Workloads may be older than the cluster. Then the API server drops fields of templates
-that the job has, and the Workload never equals it.
+that the job has, and the Workload never equals it. The digest does, so it is not updated and
+the job not stopped again and again.
 """
 
 _COMPARED = ("tolerations", "initContainers", "containers")
@@ -52,14 +53,20 @@ def as_started(
 def same_templates(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
     """Whether a Workload has the counts and templates of the given pod sets."""
     stored, ignored = workload["spec"]["podSets"], _PRIORITY if has_quota(workload) else ()
-    if not same_pod_sets(wanted, stored):
-        return False
-    if all(
+    if is_made_from(wanted, workload):
+        return True
+    return same_pod_sets(wanted, stored) and all(
         _whole(first.raw(), ignored) == _whole(second, ignored)
         for first, second in zip(wanted, stored, strict=True)
-    ):
-        return True
-    return annotations_of(workload).get(MADE_FROM) == digest(wanted)
+    )
+
+
+def is_made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
+    """Whether a changed Workload was given these pod sets, whatever the server has dropped."""
+    made_from, stored = annotations_of(workload).get(MADE_FROM), workload["spec"]["podSets"]
+    if made_from is None or list(map(_counts, stored)) != [_counts(each.raw()) for each in wanted]:
+        return False
+    return made_from == digest(wanted)
 
 
 def digest(pod_sets: Sequence[PodSet]) -> str:
@@ -84,10 +91,7 @@ def _whole(pod_set: Mapping[str, Any], ignored: Sequence[str]) -> Any:
 
 
 def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    if (first.get("count", 1), first.get("minCount")) != (
-        second.get("count", 1),
-        second.get("minCount"),
-    ):
+    if _counts(first) != _counts(second):
         return False
     one, other = _pod_spec(first), _pod_spec(second)
     return all(
@@ -95,6 +99,10 @@ def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
         or _canonical(one.get(field)) == _canonical(other.get(field))
         for field in _COMPARED
     )
+
+
+def _counts(pod_set: Mapping[str, Any]) -> tuple[int, int | None]:
+    return pod_set.get("count", 1), pod_set.get("minCount")
 
 
 def _pod_spec(pod_set: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,12 @@ from typing import Any
 from kueuelib.api.meta import Obj, controller_of
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalence, Matching
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.reconcile.equivalence import as_started, same_pod_sets, same_templates
+from kueuelib.jobs.reconcile.equivalence import (
+    as_started,
+    is_made_from,
+    same_pod_sets,
+    same_templates,
+)
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
@@ -43,8 +48,9 @@ def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool
     def stands_for(workload: Obj) -> bool:
         written = as_written(job, workload)
         if written is not job:
+            pod_sets = situation.pod_sets(written)
             stored = workload["spec"]["podSets"]
-            if same_pod_sets(situation.pod_sets(written), stored):
+            if same_pod_sets(pod_sets, stored) or is_made_from(pod_sets, workload):
                 return True
         return as_started(situation.pod_sets(job), workload, situation.flavors)
 

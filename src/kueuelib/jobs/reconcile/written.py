@@ -20,13 +20,13 @@ from kueuelib.errors import InvalidJob, PodSetError
 from kueuelib.jobs.contract.additions import (
     Additions,
     between,
-    is_at,
     remembered,
     states_of,
     with_memory,
     without,
     without_memory,
 )
+from kueuelib.jobs.contract.capabilities import ComposableJob
 from kueuelib.jobs.contract.commands import Change, Command
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.podset_info import (
@@ -75,7 +75,9 @@ def infos_left(job: GenericJob, workload: Obj | None, flavors: Flavors) -> tuple
     """The states to which the templates have to be restored; empty if they are as written.
 
     Anyone may suspend a job. Its templates still contain the additions of the start then, which
-    would contradict the next flavor. A suspended job that remembers none is as its user wants it.
+    would contradict the next flavor. A job that remembers none is as its user wants it if it is
+    suspended, or if its Workload is not admitted: nobody has started it. Members of a composable
+    job remember nothing; what the Workload remembers of them counts.
 
     Args:
         job: the job.
@@ -84,12 +86,14 @@ def infos_left(job: GenericJob, workload: Obj | None, flavors: Flavors) -> tuple
     """
     suspended = job.is_suspended()
     added = remembered(job, "" if suspended else _admitted_at(workload))
+    if workload is not None and not states.is_admitted(workload):
+        workload = workload if isinstance(job, ComposableJob) else None
     if added is None and (suspended or workload is None):
         return ()
     try:
         pod_sets = job.pod_sets()
     except InvalidJob:
-        return () if workload is None or suspended else infos_for_restore(workload)
+        return () if suspended else infos_for_restore(workload)
     if added is None and workload is not None:
         present = states_of(pod_sets)
         added = _of_admission(workload, flavors, present)
@@ -101,19 +105,24 @@ def infos_left(job: GenericJob, workload: Obj | None, flavors: Flavors) -> tuple
 def forgetting(
     job: GenericJob, infos: Sequence[PodSetInfo], commands: Sequence[Command]
 ) -> tuple[Command, ...]:
-    """The commands of a stop; the write that restores the job also ends its memory of the start."""
-    if remembered(job) is None:
-        return (*commands,)
-    if not commands and job.is_suspended() and not job.is_active():
-        commands = (Change(job.resource, job.raw, job.raw),)
-    return tuple(_forgetting(job, infos, command) for command in commands)
+    """The commands of a stop; the write that restores the job also ends its memory of the start.
+
+    That write restores what can be restored: a count may depend on a field that the user has
+    changed meanwhile. Writes that change nothing are left out, so every stop comes to an end.
+    """
+    left = tuple(each for each in commands if not isinstance(each, Change) or each.patch)
+    if remembered(job) is None or not infos:
+        return left
+    if not left and job.is_suspended() and not job.is_active():
+        return (Change(job.resource, job.raw, without_memory(job.raw)),)
+    return tuple(_forgetting(job, infos, command) for command in left)
 
 
 def _forgetting(job: GenericJob, infos: Sequence[PodSetInfo], command: Command) -> Command:
     if not isinstance(command, Change) or command.resource != job.resource or command.subresource:
         return command
     changed = type(job)(copied(command.new))
-    if not changed.is_suspended() or not is_at(changed, infos):
+    if not changed.is_suspended() or changed.restore_podsets_info(infos):
         return command
     return attrs.evolve(command, new=without_memory(command.new))
 

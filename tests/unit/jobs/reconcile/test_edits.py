@@ -11,6 +11,7 @@ from kueuelib.api.names import MIN_PARALLELISM
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.additions import ADDED_AT_START, remembered
 from kueuelib.jobs.contract.commands import Change, Emit, PatchStatus
+from kueuelib.jobs.reconcile.equivalence import MADE_FROM
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 
@@ -117,6 +118,45 @@ def test_a_workload_whose_fields_the_server_drops_is_updated_once(build):
     assert plan(build.situation(job, after)) == ()
     again = edited(job, nodeSelector={"a": "b"})
     assert isinstance(plan(build.situation(again, after))[0], Change)
+
+
+def with_container(obj, **fields):
+    changed = copy.deepcopy(obj)
+    changed["spec"]["template"]["spec"]["containers"][0].update(fields)
+    return changed
+
+
+def as_stored_by_an_old_server(workload):
+    """The CRD may be older than the cluster, and lack a field of containers."""
+    stored = copy.deepcopy(workload)
+    for entry in stored["spec"]["podSets"]:
+        entry["template"]["spec"]["containers"][0].pop("aFieldOfTheFuture", None)
+    return stored
+
+
+def test_a_container_whose_field_the_server_drops_costs_one_update(build):
+    job = with_container(build.job(), aFieldOfTheFuture="a")
+    change, _ = plan(build.situation(job, as_stored_by_an_old_server(build.workload(job))))
+    stored = as_stored_by_an_old_server(change.new)
+    assert set(stored["metadata"]["annotations"]) == {MADE_FROM}
+    assert plan(build.situation(job, stored)) == ()
+    for changed in (
+        {**job, "spec": {**job["spec"], "parallelism": 2}},
+        with_container(job, aFieldOfTheFuture="b"),
+        with_container(job, image="other"),
+    ):
+        assert isinstance(plan(build.situation(changed, stored))[0], Change)
+
+
+def test_a_running_container_whose_field_the_server_drops_continues(build):
+    job = with_container(build.job(), aFieldOfTheFuture="a")
+    change, _ = plan(build.situation(job, as_stored_by_an_old_server(build.workload(job))))
+    admitted = build.workload(job, admitted=True, meta=change.new["metadata"])
+    admitted = as_stored_by_an_old_server(admitted)
+    running = started(build, job, admitted)
+    assert plan(build.situation(running, admitted)) == ()
+    stop, _ = plan(build.situation(with_container(running, image="other"), admitted))
+    assert stop.patch["spec"] == {"suspend": True}
 
 
 def test_a_note_in_a_copy_of_a_job_is_about_another_job(build):
