@@ -88,7 +88,7 @@ class Promises:
                 self._snapshot.take_out(holder)
 
     def withdraw(self, head: Head) -> None:
-        """Takes a promise back: victims that leave for nobody else hold their quota again."""
+        """Takes a promise back: victims that leave for no other Workload hold their quota again."""
         self._snapshot.remove(self._queue(head), promised_to(head).usage)
         for holder in head.leaving:
             if self._disclaim(holder):
@@ -105,7 +105,7 @@ class Promises:
             self._owners[holder.key] = self._owners.get(holder.key, 0) + 1
 
     def _disclaim(self, holder: Holder) -> bool:
-        """Notes the opposite; returns whether a victim leaves for nobody now."""
+        """Notes the opposite; returns whether a victim now leaves for no Workload."""
         self._owners[holder.key] -= 1
         return not self._owners[holder.key]
 
