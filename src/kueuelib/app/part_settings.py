@@ -65,7 +65,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
 def quota_release(
     configuration: Configuration,
 ) -> tuple[QuotaReleaseStrategy, QuotaReleaseStrategy]:
-    """When quota is released: that of most kinds, and that of groups of pods.
+    """When the quota of most kinds, and that of groups of pods, is released.
 
     Without the key, each is as in the Go manager, which has a gate for groups.
     """

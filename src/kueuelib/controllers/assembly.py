@@ -113,8 +113,8 @@ def setup(
         cache: shares informers; it must not have cached another version.
         client: writes.
         recorder: for events about Workloads.
-        engine: the scheduler with its cache; empty. From now on only the feed may change it.
-        webhooks: of `queue_webhooks`; None: another process answers those of the queueing objects.
+        engine: a new, empty scheduler. From now on only these controllers may change it.
+        webhooks: of `queue_webhooks`; None: another process serves those of queueing objects.
         settings: the choices of the administrator.
         telemetry: for the `kueue_` metrics.
         clock: for decisions, transition times and pauses.

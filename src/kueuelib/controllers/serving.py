@@ -30,8 +30,8 @@ def queue_webhooks(
 ) -> Webhooks:
     """Adds a webhook server for the queueing objects, and for jobs in the same program.
 
-    It takes the place of the bundled manager's: `kueuelib install` writes the configurations and
-    the CRDs that lead to it.
+    It replaces the server of the bundled manager: `kueuelib install` writes the CRDs and the
+    webhook configurations that point to it.
 
     Args:
         manager: runs the server.

@@ -69,7 +69,7 @@ def setup(
         recorder: for events about jobs.
         kinds: what is queued, each a `GenericJob`, an `Integration` or a name such as `batch/job`.
         webhooks: of `job_webhooks`, or of `kueuelib.controllers.queue_webhooks`; None: jobs that
-            are not created suspended run until their controller suspends them.
+            are not created suspended run until the controllers of `setup` suspend them.
         settings: the choices of the administrator; `kinds` replaces `frameworks`.
         version: of the queueing API on the wire, as the API server serves it.
         telemetry: where the controllers report.

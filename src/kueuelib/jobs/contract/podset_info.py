@@ -229,7 +229,7 @@ def merged_all(
 def restored_all(
     templates: Iterable[Mapping[str, Any]], infos: Iterable[PodSetInfo]
 ) -> tuple[Obj, ...]:
-    """Each template as the info of its pod set says; see `restore_all`. The given ones stay."""
+    """Each template as the info of its pod set says; see `restore_all`. The originals stay."""
     restored = tuple(copied(dict(template)) for template in templates)
     restore_all(restored, infos)
     return restored

@@ -14,7 +14,7 @@ _RAW = "_raw"
 
 
 def class_of_objects(job_type: type) -> type[KubeObject] | None:
-    """The class that a class of jobs itself names, as in `GenericJob[Training]`; None for none.
+    """The class that a job class itself names, as in `GenericJob[Training]`; None for none.
 
     Raises:
         ConfigError: that class has no `@crd`.
