@@ -21,7 +21,12 @@ from kueuelib.scheduler.decide.owners import wanted_by_owners
 from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
-from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
+from kueuelib.scheduler.decide.revalidation import (
+    Promised,
+    missing_quota,
+    victims_for,
+    withdrawn_flavor,
+)
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
 from kueuelib.scheduler.pending.holding import assumed_holder
@@ -356,8 +361,20 @@ class Engine(Knowledge):
         policy.
         """
         judge = Judge(self._settings.preemption, self.history.past(), self._now)
-        victims = victims_for(frozen, holder, self._settings.fair_sharing, judge)
+        promised = self._promised_around(holder)
+        victims = victims_for(frozen, holder, self._settings.fair_sharing, judge, promised)
         return victims, judge.reported
+
+    def _promised_around(self, holder: Holder) -> list[Promised]:
+        """The preemptors in the tree of a reservation that wait for their victims."""
+        scope, preemptors = self._state.scope(holder.cluster_queue), []
+        for item in self._queues.promised.values():
+            promise = item.promise
+            if promise is not None and item.queue.scope is scope:
+                victims = map(self._cache.holder, promise.victims)
+                leaving = [one for one in victims if one and one.uid == promise.victims[one.key]]
+                preemptors.append(Promised(item.queue.name, promise.usage, tuple(leaving)))
+        return preemptors
 
     def make_room(self, key: ObjectKey) -> Settled:
         """Marks the victims of a reservation as leaving; returns those without an earlier eviction.

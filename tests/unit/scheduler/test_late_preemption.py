@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from preemption_cluster import RECLAIM, Cluster, key
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
@@ -185,3 +186,100 @@ def test_a_reservation_that_nobody_can_make_room_for_is_void() -> None:
     engine.observe(events.WorkloadSet(reserved("high", entry("Ready"), priority=0)), NOW)
     found = engine.void_reservation(ObjectKey("ns", "high"))
     assert isinstance(found, QuotaWithdrawn)
+
+
+def owners_and_borrowers(*, parallel: bool, borrowers: int = 2) -> Cluster:
+    """Queues `a`, with a late check, and `b` own 1 each, and `z` has borrowed that."""
+    cluster = Cluster(Engine(Settings(parallel_preemptors=parallel)))
+    late = make_check("late", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    cluster.tell(events.NamespaceSet("ns", {}), events.CheckSet(late))
+    cluster.tell(events.FlavorSet(make_flavor("f")), events.FlavorSet(make_flavor("g")))
+    cluster.queue("a", {"f": {"gpu": 1}}, cohort="c", preemption=RECLAIM, checks=["late"])
+    cluster.queue("b", {"f": {"gpu": 1}}, cohort="c", preemption=RECLAIM)
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    for number in range(borrowers):
+        cluster.running(f"z{number}", "z", at=number)
+    return cluster
+
+
+def with_check(cluster: Cluster, name: str, created: float) -> None:
+    cluster.submit(name, "a", created=created, status={"admissionChecks": [entry()]})
+
+
+def rest(cluster: Cluster) -> list[str]:
+    return [each for _ in range(9) for each in cluster.cycle()]
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_reservation_assumes_no_room_that_a_preemptor_waits_for(
+    parallel: bool, together: bool
+) -> None:
+    """Or both borrowers would have to leave, although its check has not passed."""
+    cluster = owners_and_borrowers(parallel=parallel)
+    cluster.submit("preemptor", "b", created=5)
+    if together:
+        with_check(cluster, "reserving", 6)
+    assert cluster.cycle() == ["-z1"]
+    if not together:
+        with_check(cluster, "reserving", 6)
+    assert rest(cluster) == []
+    cluster.leaves("z1")
+    assert rest(cluster) == ["+preemptor", "+reserving"]
+    assert cluster.workloads["z0"].status.admission is not None
+    assert len(cluster.told) == 1
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_an_older_reservation_waits_for_a_preemptor_as_well(parallel: bool) -> None:
+    cluster = owners_and_borrowers(parallel=parallel)
+    cluster.submit("preemptor", "b", created=5)
+    assert cluster.cycle() == ["-z1"]
+    with_check(cluster, "reserving", 4)
+    assert rest(cluster) == []
+    cluster.tell(events.WorkloadGone(key("preemptor")))
+    assert rest(cluster) == ["+reserving"]
+
+
+def test_a_preemptor_that_asks_for_something_else_holds_no_reservation_up() -> None:
+    cluster = owners_and_borrowers(parallel=True)
+    lower = {"withinClusterQueue": "LowerPriority"}
+    cluster.queue("g", {"g": {"gpu": 1}}, cohort="c", preemption=lower)
+    cluster.queue("alone", {"f": {"gpu": 1}}, preemption=lower)
+    for name in ("g", "alone"):
+        assignment = make_assignment({"gpu": 1}, "g" if name == "g" else "f")
+        holding = {"clusterQueue": name, "podSetAssignments": [assignment]}
+        reserving = [make_condition("QuotaReserved")]
+        status = {"admission": holding}
+        cluster.put(
+            make_workload(f"in-{name}", name, {"gpu": 1}, status=status, conditions=reserving)
+        )
+        cluster.submit(f"urgent-{name}", name, priority=9)
+    assert sorted(cluster.cycle()) == ["-in-alone", "-in-g"]
+    with_check(cluster, "reserving", 6)
+    assert rest(cluster) == ["+reserving"]
+
+
+def test_victims_of_a_preemptor_make_room_for_no_reservation() -> None:
+    cluster = owners_and_borrowers(parallel=True)
+    with_check(cluster, "reserving", 5)
+    cluster.submit("preemptor", "b", created=6)
+    assert rest(cluster) == ["+reserving", "-z0"]
+    cluster.change("reserving", admissionChecks=[entry("Ready")])
+    assert cluster.engine.void_reservation(key("reserving")) == MakingRoom((key("z1"),))
+    (preemption,) = cluster.engine.make_room(key("reserving")).preemptions
+    assert [victim.key.name for victim in preemption.victims] == ["z1"]
+
+
+def test_a_reservation_waits_for_victims_that_leave_enough_for_it_too() -> None:
+    cluster = owners_and_borrowers(parallel=True)
+    with_check(cluster, "reserving", 5)
+    assert rest(cluster) == ["+reserving"]
+    cluster.submit("preemptor", "b", created=6)
+    assert sorted(rest(cluster)) == ["-z0", "-z1"]
+    cluster.change("reserving", admissionChecks=[entry("Ready")])
+    both = MakingRoom((key("z0"), key("z1")))
+    assert cluster.engine.void_reservation(key("reserving")) == both
+    assert cluster.engine.make_room(key("reserving")).preemptions == ()
+    cluster.leaves("z0")
+    assert cluster.engine.void_reservation(key("reserving")) is None

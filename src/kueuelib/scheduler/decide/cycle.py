@@ -57,6 +57,7 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
             refused.append(outcome)
         else:
             entries.append(outcome)
+    turns.expected = {entry.head.info.key: entry.head for entry in entries if entry.head.promise}
     order = []
     for entry in in_turn(entries, turns.shown, cycle.settings):
         if cycle.promised:

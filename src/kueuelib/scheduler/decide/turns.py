@@ -17,7 +17,8 @@ from typing import Final
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import FIT
 from kueuelib.scheduler.decide.admissions import admission_of
-from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Wait
+from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Head, Wait
+from kueuelib.scheduler.decide.early import comes_later, takes_room
 from kueuelib.scheduler.decide.nomination import (
     Entry,
     asking_of,
@@ -35,7 +36,6 @@ from kueuelib.scheduler.decide.promises import Promises
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
-from kueuelib.scheduler.quota.check_rules import entries_of, passed
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
@@ -72,6 +72,7 @@ class Turns:
         shown: the state with the decisions so far, and with all victims of this cycle still in
             place; only kept with fair sharing, which orders the heads by it.
         promises: the room of those that wait for their victims.
+        expected: the nominated heads that did so before, and have not had their turn.
     """
 
     def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
@@ -87,6 +88,7 @@ class Turns:
         self._all_ready = cycle.all_ready
         self._now = now
         self._judge = judge
+        self.expected: dict[ObjectKey, Head] = {}
         self._may_exceed = cycle.settings.exceeds_quota and not cycle.promised
         self._victims: dict[ObjectKey, Victim] = {}
         self.admissions: list[Admit] = []
@@ -124,6 +126,7 @@ class Turns:
 
     def take(self, entry: Entry) -> None:
         """Decides one head."""
+        self.expected.pop(entry.head.info.key, None)
         taken: list[ObjectKey] = []
         if entry.proposal.victims:
             taken = sorted(self._victims.keys() & {victim.key for victim in entry.proposal.victims})
@@ -139,6 +142,8 @@ class Turns:
             self._blocked(entry)
         elif taken and proposal.mode is FIT:
             self._defer(entry, taken)
+        elif victims and comes_later(self._snapshot, entry) and self._room_is_awaited(entry):
+            self._blocked(entry, Requeue.PENDING_PREEMPTION)
         elif not self._fits(entry):
             if victims:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
@@ -149,7 +154,7 @@ class Turns:
                 proposal.progress,
                 skipped=True,
             )
-        elif victims and self._comes_later(entry):
+        elif victims and comes_later(self._snapshot, entry):
             self._reserve_early(entry)
         elif victims:
             self._preempt(entry)
@@ -252,18 +257,10 @@ class Turns:
         self._given.clear()
         return self._held.fits(queue, proposal.usage)
 
-    def _comes_later(self, entry: Entry) -> bool:
-        """Whether a check has to pass or to ask before the victims of a head leave (KEP-993).
-
-        A check asks for one reservation, and the head has none: what is left of a request is about
-        an earlier one.
-        """
-        if not entry.queue.spec.checks:
-            return False
-        usage = entry.proposal.usage
-        required = entry.queue.spec.checks_for(pair.flavor for pair in usage)
-        late = self._snapshot.late_checks.intersection(required)
-        return not passed(entries_of(entry.head.info.workload), late)
+    def _room_is_awaited(self, entry: Entry) -> bool:
+        """Whether preemptors wait for the room in which a head would assume its victims gone."""
+        before = (*self.promises.all(), *self.expected.values())
+        return takes_room(self._snapshot, entry, (*before, *self.waits))
 
     def _reserve_early(self, entry: Entry) -> None:
         """Reserves quota on the assumption that the victims will have left when it is needed.
@@ -342,7 +339,7 @@ class Turns:
         parallel = self._settings.parallel_preemptors
         return Promise(counts, entry.proposal.flavors, usage, victims if parallel else {})
 
-    def _blocked(self, entry: Entry) -> None:
+    def _blocked(self, entry: Entry, requeue: Requeue = Requeue.GENERIC) -> None:
         self.promises.put_down()
         proposal, queue = entry.proposal, entry.queue
         in_vain = entry.head.preempted if gave_up(entry.head) else 0
@@ -357,7 +354,8 @@ class Turns:
             reserved = self._reserved(entry)
             self._withheld.append((queue, reserved))
             self._charge(entry, reserved)
-        self._wait(entry, reason, Requeue.GENERIC, proposal.progress)
+        progress = proposal.progress if requeue is Requeue.GENERIC else ()
+        self._wait(entry, reason, requeue, progress)
 
     def _reserved(self, entry: Entry) -> dict[FlavorResource, int]:
         """The free part of its own quota that a blocked head withholds from later heads (4.3).
