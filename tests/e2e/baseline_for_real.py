@@ -26,6 +26,8 @@ from uuid import UUID
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, is_true
+from kueuelib.app.configuration import parse_configuration
+from kueuelib.app.part_settings import engine_settings
 from kueuelib.embedded import identity
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.simulator import driver
@@ -39,7 +41,9 @@ from kueuelib.simulator.readers.generator import read
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.timing import Timing
 from kueuelib.simulator.work import Job
+from kueuelib.testing.storm.bundled import BundledManager
 from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.settings import CONFIGURATION
 from kueuelib.testing.storm.world import World
 
 GENERATOR = """\
@@ -73,6 +77,8 @@ SEED = 6
 creation meets a release within the milliseconds that a cluster takes, and their order decides."""
 STOP_SECONDS = 30.0
 """Pods of evicted Jobs run on for so long: the grace period that Kubernetes gives them."""
+SETTINGS = {**CONFIGURATION, "quotaReleaseStrategy": "OnTerminal"}
+"""Quota is free when these pods are gone."""
 SETTLE = 10.0
 LIMIT = 20_000.0
 WORKLOADS = "workloads.kueue.x-k8s.io"
@@ -141,7 +147,8 @@ class Watching(Listener):
 def simulated(objects: list[Obj], jobs: list[Job]) -> Seen:
     """What the simulator makes of the work."""
     watching = Watching()
-    Driver(cluster_of(objects), [watching], timing=Timing(STOP_SECONDS)).run(jobs)
+    cluster = cluster_of(objects, engine_settings(parse_configuration(SETTINGS, "storm")))
+    Driver(cluster, [watching], timing=Timing(STOP_SECONDS)).run(jobs)
     return watching.seen
 
 
@@ -251,7 +258,7 @@ def main() -> None:
     count_uids()
     objects, jobs = work()
     forecast = simulated(objects, jobs)
-    world = World()
+    world = World(program=BundledManager(SETTINGS))
     world.run(world.boot())
     happened = world.run(real(world, objects, jobs))
     assert not world.problems, world.problems
