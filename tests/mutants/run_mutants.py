@@ -47,6 +47,8 @@ JOB_TESTS = (
     "tests/unit/jobs/reconcile/test_edits.py",
     "tests/unit/jobs/reconcile/test_ends_of_stops.py",
     "tests/unit/jobs/contract/test_capabilities.py",
+    "tests/unit/jobs/reconcile/test_settled.py",
+    "tests/unit/jobs/test_job_mistakes.py",
     "tests/unit/jobs/test_job_conformance.py",
     "tests/properties/test_job_edits.py",
 )

@@ -71,22 +71,22 @@ class JobAdapter(abc.ABC):
             selector: the labels of nodes.
         """
         job = copy.deepcopy(obj)
-        for spec in _pod_specs(job["spec"]):
+        for spec in pod_specs(job["spec"]):
             spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
         return job
 
 
-def _pod_specs(part: Any) -> Iterator[Obj]:
+def pod_specs(part: Any) -> Iterator[Obj]:
     """The specs of all pod templates in a part of an object."""
     if isinstance(part, dict):
         spec = part.get("spec")
         if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
             yield spec
         for value in part.values():
-            yield from _pod_specs(value)
+            yield from pod_specs(value)
     elif isinstance(part, list):
         for value in part:
-            yield from _pod_specs(value)
+            yield from pod_specs(value)
 
 
 def check_adapter(adapter: Any) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.jobs.contract.additions import ADDED_AT_START
-from kueuelib.testing.job_adapter import AdaptedJobs, about, placed_parts
+from kueuelib.testing.job_adapter import AdaptedJobs, about, placed_parts, pod_specs
 from kueuelib.testing.job_world import JobWorld
+from kueuelib.workload import states
 
 EDIT = {"team": "a"}
 
@@ -121,7 +122,46 @@ class EditCases(AdaptedJobs):
             world.settle()
             assert world.workload == before
 
+    @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @pytest.mark.parametrize(("field", "value"), [("nodeSelector", ["a"]), ("tolerations", "x")])
+    @about("suspend", "pod_sets", "is_active")
+    def test_a_job_whose_templates_cannot_be_read_is_stopped(
+        self, field: str, value: Any, one_at_a_time: bool
+    ) -> None:
+        """Its templates stay as they are, and are restored once they can be read again."""
+        world = self._running(one_at_a_time=one_at_a_time)
+        job = copy.deepcopy(world.live_job)
+        if not self._puts(job, field, value):
+            pytest.skip("its templates are elsewhere")
+        world.change(job)
+        world.evict()
+        world.settle()
+        suspended = self._job(world.live_job).suspended_copy().raw
+        assert world.live_job == suspended, "its pods run without quota"
+        world.change(self.adapter.stopped(world.live_job))
+        world.settle()
+        assert not any(map(states.has_quota, world.workloads)), "nothing can release its quota"
+        assert "ErrWorkloadCompose" in world.events
+        assert [spec[field] for spec in pod_specs(world.live_job["spec"])].count(value)
+        job = copy.deepcopy(world.live_job)
+        self._puts(job, field, {} if field == "nodeSelector" else [])
+        world.change(self.adapter.edited(job, EDIT))
+        world.settle()
+        self._assert_written(world, EDIT)
+        assert ADDED_AT_START not in annotations_of(world.live_job)
+        world.admit("reserved")
+        self._runs_and_is_evicted(world, "reserved")
+        self._stops(world)
+        self._assert_written(world, EDIT)
+
     # ---- steps
+
+    def _puts(self, job: Obj, field: str, value: Any) -> bool:
+        """Whether a field of a template was set; the job is changed."""
+        specs = [*pod_specs(job["spec"])]
+        for spec in specs:
+            spec[field] = copy.deepcopy(value)
+        return bool(specs)
 
     def _edit(self, world: JobWorld, selector: dict[str, str]) -> None:
         world.change(self.adapter.edited(world.live_job, selector))

@@ -12,6 +12,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.reports import reclaimable_counts
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.runtime import Resource
+from kueuelib.testing.job_world import QUEUE, JobWorld
 
 RESOURCE = Resource("example.com", "v1", "renders", "Render", namespaced=True)
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -105,3 +106,27 @@ def test_a_field_that_an_object_lacks_is_a_mistake_in_the_object() -> None:
     situation = Situation(None, 0.0, JobSettings())
     with pytest.raises(InvalidJob, match=r"Careless.pod_sets\(\): raised KeyError\('workers'\)"):
         situation.pod_sets(Careless({"metadata": {"name": "one"}, "spec": {}}))
+
+
+def test_a_kind_that_cannot_restore_its_templates_is_stopped() -> None:
+    """Pods must not run without quota, whatever the author's method does."""
+
+    class Careless(rendered().job_type):  # type: ignore[misc]
+        def restore_podsets_info(self, infos: Any) -> bool:
+            if "broken" in self.spec:
+                raise OSError("there is no template")
+            return bool(super().restore_podsets_info(infos))
+
+    meta = {"name": "one", "uid": "u", "labels": {"kueue.x-k8s.io/queue-name": QUEUE}}
+    spec = {"suspend": True, "template": TEMPLATE}
+    world = JobWorld(Integration.of(Careless), {"metadata": meta, "spec": spec})
+    world.settle()
+    world.admit("spot")
+    world.settle()
+    assert not world.is_suspended()
+    world.change({**world.live_job, "spec": {**world.live_job["spec"], "broken": True}})
+    world.evict()
+    world.settle()
+    assert world.is_suspended()
+    assert not world.workloads, "nothing can release its quota"
+    assert "ErrWorkloadCompose" in world.events

@@ -31,7 +31,7 @@ from kueuelib.api.names import (
     is_dns1123_label,
 )
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.podset_info import PodSetInfo, check_template
 from kueuelib.jobs.contract.typed_objects import class_of_objects, members_for
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PodSet:
         min_count: the job can also run with as few pods as this; None when it cannot.
 
     Raises:
-        InvalidJob: the name or the count is not valid.
+        InvalidJob: the name, the count or the form of the template is not valid.
     """
 
     name: str
@@ -75,6 +75,7 @@ class PodSet:
             raise InvalidJob(
                 f"PodSet({self.name!r})", f"count={self.count!r} is not a number of pods"
             )
+        check_template(f"PodSet({self.name!r}).template", self.template)
 
     def raw(self) -> Obj:
         """The entry of `spec.podSets` of a Workload."""

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, copied
-from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate, KueuelibError
+from kueuelib.errors import InvalidJob, InvalidPodSetInfo, InvalidPodSetUpdate, KueuelibError
 
 _MAPS = ("annotations", "labels", "nodeSelector")
 
@@ -192,8 +192,10 @@ def merge(template: Obj, info: PodSetInfo) -> None:
     """Add what an info brings to a template, in place.
 
     Raises:
+        InvalidJob: the template cannot be read; it is left as it was.
         InvalidPodSetUpdate: the template gives a key another value; it is left as it was.
     """
+    check_template("template", template)
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     annotations = _agree("annotations", meta.get("annotations") or {}, info, info.annotations)
     labels = _agree("labels", meta.get("labels") or {}, info, info.labels)
@@ -248,7 +250,11 @@ def restore(template: Obj, info: PodSetInfo) -> bool:
 
     Returns:
         Whether anything changed; absent and empty are the same.
+
+    Raises:
+        InvalidJob: the template cannot be read; it is left as it was.
     """
+    check_template("template", template)
     before = _parts(template)
     wanted = (
         dict(info.annotations),
@@ -262,6 +268,28 @@ def restore(template: Obj, info: PodSetInfo) -> bool:
     return True
 
 
+def check_template(path: str, template: Any) -> None:
+    """Check the form of what a start may change in a template.
+
+    Args:
+        path: of the template, for the error.
+        template: the raw template.
+
+    Raises:
+        InvalidJob: a part has another form; the error names it.
+    """
+    _check(path, template, dict)
+    for section, fields in (("metadata", ("annotations", "labels")), ("spec", ("nodeSelector",))):
+        part = template.get(section)
+        _check(f"{path}.{section}", part, dict)
+        for field in fields:
+            _check(f"{path}.{section}.{field}", (part or {}).get(field), dict)
+    tolerations = (template.get("spec") or {}).get("tolerations")
+    _check(f"{path}.spec.tolerations", tolerations, list)
+    for index, each in enumerate(tolerations or ()):
+        _check(f"{path}.spec.tolerations[{index}]", each, dict)
+
+
 def check_count(kind: str, infos: Sequence[PodSetInfo], wanted: int) -> None:
     """Raise an error unless there are as many infos as pod sets.
 
@@ -270,6 +298,11 @@ def check_count(kind: str, infos: Sequence[PodSetInfo], wanted: int) -> None:
     """
     if len(infos) != wanted:
         raise InvalidPodSetInfo(f"{kind}: expected {wanted} pod sets, got {len(infos)}")
+
+
+def _check(path: str, part: Any, form: type) -> None:
+    if part is not None and not isinstance(part, form):
+        raise InvalidJob(path, "must be a list" if form is list else "must be a mapping")
 
 
 def _parts(template: Mapping[str, Any]) -> tuple[Obj, Obj, Obj, list[Any]]:

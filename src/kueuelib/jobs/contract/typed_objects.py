@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, get_args, get_origin
 
@@ -36,7 +37,20 @@ def class_of_objects(job_type: type) -> type[KubeObject] | None:
     return None
 
 
-def members_for(named: type[KubeObject]) -> dict[str, Any]:
+def decoded(named: type[KubeObject], raw: Obj) -> KubeObject:
+    """A raw object as a value, in any version that the job reads: their fields are the same.
+
+    Raises:
+        InvalidObject: it does not fit the class.
+    """
+    from kueuelib.api.codec import decode
+
+    return decode(named, {**raw, "apiVersion": named.resource.api_version})
+
+
+def members_for(
+    named: type[KubeObject], read: Callable[[type[KubeObject], Obj], KubeObject] = decoded
+) -> dict[str, Any]:
     """What a class of jobs with objects of a class has: its kind, `object` and `raw`.
 
     `object` is decoded on each use, some 10 µs, so it never differs from the raw object. An
@@ -45,7 +59,7 @@ def members_for(named: type[KubeObject]) -> dict[str, Any]:
     """
 
     def get(job: Any) -> KubeObject:
-        return _decoded(named, job.raw)
+        return read(named, job.raw)
 
     def put(job: Any, given: Obj | KubeObject) -> None:
         if not isinstance(given, KubeObject):
@@ -64,10 +78,3 @@ def members_for(named: type[KubeObject]) -> dict[str, Any]:
         "object": property(get, put, doc=f"The object as a {named.__name__}."),
         "raw": property(attrgetter(_RAW), doc="The object as raw JSON."),
     }
-
-
-def _decoded(named: type[KubeObject], raw: Obj) -> KubeObject:
-    """A raw object as a value, in any version that the job reads: their fields are the same."""
-    from kueuelib.api.codec import decode
-
-    return decode(named, {**raw, "apiVersion": named.resource.api_version})

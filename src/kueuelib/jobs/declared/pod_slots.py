@@ -43,8 +43,7 @@ class Slot:
             template = self.pods.default(self.root)
         if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
             raise InvalidJob(self.pods.template, f"the pod set {self.name} needs a pod template")
-        if not isinstance(template.get("metadata") or {}, dict):
-            raise InvalidJob(f"{self.pods.template}.metadata", "must be a mapping")
+        podset_info.check_template(self.pods.template, template)
         return template
 
     @property

@@ -147,6 +147,10 @@ class Executor:
                 break
         return Outcome(BEHIND_RETRY if run.behind else run.wait, run.behind)
 
+    def warn(self, about: Obj, message: str) -> None:
+        """Report on a job that no plan can be made for it."""
+        self._recorder.event(about, WARNING, COMPOSE_ERROR, message, component=self._component)
+
     async def _follow_all(self, lanes: Sequence[Lane], about: Obj | None, run: _Run) -> bool:
         """Execute all lanes, a few at a time; returns whether all were completed.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, labels_of
 from kueuelib.api.names import JOB_UID_LABEL, PARENT_WORKLOAD, REASON_OUT_OF_SYNC
-from kueuelib.errors import InvalidJob
+from kueuelib.errors import InvalidJob, InvalidObject
 from kueuelib.jobs.contract.capabilities import JobWithSkip, Matching, StopReason
 from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Wait
 from kueuelib.jobs.contract.generic_job import GenericJob
@@ -43,7 +43,12 @@ def plan(situation: Situation) -> Commands:
     job = situation.job
     if job is None:
         return released
-    return (*released, *_plan_object(situation, job))
+    try:
+        return (*released, *_plan_object(situation, job))
+    except InvalidObject:  # the object does not fit its class
+        from kueuelib.jobs.contract.loose_objects import read_loosely
+
+        return (*released, *_plan_object(situation, read_loosely(job)))
 
 
 def _plan_object(situation: Situation, job: GenericJob) -> Commands:
@@ -70,15 +75,32 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
 
 
 def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> Commands:
-    """A job that does not describe its pods waits, and an event on it says why."""
+    """A job that does not describe its pods stops and waits, and an event on it says why.
+
+    Once no pod uses its quota, it has no Workload, because nothing can be queued.
+    """
     if job.finished():
         return finalize(job)
     left: Commands = ()
     if not job.is_suspended():
         reason, text = StopReason.NO_MATCHING_WORKLOAD, "The pods of the job are unknown"
         left = stop(Case(situation, job, Matching()), reason, text)
+    elif not situation.uses_quota(job):
+        left = _without_workload(situation, job)
     told = Emit(job.raw, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
     return (*left, told, Wait(str(error), INVALID_RETRY))
+
+
+def _without_workload(situation: Situation, job: GenericJob) -> Commands:
+    """Frees the quota of a stopped job whose pods are unknown."""
+    why, prebuilt = "the pods of the job are unknown", situation.prebuilt
+    if job.prebuilt_workload is None:
+        return delete_all(job, situation.workloads, why)
+    if prebuilt is None or not is_controlled_by(prebuilt, job) or states.is_finished(prebuilt):
+        return ()
+    if states.is_deleted(prebuilt):
+        return release(prebuilt)
+    return (reports.finish(prebuilt, REASON_OUT_OF_SYNC, why, situation.now),)
 
 
 def _plan_child(job: GenericJob, ancestor: Ancestor) -> Commands:

@@ -4,6 +4,9 @@ spec/jobs 1.5).
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
@@ -51,6 +54,7 @@ class JobReconciler:
         self._settings = settings
         self._clock = clock
         self._vanished = Vanished()
+        self._told: dict[ObjectKey, tuple[str, int | None, str]] = {}
         self._flavors = ByName(stores.flavors)
         self._classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
 
@@ -63,11 +67,27 @@ class JobReconciler:
             raw = jobs.get(key)
         if raw is not None and self._referred is not None:
             raw = await self._referred.complete(self._integration, raw)
-        commands = plan(self.observe(key, raw))
+        try:
+            commands = plan(self.observe(key, raw))
+        except Exception as error:
+            self._tell(key, raw, error)
+            raise
+        self._told.pop(key, None)
         outcome = await self._executor.run(commands, raw)
         if commands and outcome.wait is None and self._is_settled(key):
             return SETTLED
         return outcome.result
+
+    def _tell(self, key: ObjectKey, raw: Obj | None, error: Exception) -> None:
+        """Reports an error of the kind's own methods on the job, once while it is unchanged."""
+        if raw is None:
+            return
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{error!r} in {place.name}, {Path(place.filename).name}:{place.lineno}"
+        told = (raw["metadata"]["uid"], raw["metadata"].get("generation"), text)
+        if self._told.get(key) != told:
+            self._told[key] = told
+            self._executor.warn(raw, f"Nothing can be queued: {text}")
 
     def _is_settled(self, key: ObjectKey) -> bool:
         """Whether nothing is left to do, as far as that is known without reading anything."""

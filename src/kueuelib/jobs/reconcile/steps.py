@@ -22,10 +22,8 @@ from kueuelib.errors import PodSetError
 from kueuelib.jobs.contract.additions import remembered
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
-    JobWithCustomStop,
     JobWithFinalize,
     JobWithReplacements,
-    Stop,
     StopReason,
 )
 from kueuelib.jobs.contract.commands import (
@@ -44,11 +42,11 @@ from kueuelib.jobs.contract.commands import (
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd
 from kueuelib.jobs.contract.podset_info import (
     FlavorNotFound,
-    PodSetInfo,
     infos_for_start,
 )
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
+from kueuelib.jobs.reconcile.left_of_stop import left_of_stop
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.workload_build import (
     build_workload,
@@ -305,19 +303,23 @@ STEPS: dict[JobPhase, Callable[[Case], Commands]] = {
 
 def stop(case: Case, reason: StopReason, message: str) -> Commands:
     """The remaining commands until the job is stopped and restored, with the event about it."""
-    job = case.job
-    infos = infos_left(job, case.remembered, case.situation.flavors)
+    job, now = case.job, case.situation.now
+    doubts: Commands = ()
     if isinstance(job, ComposableJob):
-        return job.stop_members(infos, reason, message, case.situation.now)
-    if isinstance(job, JobWithCustomStop):
-        left = job.stop(infos, reason, message, case.situation.now)
-    else:
-        left = _plain_stop(job, infos)
+        infos = infos_left(job, case.remembered, case.situation.flavors)
+        return job.stop_members(infos, reason, message, now)
+    try:
+        infos = infos_left(job, case.remembered, case.situation.flavors)
+        left = left_of_stop(job, infos, reason, message, now)
+    except Exception as error:  # noqa: BLE001 - whatever its templates are: pods must not run
+        infos, left = (), left_of_stop(job, (), reason, message, now)
+        text = f"The pod templates stay as they are, because they cannot be restored: {error!r}"
+        doubts = (Emit(job.raw, COMPOSE_ERROR, text, WARNING),)
     first, *others = forgetting(job, infos, left.commands) or (None,)
     if first is None:
         return ()
     told = (Emit(job.raw, STOPPED, message),) if left.stops_now else ()
-    return (first, *told, *others)
+    return (first, *told, *doubts, *others)
 
 
 def _leftovers(case: Case) -> Commands:
@@ -325,18 +327,6 @@ def _leftovers(case: Case) -> Commands:
     if remembered(case.job) is None:
         return ()
     return stop(case, StopReason.NOT_ADMITTED, "Completing the last stop")
-
-
-def _plain_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> Stop:
-    changed, runs = job.copy(), not job.is_suspended()
-    if job.is_ending():
-        return Stop()
-    if runs:
-        changed.suspend()
-    restored = changed.restore_podsets_info(infos) if infos else False
-    if not runs and not restored:
-        return Stop()
-    return Stop((Change(job.resource, job.raw, changed.raw),), stops_now=runs)
 
 
 def expiry(case: Case) -> Commands:

@@ -48,12 +48,22 @@ def as_written(job: GenericJob, workload: Mapping[str, Any] | None = None) -> Ge
     Args:
         job: the job.
         workload: the raw Workload that a running job was started for.
+
+    Raises:
+        InvalidJob: the templates cannot be read or restored.
     """
     added = remembered(job, _admitted_at(workload))
     if added is None:
         return job
     written = job.copy()
-    written.restore_podsets_info(without(written.pod_sets(), added))
+    before_start = without(written.pod_sets(), added)
+    try:
+        written.restore_podsets_info(before_start)
+    except InvalidJob:
+        raise
+    except Exception as error:
+        where = f"{type(job).__name__}.restore_podsets_info()"
+        raise InvalidJob(where, f"raised {error!r}") from error
     return written
 
 

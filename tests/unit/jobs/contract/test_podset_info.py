@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 
-from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate
+from kueuelib.errors import InvalidJob, InvalidPodSetInfo, InvalidPodSetUpdate
 from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.podset_info import FlavorNotFound, PodSetInfo
 
@@ -161,3 +163,22 @@ def test_restoring_what_is_there_changes_nothing():
 def test_the_number_of_infos_must_be_that_of_the_pod_sets():
     with pytest.raises(InvalidPodSetInfo, match="expected 1 pod sets, got 0"):
         podset_info.check_count("Job", (), 1)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ({"spec": {"tolerations": "x"}}, "template.spec.tolerations: must be a list"),
+        ({"spec": {"tolerations": ["x"]}}, "template.spec.tolerations[0]: must be a mapping"),
+        ({"spec": {"nodeSelector": ["a"]}}, "template.spec.nodeSelector: must be a mapping"),
+        ({"spec": "x"}, "template.spec: must be a mapping"),
+        ({"metadata": {"labels": "x"}, "spec": {}}, "template.metadata.labels: must be a mapping"),
+    ],
+)
+def test_a_template_that_cannot_be_read_is_refused_and_stays(template, said):
+    before = copy.deepcopy(template)
+    for change in (podset_info.restore, podset_info.merge):
+        with pytest.raises(InvalidJob) as caught:
+            change(template, PodSetInfo("main", node_selector={"a": "b"}))
+        assert str(caught.value) == said
+    assert template == before

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
+import attrs
 import pytest
 
 from kueuelib import runtime as rt
+from kueuelib.api.codec import decode
 from kueuelib.errors import ConfigError, InvalidObject
 from kueuelib.jobs import GenericJob, Integration, JobEnd
+from kueuelib.jobs.contract.commands import Change, Delete, Emit
+from kueuelib.jobs.contract.loose_objects import fitted
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.contract.stopping import begin_stop, end_stop
 from kueuelib.jobs.reconcile.plan import plan
@@ -190,3 +194,47 @@ def test_a_class_without_a_kind_is_refused() -> None:
 
         class BareJob(GenericJob[Bare]):
             """Of no kind."""
+
+
+def stored(job: GenericJob, commands: Any) -> GenericJob:
+    """The job after the changes of a plan."""
+    changed = [each for each in commands if isinstance(each, Change)]
+    return type(job)(copy.deepcopy(changed[0].new)) if changed else job
+
+
+def test_a_job_that_does_not_fit_its_class_is_stopped_and_says_so() -> None:
+    """A CRD may allow what the class does not."""
+    obj = raw(size="two", stages=["a", 1], suspend=False)
+    obj["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "main"
+    obj["metadata"]["namespace"] = "ns"
+    job: GenericJob = PoolJob(obj)
+    workload = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "ns", "uid": "w", "finalizers": []},
+        "spec": {"podSets": []},
+    }
+    situation = Situation(job, 0.0, SETTINGS, workloads=(workload,))
+    commands = plan(situation)
+    told = [each.message for each in commands if isinstance(each, Emit)]
+    assert any("spec.size in body must be of type integer" in message for message in told), told
+    stopped = stored(job, commands)
+    assert stopped.raw["spec"] == {**obj["spec"], "suspend": True}
+
+    commands = plan(attrs.evolve(situation, job=stopped))
+    assert any(isinstance(each, Delete) for each in commands), "its Workload keeps the quota"
+
+
+@rt.frozen(kw_only=True)
+class Strict(rt.Struct):
+    size: int
+    names: tuple[str, ...]
+    level: Literal["high", "low"]
+    pools: tuple[Pool, ...] = ()
+    pool: Pool
+
+
+def test_whatever_does_not_fit_is_read_as_something_that_does() -> None:
+    piece = {"size": "x", "pools": 3, "pool": {"size": 2, "stages": 1}}
+    read = decode(Strict, fitted(Strict, piece))
+    assert read == Strict(size=0, names=(), level="high", pool=Pool(size=2))

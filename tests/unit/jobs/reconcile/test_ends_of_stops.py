@@ -191,7 +191,6 @@ def test_a_job_that_cannot_be_read_remembers_its_start_until_it_can() -> None:
     assert "ErrWorkloadCompose" in world.events
     assert ADDED_AT_START in world.live_job["metadata"]["annotations"]
     edit(world, lambda job: job["spec"].update(groups=groups))
-    world.evict()
     (group,) = ends(world)["groups"]
     assert not placed(group["template"])
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import attrs
 import pytest
 
 from kueuelib.api.meta import ObjectKey, key_of
+from kueuelib.jobs import BatchJob
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Create
 from kueuelib.jobs.contract.settings import JobSettings
@@ -32,6 +34,10 @@ class Executing:
     def __init__(self, workloads: Store, meanwhile=lambda: None):
         self.workloads = workloads
         self.meanwhile = meanwhile
+        self.warnings = []
+
+    def warn(self, about, message):
+        self.warnings.append((about["metadata"]["name"], message))
 
     async def run(self, commands, _about):
         self.meanwhile()
@@ -52,8 +58,9 @@ class Foreign:
         return None
 
 
-def reconciler(*, labels=None, meanwhile=lambda _: None):
+def reconciler(*, labels=None, meanwhile=lambda _: None, job_type=BatchJob):
     integration = builtin_registry().enabled(("batch/job",))[0]
+    integration = attrs.evolve(integration, job_type=job_type)
     jobs, workloads = Store(), Store({OWNER_UID: owner_uids, OWNER_NAME: owner_names})
     meta = {"name": "job", "namespace": "ns", "uid": "u", "labels": labels or {}}
     meta["labels"] |= {"kueue.x-k8s.io/queue-name": "main"}
@@ -102,3 +109,29 @@ def test_a_change_that_came_meanwhile_needs_another_run(change):
 def test_a_step_that_would_be_repeated_is_not_settled():
     labels = {"kueue.x-k8s.io/prebuilt-workload-name": "missing"}
     assert asyncio.run(reconciler(labels=labels).reconcile(KEY)) == DONE
+
+
+class Misspelled(BatchJob):
+    """A method of its author raises an error."""
+
+    def finished(self):
+        return self.object.get("status").get("phase")
+
+
+def test_an_error_of_the_kind_is_reported_once_while_the_job_is_unchanged():
+    made = reconciler(job_type=Misspelled)
+    jobs, executor = made._stores.jobs["batch/job"], made._executor
+
+    def look():
+        with pytest.raises(AttributeError):
+            asyncio.run(made.reconcile(KEY))
+        return len(executor.warnings)
+
+    assert (look(), look()) == (1, 1)
+    job = jobs.get(KEY)
+    jobs.put(KEY, {**job, "metadata": {**job["metadata"], "generation": 2}})
+    assert look() == 2
+    name, message = executor.warnings[0]
+    assert name == "job"
+    assert "AttributeError(\"'NoneType' object has no attribute 'get'\")" in message
+    assert "in finished, test_settled.py:" in message
