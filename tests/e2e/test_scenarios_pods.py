@@ -20,7 +20,7 @@ from place import (
     shared_cluster,
     uid_of,
 )
-from rest import Rest, condition, is_true
+from rest import KUEUE, Rest, condition, is_true
 
 from kueuelib.testing.processes import LocalCluster
 
@@ -143,6 +143,43 @@ def test_the_queue_changes_only_while_a_pod_waits(place: Place) -> None:
     running = place.pod("running")
     place.runs(running)
     place.refused(lambda: place.merge(running, body), QUEUE)
+
+
+POOL = "kueuelib.dev/pool"
+POOLS = {name: {POOL: name} for name in ("a", "b")}
+
+
+def test_a_waiting_pod_chooses_its_flavor(place: Place) -> None:
+    queue = place.queue(1, flavors=POOLS, stopPolicy="Hold")
+    pod = place.pod()
+    place.eventually(lambda: place.workload(pod))
+    place.merge(pod, {"spec": {"nodeSelector": {POOL: "b"}}})
+    release(place, queue)
+    place.eventually(lambda: not gates(place.get(pod)))
+    assert flavors(place, pod) == ["b"]
+
+
+def test_each_pod_of_a_waiting_group_chooses_its_flavor(place: Place) -> None:
+    queue = place.queue(1, flavors=POOLS, stopPolicy="Hold")
+    pods = place.group(size=2)
+    place.eventually(lambda: place.workload(pods[0]))
+    for pod, pool in zip(pods, ("b", "a"), strict=True):
+        place.merge(pod, {"spec": {"nodeSelector": {POOL: pool}}})
+    release(place, queue)
+    place.eventually(lambda: not any(gates(place.get(pod)) for pod in pods))
+    assert [place.get(pod)["spec"]["nodeSelector"][POOL] for pod in pods] == ["b", "a"]
+    assert flavors(place, pods[0]) == ["a", "b"]
+    assert not is_true(place.workload(pods[0]), "Finished")
+
+
+def release(place: Place, queue: str) -> None:
+    path = f"{KUEUE}/clusterqueues/{place.named(queue)}"
+    place.rest.merge(path, {"spec": {"stopPolicy": "None"}})
+
+
+def flavors(place: Place, pod: dict) -> list[str]:
+    assigned = place.workload(pod)["status"]["admission"]["podSetAssignments"]
+    return sorted(each["flavors"]["cpu"].removeprefix(f"{place.ns}-") for each in assigned)
 
 
 # ---- the life of one pod

@@ -49,6 +49,9 @@ JOB_TESTS = (
     "tests/unit/jobs/contract/test_capabilities.py",
     "tests/unit/jobs/reconcile/test_settled.py",
     "tests/unit/jobs/test_job_mistakes.py",
+    "tests/unit/jobs/pods/test_edits.py",
+    "tests/unit/jobs/pods/test_group.py",
+    "tests/unit/jobs/pods/test_webhook.py",
     "tests/unit/jobs/test_job_conformance.py",
     "tests/properties/test_job_edits.py",
 )

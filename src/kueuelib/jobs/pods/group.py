@@ -166,7 +166,7 @@ class PodGroup(
             for role in self.roles.initial
         ):
             return JobEnd(True, self._progress())
-        given_up = any(map(is_unretriable, self.facts.pods))
+        given_up = any(is_unretriable(pod) and stage_of(pod).is_over for pod in self.facts.pods)
         return JobEnd(False, self._progress()) if given_up else None
 
     def _progress(self) -> str:

@@ -78,7 +78,7 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
         made = composed_of(members, facts.parent)
         counts = {entry.name: entry.count for entry in made.pod_sets}
         declared = GROUP_SETS_DIGEST in made.annotations
-        differs = counts != roles.counts or are_edited(made.pod_sets, made.members, workload)
+        differs = counts != roles.counts or are_edited(made.members, workload)
         if counts and (declared or differs):
             again = members_of(facts.pods, role_by_name, facts.owners) if declared else members
             return Judgement(roles, sort_out(again, counts, made.rejected), rewrite=made)

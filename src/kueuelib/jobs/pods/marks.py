@@ -70,8 +70,14 @@ def marked_as_ours(pod: Obj) -> Obj:
         meta = with_finalizer({"metadata": meta})["metadata"]
     named = role_label_of(pod) or is_of_leader_worker_set(pod)
     if group_of(pod) and declaration_of(pod) is None and not named:
-        meta["annotations"] = {**annotations_of(pod), ROLE_HASH: role_hash(pod["spec"])}
+        return with_shape({**pod, "metadata": meta})
     return {**pod, "metadata": meta}
+
+
+def with_shape(pod: Obj) -> Obj:
+    """The pod with the name of its shape."""
+    notes = {**annotations_of(pod), ROLE_HASH: role_hash(pod["spec"])}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": notes}}
 
 
 def _in_replica(pod: Obj) -> Obj:

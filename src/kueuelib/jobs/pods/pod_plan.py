@@ -28,7 +28,7 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import owner_references
-from kueuelib.jobs.pods.edits import are_edited
+from kueuelib.jobs.pods.edits import are_edited, renamed
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated
@@ -141,6 +141,9 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
     strays = _strays(situation, group)
     if strays:
         return (*dropped, *strays)
+    named = _renamed(group)
+    if named:
+        return (*dropped, *named)
     if workload is None:
         return (*dropped, *_before(group), *plan(situation))
     first = (*dropped, *_housekeeping(group, workload))
@@ -303,8 +306,17 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
 
 
 def _is_edited(group: PodGroup, workload: Obj) -> bool:
-    made = group.made
-    return not group.roles.declared and are_edited(made.pod_sets, made.members, workload)
+    return not group.roles.declared and are_edited(group.made.members, workload)
+
+
+def _renamed(group: PodGroup) -> Commands:
+    """Gives edited pods other roles while no quota is reserved and shapes are roles."""
+    parent, workload = group.facts.parent, group.workload
+    if group.roles.declared or (parent is not None and parent.pod_sets):
+        return ()
+    if workload is not None and states.has_quota(workload):
+        return ()
+    return renamed(group.roster.kept)
 
 
 def _counted(situation: Situation, commands: Commands) -> Commands:

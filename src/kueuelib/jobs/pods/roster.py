@@ -21,7 +21,6 @@ from kueuelib.jobs.pods.reading import (
     failed_at,
     has_finalizer,
     is_ready,
-    is_unretriable,
     stage_of,
 )
 
@@ -71,11 +70,6 @@ class Member:
     def is_alive(self) -> bool:
         """Whether it waits or may run, and is not being deleted."""
         return self.stage in _ALIVE
-
-    @property
-    def is_unretriable(self) -> bool:
-        """Whether it says that the group must not be retried."""
-        return is_unretriable(self.pod)
 
     @property
     def is_ready(self) -> bool:

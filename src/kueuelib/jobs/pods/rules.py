@@ -32,12 +32,14 @@ from kueuelib.jobs.pods.reading import (
     declaration_of,
     group_of,
     has_finalizer,
+    is_gated,
     is_managed,
     queue_of,
     role_label_of,
     stage_of,
     total_count_of,
 )
+from kueuelib.jobs.pods.role_hash import role_hash
 
 
 def validate_pod(new: Obj, old: Obj | None, *, group_exists: bool = False) -> Sequence[FieldError]:
@@ -122,7 +124,8 @@ def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
         errors.append(forbidden(label_path(GROUP_ROLE_LABEL), IMMUTABLE))
     notes, now = annotations_of(old), annotations_of(new)
     frozen = [GROUP_SETS]
-    if is_managed(old) and ROLE_HASH in notes:
+    renamed = is_gated(new) and now.get(ROLE_HASH) == role_hash(new["spec"])
+    if is_managed(old) and ROLE_HASH in notes and not renamed:
         frozen.append(ROLE_HASH)
     if group_exists:
         frozen.append(GROUP_TOTAL_COUNT)

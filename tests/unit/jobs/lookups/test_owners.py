@@ -87,6 +87,17 @@ def test_an_owner_of_the_same_name_and_another_uid_does_not_count(build):
     assert ask(owners([parent]), child_of(build, parent, uid="old")) is None
 
 
+def test_an_owner_that_is_not_the_controller_does_not_count(build):
+    parent, other = build.job(), build.job(queue=None, meta={"name": "other", "uid": "other-uid"})
+    child = child_of(build, parent)
+    (ref,) = child["metadata"]["ownerReferences"]
+    ref["controller"] = False
+    assert ask(owners([parent, other]), child) is None
+    controller = child_of(build, other)["metadata"]["ownerReferences"]
+    child["metadata"]["ownerReferences"] = [ref, *controller]
+    assert ask(owners([parent, other]), child) is None
+
+
 def test_the_highest_queued_owner_counts(build):
     top = build.job(meta={"name": "top", "uid": "top-uid"})
     middle = child_of(build, top, "middle")

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import is_true
 from kueuelib.jobs.contract.commands import Change, Create, Emit, PatchStatus
+from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.pod_plan import plan_pod
+from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
@@ -82,6 +84,54 @@ def test_a_reservation_for_other_pods_is_taken_back(pods: Any, pair: list[Obj]) 
     assert "admission" not in patch.status
     reserved_now = next(c for c in patch.status["conditions"] if c["type"] == "QuotaReserved")
     assert reserved_now["message"] == "The pods were changed after their quota was reserved"
+
+
+def of_pods(commands: Any) -> list[Obj]:
+    return [each.new for each in commands if isinstance(each, Change) and each.resource == PODS]
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+@pytest.mark.parametrize("made", [True, False], ids=["with a Workload", "before there is one"])
+def test_each_pod_of_a_waiting_group_may_become_another_one(
+    pods: Any, pair: list[Obj], changed: int, made: bool
+) -> None:
+    """The edited pod gets the name of its shape first, so that it starts with what it asks for."""
+    workload = pods.composed(*pair) if made else None
+    pair[changed] = edited(pair[changed])
+    (named,) = pods.plan(*pair, workload=workload)
+    assert named.new == gated(pair[changed])
+    assert not validate_pod(named.new, pair[changed], group_exists=made)
+    pair[changed] = named.new
+    commands = pods.plan(*pair, workload=workload)
+    workload = of_workload(commands)[0] if made else pods.composed(*pair)
+    sets = workload["spec"]["podSets"]
+    assert {each["name"]: each["count"] for each in sets} == {
+        pod["metadata"]["annotations"][f"{KUEUE}/role-hash"]: 1 for pod in pair
+    }
+    selectors = [each["template"]["spec"].get("nodeSelector") for each in sets]
+    assert sorted(selectors, key=str) == [None, ZONE]
+    assert pods.plan(*pair, workload=workload) == ()
+    started = of_pods(pods.plan(*pair, workload=pods.admitted(workload)))
+    assert sorted(pod["metadata"]["name"] for pod in started) == ["a", "b"]
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_a_reservation_is_taken_back_whichever_pod_was_edited(
+    pods: Any, pair: list[Obj], changed: int
+) -> None:
+    workload = reserved(pods, pods.composed(*pair))
+    pair[changed] = edited(pair[changed])
+    (patch,) = pods.plan(*pair, workload=workload)
+    assert "admission" not in patch.status
+
+
+def test_pods_keep_their_role_while_quota_is_held_for_them(pods: Any, pair: list[Obj]) -> None:
+    """They start as what they were admitted."""
+    workload = pods.admitted(pods.composed(*pair))
+    started = of_pods(pods.plan(pair[0], edited(pair[1]), workload=workload))
+    assert [pod["metadata"]["annotations"] for pod in started] == [
+        pod["metadata"]["annotations"] for pod in pair
+    ]
 
 
 def test_pods_that_are_not_known_as_a_whole_change_nothing(pods: Any, pair: list[Obj]) -> None:

@@ -225,6 +225,15 @@ def test_excess_pods_after_admission_go_by_role(pods):
     assert started(commands) == []
 
 
+def test_a_group_with_quota_stays_what_it_is_though_its_pods_ask_for_another_one(
+    pods, running, admitted
+):
+    found = [pods.waiting(f"n{i}", group="group", total=4) for i in range(2)]
+    commands = pods.plan(*running, *found, workload=admitted)
+    assert [c for c in of(Change, commands) if c.resource == WORKLOADS] == []
+    assert sorted(deleted(commands)) == ["n0", "n1"]
+
+
 def test_a_new_shape_in_an_admitted_group_is_rejected(pods, running, admitted):
     stranger = pods.waiting("s", group="group", total=2, cpu="9")
     commands = pods.plan(*running, stranger, workload=admitted)
@@ -279,6 +288,29 @@ def test_given_up_is_finished_only_when_nothing_runs(pods, running, admitted):
     failed = pods.over("a", group="group", total=2)
     failed["metadata"]["annotations"][f"{KUEUE}/retriable-in-group"] = "false"
     assert pods.plan(failed, running[1], workload=admitted) == ()
+    assert pods.plan(failed, pods.deleted(running[1]), workload=admitted) == ()
+
+
+def test_given_up_is_not_finished_while_a_pod_waits(pods, pair, admitted):
+    failed = pods.over("a", group="group", total=2)
+    failed["metadata"]["annotations"][f"{KUEUE}/retriable-in-group"] = "false"
+    commands = pods.plan(failed, pair[1], workload=admitted)
+    assert started(commands) == ["b"]
+    assert of(PatchStatus, commands) == []
+
+
+def test_only_a_pod_that_has_ended_gives_its_group_up(pods, running, admitted):
+    note = {f"{KUEUE}/retriable-in-group": "false"}
+    failed = [pods.over(name, group="group", total=2) for name in ("a", "b")]
+    stranger = pods.waiting("c", group="group", total=2, cpu="7", annotations=note)
+    commands = pods.plan(*failed, stranger, workload=admitted)
+    assert deleted(commands) == ["c"]
+    assert of(PatchStatus, commands) == []
+    running[1]["metadata"]["annotations"].update(note)
+    assert pods.plan(failed[0], running[1], workload=admitted) == ()
+    failed[1]["metadata"]["annotations"].update(note)
+    (finish,) = of(PatchStatus, pods.plan(*failed, workload=admitted))
+    assert finish.status["conditions"][0]["reason"] == "Failed"
 
 
 # ---- the end

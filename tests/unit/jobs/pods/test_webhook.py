@@ -160,8 +160,13 @@ def test_a_group_that_was_given_up_stays_given_up(pods):
 
 
 def test_the_role_hash_of_our_pods_cannot_be_changed(pods):
-    before = pods.waiting(group="g", total=2)
-    after = pods.waiting(group="g", total=2, cpu="9")
+    """But the name of the shape that a waiting pod has may be written."""
+    before, other = (pods.waiting(group="g", total=2, cpu=cpu) for cpu in ("1", "9"))
+    wrong = copy.deepcopy(before)
+    wrong["metadata"]["annotations"] = other["metadata"]["annotations"]
+    assert paths(*validate_pod(wrong, before)) == ["annotations[role-hash]"]
+    assert not validate_pod(before, wrong)
+    before, after = (pods.running(group="g", total=2, cpu=cpu) for cpu in ("1", "9"))
     assert paths(*validate_pod(after, before)) == ["annotations[role-hash]"]
 
 
