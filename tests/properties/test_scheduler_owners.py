@@ -62,7 +62,7 @@ def judge(
         return
     for (name, key), amount in needs.items():
         owner = cycle.frozen.queues.get(name)
-        if owner is None or owner is queue or owner.spec.preemption.always_reclaims:
+        if owner is None or owner is queue:
             continue
         for pair in PAIRS:
             limits = snapshot.limits(owner, pair)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 from preemption_cluster import LOWER, RECLAIM, Cluster, key
@@ -10,15 +12,19 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.blockers import Mode, QuotaInUse, Together
 from kueuelib.scheduler.decide.cycle import Wait, decide
 from kueuelib.scheduler.decide.cycle_values import Plan
+from kueuelib.scheduler.decide.preemption import search
 from kueuelib.scheduler.decide.preemption.candidates import Candidates, Preemptor
+from kueuelib.scheduler.decide.preemption.room import Room
 from kueuelib.scheduler.decide.preemption.victims import Path
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.pending.item import Promise
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.values import changed
 from kueuelib.testing.builders import (
     make_assignment,
     make_cohort,
@@ -466,6 +472,44 @@ def test_a_queue_whose_lowest_priority_is_too_high_is_not_searched(
     preemptor = Preemptor(queue, priority, 0.0)
     candidates = Candidates(snapshot, preemptor, frozenset({pair}), {pair: 1})
     assert candidates.maybe_any is (priority == 4)
+
+
+def test_without_a_candidate_nothing_is_searched(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms: list[object] = []
+
+    class Counted(Room):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            rooms.append(self)
+            super().__init__(*args, **more)
+
+    monkeypatch.setattr(search, "Room", Counted)
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("equal", "q", priority=3)
+    cluster.submit("equal-too", "q", priority=3)
+    assert cluster.cycle() == []
+    assert not rooms
+    cluster.submit("higher", "q", priority=4)
+    assert cluster.cycle() == ["-equal"]
+    assert rooms
+
+
+@pytest.mark.parametrize("preempted", [2, 3])
+def test_who_insists_comes_first_whatever_it_borrows(cluster: Cluster, preempted: int) -> None:
+    for name in "ab":
+        cluster.queue(name, {"f": {"gpu": 1}}, cohort="c")
+    cluster.submit("borrows", "a", 2)
+    cluster.submit("owns", "b")
+    cycle = cluster.engine.next_cycle(cluster.now)
+    assert cycle is not None
+    promise = Promise((1,), {"main": {"gpu": "f"}}, {FlavorResource("f", "gpu"): 2})
+    heads = tuple(
+        changed(head, promise=promise, preempted=preempted) if head.cluster_queue == "a" else head
+        for head in cycle.heads
+    )
+    first = decide(changed(cycle, heads=heads), cluster.now).order[0]
+    assert first.name == ("borrows" if preempted == 3 else "owns")
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -57,6 +57,12 @@ def test_a_raw_and_a_decoded_workload_agree(
     assert early == ("PreemptionRequired" in states or ready >= {*late})
 
 
+@pytest.mark.parametrize("state", ["Pending", "Ready", "Retry", "Rejected"])
+def test_only_an_undecided_check_asks_for_preemption(state: str) -> None:
+    entry = check_rules.CheckEntry("asks", state, "PreemptionRequired")
+    assert check_rules.preempts_early([entry], ["late"]) is (state == "Pending")
+
+
 @pytest.mark.parametrize(
     ("flavors", "expected"), [((), ("a",)), (("x",), ("a", "b")), (("y",), ("a",))]
 )

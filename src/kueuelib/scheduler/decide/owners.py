@@ -2,8 +2,8 @@
 
 If the administrator protects nominal quota, no new Workload borrows what waiting Workloads of its
 owner need, parked ones included. It counts only for Workloads whose whole request fits the nominal
-quota of their ClusterQueue, in every flavor that they could get. One that may reclaim from any
-Workload needs no protection.
+quota of their ClusterQueue, in every flavor that they could get. It counts as well for those that
+may reclaim it: a stopped ClusterQueue and a preemption policy can refuse that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def wanted_by_owners(
         waiting: one Workload of each shape, and how many there are.
     """
     wanted: dict[FlavorResource, int] = {}
-    if not spec.cohort or spec.preemption.always_reclaims:
+    if not spec.cohort:
         return wanted
     for info, count in waiting:
         for pair, amount in owned(spec, offers_for(spec, flavors, info)).items():

@@ -88,10 +88,14 @@ def test_who_would_have_to_borrow_is_no_owner() -> None:
     assert [one.key.name for one in cluster.admits] == ["borrow"]
 
 
-def test_an_owner_that_may_reclaim_from_all_needs_no_protection() -> None:
+def test_quota_is_kept_for_an_owner_that_may_reclaim_from_all() -> None:
+    """What a stopped ClusterQueue has borrowed cannot be reclaimed."""
     cluster = protecting()
     owner_and_borrower(cluster, {"preemption": {"reclaimWithinCohort": "Any"}})
-    assert cluster.rest() == ["borrow"]
+    assert cluster.rest() == []
+    cluster.queue("b", 4, cohort="c", stopPolicy="Hold")
+    cluster.tell(events.WorkloadGone(key("r")))
+    assert cluster.rest() == ["want"]
 
 
 @pytest.mark.parametrize("how", ["gone", "edited", "deactivated"])
