@@ -198,6 +198,17 @@ def test_the_group_is_over_when_driver_and_present_workers_have_succeeded(
         assert finished(pods.plan(done, found, workload=admitted)) == ["Succeeded"]
 
 
+def test_workers_without_a_template_have_to_succeed_as_well(pods, driver, worker):
+    declared = json.dumps([{"name": "driver", "count": 1}, {"name": "worker", "count": 1}])
+    make = {"declared": declared, "labels": {f"{KUEUE}/pod-group-role": "driver"}}
+    workload = pods.admitted(pods.composed(driver(**make)))
+    done = driver("over", phase="Succeeded", **make)
+    assert finished(pods.plan(done, workload=workload)) == []
+    for phase, end in (("Failed", []), ("Succeeded", ["Succeeded"])):
+        found = worker("w", "over", phase=phase)
+        assert finished(pods.plan(done, found, workload=workload)) == end
+
+
 def test_a_failed_driver_keeps_its_quota_until_it_is_replaced_or_given_up(
     pods, driver, worker, admitted
 ):

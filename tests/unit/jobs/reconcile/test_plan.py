@@ -498,6 +498,15 @@ def test_a_waiting_job_that_leaves_its_queue_loses_its_workload(build):
     assert reasons(commands) == ["DeletedWorkload"]
 
 
+def test_a_running_job_that_has_lost_its_queue_is_stopped_when_it_is_evicted(build):
+    running = build.started(build.job())
+    del running["metadata"]["labels"][f"{KUEUE}/queue-name"]
+    workload = build.workload(build.job(), admitted=True)
+    assert plan(build.situation(running, workload)) == ()
+    evicted = build.workload(build.job(), admitted=True, evicted="Preempted")
+    assert reasons(plan(build.situation(running, evicted))) == ["Stopped"]
+
+
 def test_a_foreign_workload_of_a_job_without_a_queue_is_left_alone(build):
     workload = build.workload(build.job(), meta={"labels": {}})
     assert plan(build.situation(build.job(queue=None, suspend=False), workload)) == ()
