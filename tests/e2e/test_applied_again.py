@@ -27,6 +27,8 @@ ADDED = {"kueuelib.dev/simulated": "true"}
 TOLERATION = {"key": "spot", "operator": "Exists"}
 BY_SERVER = ("--server-side", "--field-manager=gitops")
 BY_CLIENT: tuple[str, ...] = ()
+FORCED = {BY_SERVER: ("--force-conflicts",), BY_CLIENT: ()}
+LEAST = "kueue.x-k8s.io/job-min-parallelism"
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +51,24 @@ class Tool:
     folder: Path
     options: tuple[str, ...]
 
-    def declare(self, place: Place, **spec: Any) -> None:
-        """Write the manifest of a Job named `job` whose pods have these fields."""
-        labels = {QUEUE: "q"}
+    def declare(
+        self, place: Place, own: dict | None = None, notes: dict | None = None, **spec: Any
+    ) -> None:
+        """Write the manifest of a Job named `job` whose pods have these fields.
+
+        Args:
+            place: where it belongs.
+            own: fields of the Job itself.
+            notes: annotations of the Job.
+            spec: fields of its pods.
+        """
+        meta = {"name": "job", "namespace": place.ns, "labels": {QUEUE: "q"}}
+        template = {"spec": {**pod_spec(**spec), "restartPolicy": "Never"}}
         job = {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": "job", "namespace": place.ns, "labels": labels},
-            "spec": {"template": {"spec": {**pod_spec(**spec), "restartPolicy": "Never"}}},
+            "metadata": {**meta, "annotations": notes} if notes else meta,
+            "spec": {"template": template, **(own or {})},
         }
         (self.folder / "job.json").write_text(json.dumps(job))
 
@@ -136,3 +148,93 @@ def test_a_changed_manifest_of_a_waiting_job_counts(
     assert assigned["flavors"]["cpu"] == place.named("second")
     assert uid_of(admitted) == workload
     assert template(place, live)["nodeSelector"] == WANTED
+
+
+def test_a_manifest_that_suspends_stops_a_running_job_which_starts_again(
+    shared: tuple[LocalCluster, Rest], tmp_path: Path
+) -> None:
+    cluster, rest = shared
+    place = Place(rest)
+    place.queue(1)
+    tool = Tool(cluster.kubeconfig, tmp_path, BY_CLIENT)
+    tool.declare(place, own={"suspend": True})
+    assert tool.apply().returncode == 0
+    live = rest.get(f"{place.jobs}/job")
+    place.runs(live)
+    workload, (pod,) = uid_of(place.workload(live)), place.pods_of(live)
+    assert tool.apply().returncode == 0
+    place.gone(pod)
+    place.runs(live)
+    assert uid_of(place.workload(live)) == workload
+
+
+def test_a_manifest_that_unsuspends_is_applied_to_a_waiting_job(
+    shared: tuple[LocalCluster, Rest], tmp_path: Path
+) -> None:
+    """The job is suspended again, and an edit in the manifest is kept."""
+    cluster, rest = shared
+    place = Place(rest)
+    place.queue(1, stopPolicy="Hold")
+    tool = Tool(cluster.kubeconfig, tmp_path, BY_CLIENT)
+    tool.declare(place, own={"suspend": False})
+    assert tool.apply().returncode == 0
+    live = rest.get(f"{place.jobs}/job")
+    workload = uid_of(place.waits(live))
+    tool.declare(place, own={"suspend": False}, nodeSelector=WANTED)
+    assert tool.apply().returncode == 0
+    place.suspended(live)
+    place.event(live, "Stopped")
+    place.event(live, "UpdatedWorkload")
+    assert template(place, live)["nodeSelector"] == WANTED
+    stored = place.workload(live)
+    assert uid_of(stored) == workload
+    (asked,) = stored["spec"]["podSets"]
+    assert asked["template"]["spec"]["nodeSelector"] == WANTED
+
+
+@pytest.mark.parametrize("options", [BY_CLIENT, BY_SERVER], ids=["client-side", "server-side"])
+def test_a_manifest_of_a_job_that_runs_with_fewer_pods_is_refused(
+    shared: tuple[LocalCluster, Rest], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    cluster, rest = shared
+    place = Place(rest)
+    place.queue(1)
+    tool = Tool(cluster.kubeconfig, tmp_path, options)
+    tool.declare(place, own={"parallelism": 2}, notes={LEAST: "1"})
+    assert tool.apply().returncode == 0
+    live = rest.get(f"{place.jobs}/job")
+    place.runs(live)
+    assert place.get(live)["spec"]["parallelism"] == 1
+    again = tool.apply(*FORCED[options])
+    assert again.returncode != 0
+    assert "parallelism" in again.stderr, again.stderr
+    assert place.get(live)["spec"]["parallelism"] == 1
+
+
+def test_after_a_stop_a_changed_selector_has_to_be_forced(
+    shared: tuple[LocalCluster, Rest], tmp_path: Path
+) -> None:
+    """It belongs to the manager's writes as well."""
+    cluster, rest = shared
+    place = Place(rest)
+    place.queue(1, flavors={"flavor": ADDED})
+    tool = Tool(cluster.kubeconfig, tmp_path, BY_SERVER)
+    tool.declare(place, nodeSelector=WANTED)
+    assert tool.apply().returncode == 0
+    live = rest.get(f"{place.jobs}/job")
+    place.runs(live)
+    place.evict(live)
+    place.suspended(live)
+    place.eventually(lambda: template(place, live)["nodeSelector"] == WANTED)
+    place.waits(live)
+
+    tool.declare(place)
+    assert tool.apply().returncode == 0
+    assert template(place, live)["nodeSelector"] == WANTED
+    other = {"kueuelib.dev/pool": "on-demand"}
+    tool.declare(place, nodeSelector=other)
+    again = tool.apply()
+    assert 'conflict with "kueue"' in again.stderr
+    assert "nodeSelector" in again.stderr
+    assert tool.apply("--force-conflicts").returncode == 0
+    assert template(place, live)["nodeSelector"] == other

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Resource
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Change, PatchStatus
@@ -29,7 +30,7 @@ TRAINING = declare(
     Resource("ml.example.com", "v1", "trainings", "Training", namespaced=True),
     pods=[
         Pods("launcher", template="spec.launcher"),
-        Pods("workers", template="spec.workers", count="spec.count", min_count="spec.least"),
+        Pods("name", template="template", count="count", min_count="least", each="spec.groups"),
     ],
     active="status.active",
     ready=enough("status.ready"),
@@ -37,7 +38,9 @@ TRAINING = declare(
     failed=equals("status.phase", "Failed"),
 )
 (BATCH,) = [each for each in builtin_registry().integrations if each.name == "batch/job"]
-PLACES = {"Job": {"main": "template"}, "Training": {"launcher": "launcher", "workers": "workers"}}
+LEAST = "kueue.x-k8s.io/job-min-parallelism"
+NAMES = {"Job": ["main"], "Training": ["launcher", "workers"]}
+"""Of the pod sets, in the model; that of the workers may change."""
 COUNTS = {"Job": ("main", "parallelism"), "Training": ("workers", "count")}
 FLAVORS = {
     "spot": ({"pool": "spot"}, [{"key": "spot", "operator": "Exists"}]),
@@ -66,6 +69,15 @@ class World(JobWorld):
     """A world in which a write from an old state of an object is refused, as by an API server."""
 
     refused = 0
+    drops = False
+    """Whether its Workloads lack a field of containers, because their CRD is old."""
+
+    def _store(self, kind: str, obj: Obj) -> None:
+        if self.drops and kind == WORKLOADS.kind:
+            obj = copy.deepcopy(obj)
+            for entry in obj["spec"]["podSets"]:
+                entry["template"]["spec"]["containers"][0].pop("future", None)
+        super()._store(kind, obj)
 
     def _write(self, command: Any) -> bool:
         match command:
@@ -87,32 +99,46 @@ class World(JobWorld):
 class Edits(RuleBasedStateMachine):
     """One job, its user, its scheduler, its controller and a manager that dies."""
 
-    @initialize(kind=st.sampled_from(["Job", "Training"]), least=st.booleans())
-    def begin(self, kind: str, least: bool) -> None:
+    @initialize(kind=st.sampled_from(["Job", "Training"]), least=st.booleans(), drops=st.booleans())
+    def begin(self, kind: str, least: bool, drops: bool) -> None:
         self.kind = kind
-        spec: Obj = {"suspend": True, COUNTS[kind][1]: 3}
-        for place in PLACES[kind].values():
-            spec[place] = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec: Obj = {"suspend": True}
+        if kind == "Training":
+            spec["groups"] = [{"name": "workers"}]
+        self.counted(spec)[COUNTS[kind][1]] = 3
+        for name in NAMES[kind]:
+            containers = [{"name": "c", "image": "i", "future": "a"}]
+            self.template(spec, name).update(metadata={}, spec={"containers": containers})
         meta: Obj = {"name": "job", "labels": dict(QUEUE)}
         if least and kind == "Job":
-            meta["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+            meta["annotations"] = {LEAST: "1"}
         elif least:
-            spec["least"] = 1
+            self.counted(spec)["least"] = 1
         self.least = least
         job = {"metadata": meta, "spec": spec}
         self.world = World(BATCH if kind == "Job" else TRAINING, job, one_at_a_time=True)
+        self.world.drops = drops
         self.flavors: dict[str, Any] = copy.deepcopy(FLAVORS)
-        self.written = {name: placed({}) for name in PLACES[kind]}
-        self.count = 3
+        self.written = {name: placed({}) for name in NAMES[kind]}
+        self.count = self.completions = 3
+        if kind == "Training":
+            self.completions = 9
         self.added: dict[str, Obj] = {}
         self.noted: dict[str, Obj] = {}
-        self.started_count = 0
         self.foreign = self.handled = False
         self.seen = True
         self.rest()
         self.place = self.world.workload["metadata"]["uid"]
 
     # ---- what there is
+
+    def counted(self, spec: Obj) -> Obj:
+        """Where the number of pods is, with its bound."""
+        return spec if self.kind == "Job" else spec["groups"][0]
+
+    def template(self, spec: Obj, name: str) -> Obj:
+        where = spec if name == "launcher" else self.counted(spec)
+        return where.setdefault("launcher" if name == "launcher" else "template", {})
 
     @property
     def spec(self) -> Obj:
@@ -131,6 +157,9 @@ class Edits(RuleBasedStateMachine):
         """Whether nothing of a start can be in the templates."""
         return not self.runs and not self.added
 
+    def is_admitted(self) -> bool:
+        return any(map(states.is_admitted, self.world.workloads))
+
     def quota(self) -> bool:
         return len(self.world.workloads) == 1 and states.has_quota(self.world.workload)
 
@@ -148,13 +177,14 @@ class Edits(RuleBasedStateMachine):
             assert states.is_admitted(workload), "it was started without an admission"
             assert not self.added or self.handled, "it was started twice"
             self.added, self.handled = {}, False
-            for entry in workload["status"]["admission"]["podSetAssignments"]:
+            assigned = workload["status"]["admission"]["podSetAssignments"]
+            for name, entry in zip(NAMES[self.kind], assigned, strict=True):
                 labels, tolerations = self.flavors[entry["flavors"]["cpu"]]
-                own = self.written[entry["name"]]
+                own = self.written[name]
                 for key, value in labels.items():
                     mine = own["nodeSelector"].get(key, value)
                     assert mine == value, f"a decision about another template was written: {key}"
-                self.added[entry["name"]] = {
+                self.added[name] = {
                     "nodeSelector": {
                         key: value
                         for key, value in labels.items()
@@ -162,9 +192,7 @@ class Edits(RuleBasedStateMachine):
                     },
                     "tolerations": [each for each in tolerations if each not in own["tolerations"]],
                 }
-                self.noted[entry["name"]] = dict(labels)
-                if entry["name"] == COUNTS[self.kind][0]:
-                    self.started_count = entry["count"]
+                self.noted[name] = dict(labels)
         elif not runs and self.added and self.template_is_written():
             if not self.world.integration.job_type(self.world.live_job).is_suspended():
                 return
@@ -172,8 +200,8 @@ class Edits(RuleBasedStateMachine):
 
     def template_is_written(self) -> bool:
         return all(
-            placed(self.spec[place]) == self.written[name]
-            for name, place in PLACES[self.kind].items()
+            placed(self.template(self.spec, name)) == self.written[name]
+            for name in NAMES[self.kind]
         )
 
     def step(self, commands: Any) -> bool:
@@ -206,7 +234,7 @@ class Edits(RuleBasedStateMachine):
     def a_key_is_edited(
         self, name: int, field: str, key: str, value: str | None, late: bool
     ) -> None:
-        chosen = [*PLACES[self.kind]][name % len(PLACES[self.kind])]
+        chosen = NAMES[self.kind][name % len(NAMES[self.kind])]
         added = self.added.get(chosen, {}).get(field, {})
         if value is not None and self.noted.get(chosen, {}).get(key) == value:
             return  # the same as what the start added, so it cannot be distinguished from that
@@ -215,7 +243,7 @@ class Edits(RuleBasedStateMachine):
         added.pop(key, None)
         commands = self.late_plan() if late else ()
         job = copy.deepcopy(self.world.live_job)
-        part = part_of(job["spec"][PLACES[self.kind][chosen]], field)
+        part = part_of(self.template(job["spec"], chosen), field)
         entries = part.setdefault(field, {})
         for values in (entries, self.written[chosen][field]):
             values.pop(key, None)
@@ -227,12 +255,12 @@ class Edits(RuleBasedStateMachine):
     @precondition(lambda self: self.may_edit())
     @rule(name=st.integers(0, 1), toleration=st.sampled_from(TOLERATIONS), late=st.booleans())
     def a_toleration_is_edited(self, name: int, toleration: Obj, late: bool) -> None:
-        chosen = [*PLACES[self.kind]][name % len(PLACES[self.kind])]
+        chosen = NAMES[self.kind][name % len(NAMES[self.kind])]
         if toleration in self.added.get(chosen, {}).get("tolerations", ()):
             return
         commands = self.late_plan() if late else ()
         job = copy.deepcopy(self.world.live_job)
-        part = part_of(job["spec"][PLACES[self.kind][chosen]], "tolerations")
+        part = part_of(self.template(job["spec"], chosen), "tolerations")
         mine = self.written[chosen]["tolerations"]
         listed = list(part.get("tolerations") or ())
         if toleration in mine:
@@ -248,11 +276,11 @@ class Edits(RuleBasedStateMachine):
     @precondition(lambda self: self.may_edit())
     @rule(name=st.integers(0, 1), weight=st.integers(1, 3))
     def the_affinity_is_edited(self, name: int, weight: int) -> None:
-        chosen = [*PLACES[self.kind]][name % len(PLACES[self.kind])]
+        chosen = NAMES[self.kind][name % len(NAMES[self.kind])]
         term = {"weight": weight, "preference": {"matchExpressions": []}}
         affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
         job = copy.deepcopy(self.world.live_job)
-        part_of(job["spec"][PLACES[self.kind][chosen]], "affinity")["affinity"] = affinity
+        part_of(self.template(job["spec"], chosen), "affinity")["affinity"] = affinity
         self.written[chosen]["affinity"] = affinity
         self.change(job)
 
@@ -260,8 +288,58 @@ class Edits(RuleBasedStateMachine):
     @rule(count=st.integers(2, 4))
     def the_count_is_edited(self, count: int) -> None:
         job = copy.deepcopy(self.world.live_job)
-        job["spec"][COUNTS[self.kind][1]] = self.count = count
+        self.counted(job["spec"])[COUNTS[self.kind][1]] = self.count = count
         self.change(job)
+
+    @precondition(lambda self: not self.foreign)
+    @rule()
+    def it_may_or_may_not_run_with_fewer_pods(self) -> None:
+        self.least = not self.least
+        job = copy.deepcopy(self.world.live_job)
+        where, key, value = self.counted(job["spec"]), "least", 1
+        if self.kind == "Job":
+            where, key, value = job["metadata"].setdefault("annotations", {}), LEAST, "1"
+        where.pop(key, None)
+        if self.least:
+            where[key] = value
+        self.change(job)
+
+    @precondition(lambda self: self.kind == "Job" and not self.foreign)
+    @rule()
+    def no_more_completions_than_run_now_are_wanted(self) -> None:
+        job = copy.deepcopy(self.world.live_job)
+        fewest = min(job["spec"]["parallelism"], self.completions)
+        job["spec"]["completions"] = self.completions = fewest
+        self.change(job)
+
+    @precondition(lambda self: self.kind == "Training" and not self.foreign)
+    @rule(name=st.sampled_from(["workers", "others", "more"]))
+    def a_pod_set_is_renamed(self, name: str) -> None:
+        job = copy.deepcopy(self.world.live_job)
+        job["spec"]["groups"][0]["name"] = name
+        self.change(job)
+
+    @precondition(lambda self: self.may_edit())
+    @rule(field=st.sampled_from(["image", "future"]), value=st.sampled_from(["i", "a", "b"]))
+    def a_container_is_edited(self, field: str, value: str) -> None:
+        job = copy.deepcopy(self.world.live_job)
+        template = self.template(job["spec"], NAMES[self.kind][0])
+        template["spec"]["containers"][0][field] = value
+        self.change(job)
+
+    @precondition(lambda self: self.is_clean and not self.is_admitted())
+    @rule(zone=st.sampled_from(["a", "b"]))
+    def a_waiting_job_is_edited_and_unsuspended(self, zone: str) -> None:
+        """The manager suspends it before the scheduler looks: it would count as started."""
+        job = copy.deepcopy(self.world.live_job)
+        del job["spec"]["suspend"]
+        name = NAMES[self.kind][0]
+        part_of(self.template(job["spec"], name), "labels")["labels"] = {"zone": zone}
+        self.written[name]["labels"] = {"zone": zone}
+        self.change(job)
+        self.seen = False
+        while self.runs:
+            self.step(self.world.plan())
 
     @precondition(lambda self: self.runs and not self.foreign)
     @rule(rest=st.booleans())
@@ -374,10 +452,8 @@ class Edits(RuleBasedStateMachine):
         """Either it started the job, or it stopped what we started, and started it again."""
         job = copy.deepcopy(self.world.live_job)
         workload = self.world.workload
-        asked = {each["name"]: each["template"] for each in workload["spec"]["podSets"]}
-        same = all(
-            placed(copy.deepcopy(asked[name])) == written for name, written in self.written.items()
-        )
+        asked = [placed(copy.deepcopy(each["template"])) for each in workload["spec"]["podSets"]]
+        same = asked == [*self.written.values()]
         pending = states.is_evicted(workload) or not states.is_admitted(workload)
         if NOTE not in (job["metadata"].get("annotations") or {}) or not same or pending:
             return
@@ -398,8 +474,8 @@ class Edits(RuleBasedStateMachine):
         self.world.evict()
         self.world.free()
         self.decide(flavor, check=False, fewest=False)
-        for name, place in PLACES[self.kind].items():
-            own, template = self.written[name], job["spec"][place]
+        for name in NAMES[self.kind]:
+            own, template = self.written[name], self.template(job["spec"], name)
             part_of(template, "nodeSelector")["nodeSelector"] = {**own["nodeSelector"], **labels}
             both = [*own["tolerations"], *(e for e in tolerations if e not in own["tolerations"])]
             part_of(template, "tolerations")["tolerations"] = both
@@ -409,7 +485,7 @@ class Edits(RuleBasedStateMachine):
                 "nodeSelector": {k: v for k, v in labels.items() if k not in own["nodeSelector"]},
                 "tolerations": [e for e in tolerations if e not in own["tolerations"]],
             }
-        job["spec"][COUNTS[self.kind][1]] = self.count
+        self.counted(job["spec"])[COUNTS[self.kind][1]] = self.count
         return True
 
     # ---- the laws
@@ -417,8 +493,11 @@ class Edits(RuleBasedStateMachine):
     @rule()
     def at_rest_the_job_is_what_its_user_wrote_and_what_the_admission_adds(self) -> None:
         self.rest()
-        for name, place in PLACES[self.kind].items():
-            present, wanted = placed(self.spec[place]), copy.deepcopy(self.written[name])
+        for name in NAMES[self.kind]:
+            present, wanted = (
+                placed(self.template(self.spec, name)),
+                copy.deepcopy(self.written[name]),
+            )
             added = self.added.get(name, {"nodeSelector": {}, "tolerations": []})
             running = copy.deepcopy(wanted)
             running["nodeSelector"] = {**added["nodeSelector"], **wanted["nodeSelector"]}
@@ -432,14 +511,16 @@ class Edits(RuleBasedStateMachine):
             else:
                 assert present == wanted
         if not self.runs and not self.is_active and self.seen:
-            assert self.spec[COUNTS[self.kind][1]] == self.count
+            count = self.counted(self.spec)[COUNTS[self.kind][1]]
+            assert min(count, self.completions) == min(self.count, self.completions)
+            assert NOTE not in (self.world.live_job["metadata"].get("annotations") or {})
             (workload,) = self.world.workloads
+            assert not (states.is_evicted(workload) and self.quota()), "its stop never ends"
             assert not states.is_finished(workload), "FailedToStart"
             assert self.place in ("", workload["metadata"]["uid"]), "it lost its place"
             self.place = workload["metadata"]["uid"]
-            for entry in workload["spec"]["podSets"]:
-                template = placed(copy.deepcopy(entry["template"]))
-                assert template == self.written[entry["name"]], "the Workload is another one's"
+            asked = [placed(copy.deepcopy(e["template"])) for e in workload["spec"]["podSets"]]
+            assert asked == [*self.written.values()], "the Workload is another one's"
 
     def teardown(self) -> None:
         if hasattr(self, "world"):

@@ -82,10 +82,12 @@ def with_memory(job: GenericJob, before: GenericJob, admitted: str) -> Obj:
         admitted: when its Workload was admitted, by which two starts differ.
     """
     pairs = zip(states_of(before.pod_sets()), states_of(job.pod_sets()), strict=True)
-    added = [_raw(between(*pair)) for pair in pairs]
-    value = {"job": job.uid, "admitted": admitted, "podSets": added}
-    text = json.dumps(value, separators=(",", ":"), sort_keys=True)
-    return _with_annotations(job.raw, {**annotations_of(job.raw), ADDED_AT_START: text})
+    return _with_note(job.raw, job.uid, admitted, [_raw(between(*pair)) for pair in pairs])
+
+
+def with_nothing_added(job: GenericJob, obj: Obj) -> Obj:
+    """A raw job that remembers that no admission has started it."""
+    return _with_note(obj, job.uid, "", [])
 
 
 def remembered(job: GenericJob, admitted: str = "") -> tuple[Additions, ...] | None:
@@ -103,7 +105,7 @@ def remembered(job: GenericJob, admitted: str = "") -> tuple[Additions, ...] | N
         return None
     try:
         value = json.loads(text)
-        if value["job"] != job.uid or (admitted and value["admitted"] != admitted):
+        if value["job"] != job.uid or (admitted and value["admitted"] not in ("", admitted)):
             return None
         return tuple(map(_read, value["podSets"]))
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -141,6 +143,12 @@ def _without(state: PodSetInfo, added: Iterable[Additions]) -> PodSetInfo:
 def states_of(pod_sets: Iterable[PodSet]) -> list[PodSetInfo]:
     """What a start may change in pod sets, and a stop restores."""
     return [from_pod_set(each.raw()) for each in pod_sets]
+
+
+def _with_note(obj: Obj, uid: str, admitted: str, added: Sequence[Obj]) -> Obj:
+    value = {"job": uid, "admitted": admitted, "podSets": added}
+    text = json.dumps(value, separators=(",", ":"), sort_keys=True)
+    return _with_annotations(obj, {**annotations_of(obj), ADDED_AT_START: text})
 
 
 def _with_annotations(obj: Obj, annotations: Mapping[str, str]) -> Obj:

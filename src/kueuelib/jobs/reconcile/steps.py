@@ -315,7 +315,7 @@ def stop(case: Case, reason: StopReason, message: str) -> Commands:
         infos, left = (), left_of_stop(job, (), reason, message, now)
         text = f"The pod templates stay as they are, because they cannot be restored: {error!r}"
         doubts = (Emit(job.raw, COMPOSE_ERROR, text, WARNING),)
-    first, *others = forgetting(job, infos, left.commands) or (None,)
+    first, *others = forgetting(job, infos, left.commands, case.remembered) or (None,)
     if first is None:
         return ()
     told = (Emit(job.raw, STOPPED, message),) if left.stops_now else ()

@@ -23,6 +23,7 @@ from kueuelib.jobs.contract.additions import (
     remembered,
     states_of,
     with_memory,
+    with_nothing_added,
     without,
     without_memory,
 )
@@ -113,15 +114,26 @@ def infos_left(job: GenericJob, workload: Obj | None, flavors: Flavors) -> tuple
 
 
 def forgetting(
-    job: GenericJob, infos: Sequence[PodSetInfo], commands: Sequence[Command]
+    job: GenericJob,
+    infos: Sequence[PodSetInfo],
+    commands: Sequence[Command],
+    workload: Mapping[str, Any] | None,
 ) -> tuple[Command, ...]:
     """The commands of a stop; the write that restores the job also ends its memory of the start.
 
     That write restores what can be restored: a count may depend on a field that the user has
     changed meanwhile. Writes that change nothing are left out, so every stop comes to an end.
+
+    If its Workload is not admitted, nobody has started the job. If its stop takes several writes,
+    the first one says so: an admission that is decided in between restores nothing.
     """
     left = tuple(each for each in commands if not isinstance(each, Change) or each.patch)
-    if remembered(job) is None or not infos:
+    if remembered(job) is None:
+        never_started = workload is not None and not states.is_admitted(workload)
+        if infos or job.resource == PODS or not never_started:
+            return left
+        return tuple(_noting_that_it_never_started(job, command) for command in left)
+    if not infos:
         return left
     if not left and job.is_suspended() and not job.is_active():
         return (Change(job.resource, job.raw, without_memory(job.raw)),)
@@ -135,6 +147,14 @@ def _forgetting(job: GenericJob, infos: Sequence[PodSetInfo], command: Command) 
     if not changed.is_suspended() or changed.restore_podsets_info(infos):
         return command
     return attrs.evolve(command, new=without_memory(command.new))
+
+
+def _noting_that_it_never_started(job: GenericJob, command: Command) -> Command:
+    if not isinstance(command, Change) or command.resource != job.resource or command.subresource:
+        return command
+    if type(job)(command.new).is_suspended():
+        return command
+    return attrs.evolve(command, new=with_nothing_added(job, command.new))
 
 
 def as_admitted(workload: Mapping[str, Any], flavors: Flavors) -> list[Mapping[str, Any]] | None:

@@ -150,6 +150,22 @@ def test_an_edit_that_also_unsuspends_a_waiting_job_is_kept(make: Any, reserved:
     assert stored["spec"]["nodeSelector"] == {"zone": "b"}
 
 
+def test_an_admission_during_the_stop_of_such_a_job_undoes_no_edit() -> None:
+    world = batch_job()
+
+    def change(job: dict[str, Any]) -> None:
+        job["spec"].pop("suspend")
+        job["spec"]["template"]["metadata"] = {"labels": {"mine": "a"}}
+        job["status"] = {"active": 1, "startTime": "2024-01-01T00:00:00Z"}
+
+    edit(world, change)
+    world.settle()
+    world.admit("spot")
+    world.settle()
+    assert ends(world)["template"]["metadata"]["labels"] == {"mine": "a"}
+    runs(world)
+
+
 @pytest.mark.parametrize(
     "names", [["gpu", "large"], ["large", "gpu"], ["gpu"], ["gpu", "cpu", "large"], ["one", "two"]]
 )
