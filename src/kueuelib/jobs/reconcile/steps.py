@@ -313,7 +313,7 @@ def stop(case: Case, reason: StopReason, message: str) -> Commands:
         left = left_of_stop(job, infos, reason, message, now)
     except Exception as error:  # noqa: BLE001 - whatever its templates are: pods must not run
         infos, left = (), left_of_stop(job, (), reason, message, now)
-        text = f"The pod templates stay as they are, because they cannot be restored: {error!r}"
+        text = f"The pod templates cannot be restored and stay as they are; correct them: {error!r}"
         doubts = (Emit(job.raw, COMPOSE_ERROR, text, WARNING),)
     first, *others = forgetting(job, infos, left.commands, case.remembered) or (None,)
     if first is None:
