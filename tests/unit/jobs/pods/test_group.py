@@ -232,6 +232,11 @@ def test_a_group_with_quota_stays_what_it_is_though_its_pods_ask_for_another_one
     commands = pods.plan(*running, *found, workload=admitted)
     assert [c for c in of(Change, commands) if c.resource == WORKLOADS] == []
     assert sorted(deleted(commands)) == ["n0", "n1"]
+    failed = pods.over("b", group="group", total=2)
+    other = pods.waiting("c", group="group", total=2, cpu="9")
+    commands = pods.plan(running[0], failed, other, workload=admitted)
+    assert deleted(commands) == ["c"]
+    assert [c for c in of(Change, commands) if c.resource == WORKLOADS] == []
 
 
 def test_a_new_shape_in_an_admitted_group_is_rejected(pods, running, admitted):
