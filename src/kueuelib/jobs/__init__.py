@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.declared.declarative import equals as equals
     from kueuelib.jobs.declared.declarative import every as every
     from kueuelib.jobs.declared.declarative import never as never
+    from kueuelib.jobs.declared.declarative import outdated as outdated
     from kueuelib.jobs.declared.pod_shape import Pods as Pods
     from kueuelib.jobs.pods.group import PodGroup as PodGroup
     from kueuelib.jobs.pods.single import PodJob as PodJob
@@ -97,7 +98,7 @@ else:
             "kueuelib.jobs.contract.settings": "JobSettings PodSettings",
             "kueuelib.jobs.contract.taken_over": "TakenOver",
             "kueuelib.jobs.declared.declarative": "AtMost HasCondition Done declare differs "
-            "enough equals every never",
+            "enough equals every never outdated",
             "kueuelib.jobs.declared.pod_shape": "Pods",
             "kueuelib.jobs.pods.group": "PodGroup",
             "kueuelib.jobs.pods.single": "PodJob",

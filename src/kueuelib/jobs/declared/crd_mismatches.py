@@ -19,7 +19,15 @@ from kueuelib.jobs.contract.paths import ANY, steps_of
 from kueuelib.jobs.declared.declarative import DeclaredJob
 from kueuelib.jobs.declared.pod_counts import AtMost, Done, Factor
 from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.declared.signs import Differs, Enough, Equals, Every, HasCondition, Sign
+from kueuelib.jobs.declared.signs import (
+    Differs,
+    Enough,
+    Equals,
+    Every,
+    HasCondition,
+    Outdated,
+    Sign,
+)
 
 _SERVERS = ("apiVersion", "kind", "metadata")
 """Fields that every object has, whatever its schema."""
@@ -165,7 +173,7 @@ def reads_of_sign(sign: Sign | Sequence[Sign]) -> Iterator[tuple[str, Sequence[A
     """The paths that a sign reads, each with the values that it compares; none for a function."""
     if isinstance(sign, str):
         yield sign, ()
-    elif isinstance(sign, HasCondition):
+    elif isinstance(sign, HasCondition | Outdated):
         yield sign.path, ()
     elif isinstance(sign, Equals):
         yield sign.path, sign.wanted

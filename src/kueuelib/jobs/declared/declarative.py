@@ -60,6 +60,7 @@ from kueuelib.jobs.declared.signs import (
     every,
     message_of,
     never,
+    outdated,
     shows,
 )
 from kueuelib.runtime.webhook.reviews import shape_with
@@ -80,6 +81,7 @@ __all__ = [
     "equals",
     "every",
     "never",
+    "outdated",
 ]
 
 _NEVER_ENOUGH = 2**31

@@ -92,7 +92,22 @@ class Every:
         return all(shows(obj, sign, count) for sign in self.signs)
 
 
-Sign = str | HasCondition | Equals | Differs | Enough | Every | Callable[[Obj], bool]
+@attrs.frozen
+class Outdated:
+    """The kind's controller has not seen the present spec yet.
+
+    Attributes:
+        path: of the `metadata.generation` that it has seen; an absent one is 0.
+    """
+
+    path: str
+
+    def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
+        """Whether the object shows it."""
+        return int(value(obj, self.path) or 0) < int(value(obj, "metadata.generation") or 0)
+
+
+Sign = str | HasCondition | Equals | Differs | Enough | Every | Outdated | Callable[[Obj], bool]
 """A path to a value that is true or greater than zero, one of the classes above, or a function."""
 
 
@@ -116,6 +131,11 @@ def every(*signs: Sign) -> Every:
     return Every(signs)
 
 
+def outdated(path: str = "status.observedGeneration") -> Outdated:
+    """Short for `Outdated`."""
+    return Outdated(path)
+
+
 def never(_obj: Obj) -> bool:
     """A sign that is never shown."""
     return False
@@ -131,7 +151,7 @@ def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
     """
     if isinstance(sign, str):
         return any(map(bool, values(obj, sign)))
-    if isinstance(sign, HasCondition | Equals | Differs | Enough | Every):
+    if isinstance(sign, HasCondition | Equals | Differs | Enough | Every | Outdated):
         return sign.shown_by(obj, count)
     if callable(sign):
         return sign(obj)
@@ -165,6 +185,8 @@ def check_sign(argument: str, sign: Any) -> None:
         _check_condition(argument, sign)
     elif isinstance(sign, Every):
         check_sign(argument, sign.signs)
+    elif isinstance(sign, Outdated):
+        check_path(argument, sign.path, rooted=True)
     elif isinstance(sign, Differs):
         check_path(argument, sign.path, many=True, rooted=True)
     elif isinstance(sign, Equals):
@@ -178,7 +200,7 @@ def check_sign(argument: str, sign: Any) -> None:
             check_path(argument, path, many=True, rooted=True)
         if sign.units:
             check_path(argument, sign.units, many=True, rooted=True)
-    elif sign in (equals, differs, enough, every):
+    elif sign in (equals, differs, enough, every, outdated):
         made = f"{sign.__name__}(...)"
         raise ValueError(
             f"{argument}={sign.__name__} is the function that makes a sign; call {made}"
@@ -186,7 +208,7 @@ def check_sign(argument: str, sign: Any) -> None:
     elif isinstance(sign, type) or not callable(sign):
         wanted = (
             "a path, HasCondition(...), equals(...), differs(...), enough(...), every(...), "
-            "a function, or a list of these"
+            "outdated(...), a function, or a list of these"
         )
         raise ValueError(f"{argument}={sign!r} is not a sign; give {wanted}")
 

@@ -25,11 +25,13 @@ from kueuelib.jobs.declared.declarative import (
     equals,
     every,
     never,
+    outdated,
 )
 from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.declared.signs import shows
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.testing.job_world import QUEUE, JobWorld
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
 SIGNS: dict[str, Any] = {
@@ -277,3 +279,51 @@ def test_containers_that_are_added_are_counted_and_not_written() -> None:
 def test_what_cannot_be_declared_is_refused(pods: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Pods("p", **pods)
+
+
+def test_a_controller_that_has_not_seen_a_stop_may_be_creating_pods() -> None:
+    """Until it has seen the present generation, the job counts as active."""
+    sign = outdated()
+    for generation, seen, shown in (
+        ({"generation": 3}, {"observedGeneration": 2}, True),
+        ({"generation": 3}, {"observedGeneration": 3}, False),
+        ({"generation": 1}, {}, True),
+        ({}, {}, False),
+    ):
+        job = thing(
+            [Pods("main")],
+            {"suspend": True, "template": template("a")},
+            signs={"active": ["status.active", sign]},
+            status=seen,
+        )
+        job.object["metadata"] |= generation
+        assert job.is_active() is shown
+    with pytest.raises(ValueError, match="outdated is the function that makes a sign"):
+        declare(RESOURCE, pods=[Pods("main")], **{**SIGNS, "active": outdated})
+
+
+def test_quota_is_free_when_the_controller_has_seen_the_stop() -> None:
+    """Its status of before the start says that no pod is active, and is not believed."""
+    signs = {**SIGNS, "active": ["status.active", outdated()]}
+    integration = declare(RESOURCE, pods=[Pods("main")], **signs)
+    meta = {"name": "t", "uid": "u", "labels": {"kueue.x-k8s.io/queue-name": QUEUE}}
+    spec = {"suspend": True, "template": template("a")}
+    world = JobWorld(integration, {"metadata": meta, "spec": spec})
+
+    def seen(generation: int, observed: int) -> None:
+        job = copy.deepcopy(world.live_job)
+        job["metadata"]["generation"] = generation
+        world.change({**job, "status": {"observedGeneration": observed}})
+        world.settle()
+
+    seen(1, 1)
+    world.admit("spot")
+    world.settle()
+    seen(2, 1)
+    world.evict()
+    world.settle()
+    assert world.is_suspended()
+    seen(3, 1)
+    assert world.holds_quota()
+    seen(3, 3)
+    assert not world.holds_quota()
