@@ -14,6 +14,7 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
+from kueuelib.scheduler.explain.leaving import note_on_leaving
 from kueuelib.scheduler.explain.obstacles import Problem, absent_cohorts, problems_of, silent_checks
 from kueuelib.scheduler.explain.own_changes import PodsReturn, is_group
 from kueuelib.scheduler.explain.rows import Row, rows_of
@@ -164,6 +165,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
             *_without_its_pods(trials, world, key),
             *absent_cohorts(world, key, rows),
             *_of_promised(base),
+            *(note_on_leaving(world, key) if waits else ()),
             *(_of_borrowers(trials.engine(), world, workload) if waits else ()),
         ),
         awaited=awaited_checks(world, workload),

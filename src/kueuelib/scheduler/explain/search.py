@@ -31,6 +31,7 @@ from kueuelib.scheduler.explain.creations import (
     ServeCheck,
 )
 from kueuelib.scheduler.explain.later import first_end
+from kueuelib.scheduler.explain.leaving import is_leaving
 from kueuelib.scheduler.explain.obstacles import missing_labels
 from kueuelib.scheduler.explain.own_changes import (
     AnyNode,
@@ -377,7 +378,9 @@ class Search:
     def _others(self) -> Iterator[TriedChange]:
         near, rivals = self._near, self._rivals
         holders = [
-            each for each, workload in sorted(near.workloads.items()) if holds_quota(workload)
+            each
+            for each, workload in sorted(near.workloads.items())
+            if holds_quota(workload) and not is_leaving(workload)
         ]
         if max(len(holders), len(rivals)) > MOST_TRIED:
             probe = Probe(self._world, self._key, self._now, self._budget)
