@@ -28,6 +28,7 @@ KueuelibError
 ├── LeadershipLost           this process may no longer act as the leader: it has to end
 ├── StopTimeout              parts of a manager did not end in time
 ├── TerminalError            a reconciler's error that no retry can cure
+├── UnknownObject            a name or key that the values given to a function do not have
 ├── InvalidJob               a job's object says no pods that could be queued: names the field
 └── PodSetError              what admission adds to a pod template contradicts it
     ├── InvalidPodSetInfo
@@ -354,6 +355,13 @@ class StopTimeout(KueuelibError):
 
 class TerminalError(KueuelibError):
     """A reconciler's error that no retry can cure: the object is not queued again."""
+
+
+class UnknownObject(KueuelibError, KeyError):
+    """The values that a function was given have no object of this name."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # a KeyError shows the representation of its message
 
 
 class InvalidJob(KueuelibError, ValueError):

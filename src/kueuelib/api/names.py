@@ -6,8 +6,9 @@ import hashlib
 import re
 from typing import Final
 
-from kueuelib.api.kinds import KUEUE
+from kueuelib.api.kinds import KUEUE, VERSIONS
 from kueuelib.api.patterns import LABEL_LIMIT, SUBDOMAIN_LIMIT
+from kueuelib.errors import ConfigError
 
 # ---- labels
 QUEUE_LABEL: Final = f"{KUEUE}/queue-name"
@@ -185,3 +186,15 @@ def is_go_bool(text: str) -> bool | None:
     if text in ("0", "f", "F", "FALSE", "false", "False"):
         return False
     return None
+
+
+def known_version(version: str) -> str:
+    """A version of the queueing group.
+
+    Raises:
+        ConfigError: there is no such version.
+    """
+    if version not in VERSIONS:
+        problem = f"{KUEUE} has no version {version!r}"
+        raise ConfigError("version", problem, f"use {' or '.join(VERSIONS)}")
+    return version

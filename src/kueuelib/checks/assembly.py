@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from kueuelib.api import kinds
 from kueuelib.api.kinds import V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.names import known_version
 from kueuelib.checks.active_condition import ActivityReconciler
 from kueuelib.checks.definition import Check
 from kueuelib.checks.parameters import ParameterSource
@@ -50,16 +51,25 @@ def setup(
         clock: the time.
 
     Raises:
-        ConfigError: two checks have the same controller name.
+        ConfigError: one is not a check; two have the same controller name, here or in an earlier
+            call for the manager; there is no such version.
     """
+    version = known_version(version)
     if not checks:
         return
+    given: Sequence[object] = checks
+    for each in given:
+        if not isinstance(each, Check):
+            shown, fix = getattr(each, "__name__", repr(each)), '@check("example.com/name")'
+            raise ConfigError(f"checks.setup: {shown}", "is not a check", f"decorate it with {fix}")
     names = [check.controller_name for check in checks]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
                 f"check {name!r}", "exists more than once", "give each a controller name"
             )
+    for name in names:
+        manager.once(f"check {name!r}", "give each a controller name")
     client = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
     workloads = cache.informer(kinds.WORKLOADS.at(version))
     admission_checks = cache.informer(kinds.ADMISSION_CHECKS.at(version))

@@ -118,7 +118,11 @@ def setup(
         settings: the choices of the administrator.
         telemetry: for the `kueue_` metrics.
         clock: for decisions, transition times and pauses.
+
+    Raises:
+        ConfigError: the manager has these controllers already.
     """
+    manager.once("controllers.setup", "call it once")
     settings, telemetry = settings or ControllerSettings(), telemetry or Telemetry()
     client = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
     if webhooks is not None:

@@ -8,6 +8,7 @@ import attrs
 
 from kueuelib.api.kinds import V1BETA2, WORKLOADS
 from kueuelib.api.meta import Resource
+from kueuelib.api.names import known_version
 from kueuelib.controllers.series_labels import CustomLabel
 from kueuelib.machinery.selectors import EVERYTHING, Selector
 from kueuelib.workload.life import LifeSettings
@@ -33,7 +34,7 @@ class ControllerSettings:
         life: its settings for times.
     """
 
-    version: str = V1BETA2
+    version: str = attrs.field(default=V1BETA2, converter=known_version)
     workers: Mapping[str, int] = attrs.field(factory=dict)
     appliers: int = 16
     resource_metrics: bool = False

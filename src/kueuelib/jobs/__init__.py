@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.podset_info import restored_all as restored_all
     from kueuelib.jobs.contract.settings import JobSettings as JobSettings
     from kueuelib.jobs.contract.settings import PodSettings as PodSettings
+    from kueuelib.jobs.contract.settings import QuotaReleaseStrategy as QuotaReleaseStrategy
     from kueuelib.jobs.contract.taken_over import TakenOver as TakenOver
     from kueuelib.jobs.declared.declarative import AtMost as AtMost
     from kueuelib.jobs.declared.declarative import Done as Done
@@ -95,7 +96,7 @@ else:
             "kueuelib.jobs.contract.integration": "Integration",
             "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge merge_all "
             "merged_all restore restore_all restored_all",
-            "kueuelib.jobs.contract.settings": "JobSettings PodSettings",
+            "kueuelib.jobs.contract.settings": "JobSettings PodSettings QuotaReleaseStrategy",
             "kueuelib.jobs.contract.taken_over": "TakenOver",
             "kueuelib.jobs.declared.declarative": "AtMost HasCondition Done declare differs "
             "enough equals every never outdated",

@@ -16,6 +16,7 @@ from kueuelib.api.kinds import (
     VALIDATING_WEBHOOKS,
 )
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.names import known_version
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.webhooks import QueueingEntry, sparing
 from kueuelib.errors import ConfigError
@@ -76,8 +77,10 @@ def setup(
         clock: the time.
 
     Raises:
-        ConfigError: a kind is not known, cannot be queued, or exists twice.
+        ConfigError: a kind is not known, cannot be queued, or exists twice; the manager has job
+            kinds already; there is no such version.
     """
+    version = known_version(version)
     registry, names = registry_with(kinds)
     enabled = registry.enabled(names)
     queued = frozenset(each.resource.group_kind for each in enabled)
@@ -87,6 +90,7 @@ def setup(
         frameworks=names,
         external_kinds=settings.external_kinds | (BUNDLED_KINDS - queued),
     )
+    manager.once("jobs.setup", "call it once, with all kinds")
     leading = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
     wired = wire(
         leading,
@@ -170,6 +174,8 @@ def registry_with(kinds: Sequence[Kind]) -> tuple[Registry, tuple[str, ...]]:
                 raise ConfigError("kinds", problem, 'pass "pod"')
             registry = registry.register(integration)
             names.append(integration.name)
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ConfigError("kinds", f"{twice} exists twice", "list each kind once")
     return registry, tuple(names)
 
 

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
-from kueuelib.errors import LeadershipLost, StopTimeout
+from kueuelib.errors import ConfigError, LeadershipLost, StopTimeout
 from kueuelib.runtime.leader import Elector
 from kueuelib.runtime.logs import get_logger
 
@@ -112,6 +112,7 @@ class Manager:
         self._catching: _Part | None = None
         self._stop_deadline = stop_deadline
         self._started: set[Group] = set()
+        self._added: set[str] = set()
         self._running = False
         self._stopping = False
         self._stop = asyncio.Event()
@@ -164,6 +165,20 @@ class Manager:
         self._parts[group].append(part)
         if group in self._started:
             self._start(part)
+
+    def once(self, what: str, fix: str) -> None:
+        """Note what was added; for functions such as `jobs.setup`, which add many parts.
+
+        Args:
+            what: was added.
+            fix: what to do instead of adding it again.
+
+        Raises:
+            ConfigError: it was added to this manager before.
+        """
+        if what in self._added:
+            raise ConfigError(what, "is in this manager already", fix)
+        self._added.add(what)
 
     def stop(self) -> None:
         """Ask `run` to stop everything and return; calling again does nothing."""

@@ -25,7 +25,11 @@ def choose_victims(world: World, key: ObjectKey, now: float) -> tuple[Victim, ..
     Returns:
         empty if it fits as it is, if no victims suffice, or if it does not wait. `explain_workload`
         says which.
+
+    Raises:
+        UnknownObject: there is no such Workload in the world.
     """
+    world.workload(key)
     cycle = world.alone(key).engine(now).next_cycle(now)
     if cycle is None:
         return ()

@@ -67,7 +67,7 @@ class Settings:
     priority_sorting: bool = True
     preempt_for_pods: bool = False
     exceeds_quota: bool = False
-    parallel_preemptors: bool = False
+    parallel_preemptors: bool = True
     protects_nominal: bool = False
     fair_sharing: FairSharing | None = None
     past_usage: UsageRule | None = None

@@ -28,9 +28,12 @@ _MAY_STOP = ("Borrow", "Preempt")
 
 
 def settings_of(scenario: Mapping[str, Any]) -> Settings:
-    """The administrator's choices in a scenario."""
+    """The administrator's choices in a scenario; Kueue, whose decisions these are, lets those
+    behind a preemptor wait.
+    """
     gates = scenario.get("gates", {})
     return Settings(
+        parallel_preemptors=False,
         flavor_fungibility=gates.get("FlavorFungibility", True),
         partial_admission=gates.get("PartialAdmission", True),
         priority_sorting=gates.get("PrioritySortingWithinCohort", True),

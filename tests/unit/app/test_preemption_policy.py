@@ -14,6 +14,7 @@ from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.preemption import GROUP
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.policy import KUEUE
+from kueuelib.scheduler.settings import Settings
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "preemption_policies"
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
@@ -69,7 +70,8 @@ def test_without_the_block_kueues_own_policy_decides() -> None:
 
 
 def test_preemptors_are_decided_in_parallel_unless_that_is_off() -> None:
-    assert engine_settings(Configuration()).parallel_preemptors
+    assert engine_settings(Configuration()) == Settings()
+    assert Settings().parallel_preemptors
     block = {"parallelPreemptors": False}
     found = parse_configuration({**HEAD, "preemption": block}, "manager.yaml")
     assert not engine_settings(found).parallel_preemptors

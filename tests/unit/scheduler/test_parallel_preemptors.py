@@ -55,7 +55,7 @@ def test_all_victims_leave_at_once(strategy: str) -> None:
 
 def test_without_the_setting_they_leave_one_after_the_other() -> None:
     cluster = parallel()
-    cluster.engine = Engine()
+    cluster.engine = Engine(Settings(parallel_preemptors=False))
     cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
     queue_of(cluster, 2, 2)
     assert rest(cluster) == ["-low1"]

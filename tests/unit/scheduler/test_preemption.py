@@ -37,7 +37,8 @@ from kueuelib.testing.builders import (
 
 @pytest.fixture
 def cluster() -> Cluster:
-    found = Cluster()
+    """One preemptor after the other, as in Kueue."""
+    found = Cluster(Engine(Settings(parallel_preemptors=False)))
     found.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
     return found
 

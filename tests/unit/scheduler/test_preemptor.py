@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler import QuotaCache, Snapshot, World, choose_victims, decide_cycle
+from kueuelib.errors import UnknownObject
+from kueuelib.scheduler import (
+    FlavorResource,
+    QuotaCache,
+    Snapshot,
+    World,
+    choose_victims,
+    decide_cycle,
+    explain_workload,
+)
 from kueuelib.testing import make_cluster_queue, make_flavor, make_local_queue, make_workload
 from kueuelib.testing.builders import make_assignment, make_condition
 
@@ -65,7 +76,39 @@ def test_there_are_none_when_it_fits_when_nothing_helps_and_when_it_does_not_wai
     full = world.with_workload(holding("a", 4)).with_workload(holding("c", 4, queue="other"))
     assert names(full.with_workload(waiting(4, priority=0))) == []
     assert names(full, of="a") == []
-    assert names(full, of="unknown") == []
+
+
+@pytest.mark.parametrize("unknown", [ObjectKey("ns", "unknown"), "ns/urgent"])
+def test_a_workload_that_is_not_there_is_an_error(world: World, unknown: Any) -> None:
+    there = world.with_workload(waiting(4))
+    for ask in (choose_victims, explain_workload):
+        with pytest.raises(UnknownObject, match=f"^the world has no Workload {unknown}"):
+            ask(there, unknown, NOW)
+
+
+def test_a_cluster_queue_that_is_not_there_is_an_error(world: World) -> None:
+    cache = world.engine(NOW).cache
+    assert cache.available("team", FlavorResource("f", "cpu")) == 8000
+    with pytest.raises(UnknownObject, match="^the cache has no ClusterQueue typo$"):
+        cache.available("typo", FlavorResource("f", "cpu"))
+
+
+def test_what_is_taken_out_twice_counts_once(world: World) -> None:
+    world = world.with_workload(holding("a", 3))
+    cache, pair = world.engine(NOW).cache, FlavorResource("f", "cpu")
+    snapshot = Snapshot(cache.freeze(["team"]))
+    (holder,), queue = cache.holders.values(), snapshot.queue("team")
+    assert queue is not None
+    with pytest.raises(UnknownObject, match="ns/a was not taken out"):
+        snapshot.put_back(holder)
+    snapshot.take_out(holder)
+    with pytest.raises(UnknownObject, match="ns/a holds no quota in this snapshot"):
+        snapshot.take_out(holder)
+    assert snapshot.available(queue, pair) == 8000
+    snapshot.put_back(holder)
+    assert snapshot.available(queue, pair) == 5000
+    with pytest.raises(UnknownObject, match="ns/a holds no quota in this snapshot"):
+        Snapshot(cache.freeze([])).take_out(holder)
 
 
 def test_what_waits_before_it_does_not_matter(world: World) -> None:

@@ -225,7 +225,7 @@ items:
 - apiVersion: batch/v1
   kind: Job
   metadata: {name: bad}
-  spec: {template: {spec: {containers: []}}}
+  spec: {template: {spec: {containers: [{name: c}]}}}
 """
 
 

@@ -158,7 +158,8 @@ def start(snapshot: Snapshot) -> str:
     address, where = outside(snapshot), f"kubectl -n {snapshot.namespace}"
     if address:
         file = shlex.quote(snapshot.file or "FILE")
-        return f"kueuelib manager --config {file}  # on the machine that {address} names"
+        where = f"on the machine that {address} names"
+        return f"kueuelib manager --config {file}  # {where}, or start your own manager there"
     deployment = snapshot.find(DEPLOYMENTS.kind, NAME, snapshot.namespace)
     if deployment is not None:
         if deployment["spec"].get("replicas", 1) == 0:

@@ -183,6 +183,11 @@ def as_integration(value: Any, subject: str) -> Integration | None:
     from kueuelib.jobs.declared.declaration_rules import check_resource, check_versions
 
     job_type = value.job_type if isinstance(value, Integration) else value
+    if getattr(job_type, "resource", None) is None:
+        fix = (
+            "derive from GenericJob[Training] with a class Training that has @crd, or set resource"
+        )
+        raise ConfigError(subject, f"{job_type.__name__} has no kind", f"{fix} = Resource(...)")
     try:
         check_resource(getattr(job_type, "resource", None))
         check_versions(job_type.resource, job_type.other_versions)

@@ -58,7 +58,7 @@ class PodSet:
         min_count: the job can also run with as few pods as this; None when it cannot.
 
     Raises:
-        InvalidJob: the name, the count or the form of the template is not valid.
+        InvalidJob: the name, the count or the template is not valid.
     """
 
     name: str
@@ -75,7 +75,10 @@ class PodSet:
             raise InvalidJob(
                 f"PodSet({self.name!r})", f"count={self.count!r} is not a number of pods"
             )
-        check_template(f"PodSet({self.name!r}).template", self.template)
+        path = f"PodSet({self.name!r}).template"
+        check_template(path, self.template)
+        if not ((self.template or {}).get("spec") or {}).get("containers"):
+            raise InvalidJob(f"{path}.spec.containers", "a pod has at least one container")
 
     def raw(self) -> Obj:
         """The entry of `spec.podSets` of a Workload."""

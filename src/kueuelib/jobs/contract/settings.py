@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.meta import Resource
+from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.machinery.selectors import Selector, from_label_selector
 
@@ -27,6 +28,19 @@ class QuotaReleaseStrategy(enum.StrEnum):
     """When none of its pods runs, except pods that are being deleted."""
     ON_TERMINAL = "OnTerminal"
     """When its pods are gone, or have ended."""
+
+
+def strategy(value: QuotaReleaseStrategy | str) -> QuotaReleaseStrategy:
+    """A strategy, which may be given by its name.
+
+    Raises:
+        ConfigError: there is no such strategy.
+    """
+    try:
+        return QuotaReleaseStrategy(value)
+    except ValueError:
+        names = " or ".join(QuotaReleaseStrategy)
+        raise ConfigError("quota release", f"{value!r} is not a strategy", f"use {names}") from None
 
 
 def system_excluded(manager: str = "kueue-system") -> Mapping[str, Any]:
@@ -55,7 +69,9 @@ class PodSettings:
     namespace_selector: Mapping[str, Any] = attrs.field(factory=system_excluded)
     pod_selector: Mapping[str, Any] = attrs.field(factory=dict)
     shape_policy: str = "Enforce"
-    group_release: QuotaReleaseStrategy = QuotaReleaseStrategy.ON_TERMINAL
+    group_release: QuotaReleaseStrategy = attrs.field(
+        default=QuotaReleaseStrategy.ON_TERMINAL, converter=strategy
+    )
 
     @functools.cached_property
     def namespaces(self) -> Selector:
@@ -104,7 +120,9 @@ class JobSettings:
     delete_deactivated_after: float | None = None
     defaults_priority_class: bool = True
     pods: PodSettings = PodSettings()
-    quota_release: QuotaReleaseStrategy = QuotaReleaseStrategy.ON_TERMINATION
+    quota_release: QuotaReleaseStrategy = attrs.field(
+        default=QuotaReleaseStrategy.ON_TERMINATION, converter=strategy
+    )
 
     def release_of(self, *, group: bool) -> QuotaReleaseStrategy:
         """When the quota of an evicted Workload is released; `group`: whether it is a group's."""

@@ -113,10 +113,10 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         changes: whether to search for changes, which takes many trials, within a budget.
 
     Raises:
-        KeyError: there is no such workload in the world.
+        UnknownObject: there is no such workload in the world.
     """
+    workload = world.workload(key)
     world = world.with_usage(now)
-    workload = world.workloads[key]
     local_queue = ObjectKey(workload.namespace, workload.spec.queue_name)
     trials = Trials(world, key, now)
     base = trials.unchanged()

@@ -22,6 +22,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import ObjectKey
+from kueuelib.errors import UnknownObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Event
@@ -255,6 +256,19 @@ class World:
                 if local_queue.spec.cluster_queue in scope
             },
         )
+
+    def workload(self, key: ObjectKey) -> Workload:
+        """The Workload of this key.
+
+        Raises:
+            UnknownObject: there is none.
+        """
+        workload = self.workloads.get(key)
+        if workload is None:
+            problem = f"the world has no Workload {key}"
+            fix = "" if isinstance(key, ObjectKey) else "; a key is an ObjectKey(namespace, name)"
+            raise UnknownObject(problem + fix)
+        return workload
 
     def alone(self, key: ObjectKey) -> World:
         """The same world in which nothing else waits."""

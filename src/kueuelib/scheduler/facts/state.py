@@ -14,6 +14,7 @@ from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.facts.grouping import Grouping
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.past_usage import PastUsage, Sample, UsageRule
 from kueuelib.scheduler.quota.queue_spec import weight_of
@@ -72,7 +73,7 @@ class State:
         self.history = history
         usage = None if self.past_usage is None else self.past_usage.value
         self.queues = Queues(
-            self._admits, self.cache.available, usage, protects_nominal=protects_nominal
+            self._admits, self._available, usage, protects_nominal=protects_nominal
         )
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.local_queues: dict[ObjectKey, LocalQueue] = {}
@@ -81,6 +82,10 @@ class State:
         self.waiting: Grouping[ObjectKey, ObjectKey] = Grouping()
         self.in_namespace: Grouping[ObjectKey, str] = Grouping()
         self.effects = EffectsBuilder()
+
+    def _available(self, cluster_queue: str, pair: FlavorResource) -> int:
+        exists = self.cache.spec(cluster_queue) is not None
+        return self.cache.forest.available(cluster_queue, pair) if exists else 0
 
     def _admits(self, cluster_queue: str, namespace: str) -> bool:
         spec, labels = self.cache.spec(cluster_queue), self.namespaces.get(namespace)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.errors import UnknownObject
 from kueuelib.scheduler.quota.activity import Activity, activity_of
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
@@ -59,8 +60,14 @@ class Cache:
         return None if state is None else state.local.get(local_queue)
 
     def available(self, name: str, pair: FlavorResource) -> int:
-        """How much more of a pair a ClusterQueue could use now; 0 if it does not exist."""
-        return self.forest.available(name, pair) if name in self._queues else 0
+        """How much more of a pair a ClusterQueue could use now.
+
+        Raises:
+            UnknownObject: there is no such ClusterQueue.
+        """
+        if name not in self._queues:
+            raise UnknownObject(f"the cache has no ClusterQueue {name}")
+        return self.forest.available(name, pair)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.errors import UnknownObject
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
 from kueuelib.scheduler.quota.arithmetic import NOTHING, Used
@@ -212,14 +213,26 @@ class Snapshot:
         self._apply(queue, amounts, -1)
 
     def take_out(self, holder: Holder) -> None:
-        """Removes a workload that holds quota, as if it had been preempted."""
+        """Removes a workload that holds quota, as if it had been preempted.
+
+        Raises:
+            UnknownObject: it was taken out before, or its ClusterQueue is not in the snapshot.
+        """
+        if holder.key in self._gone or holder.cluster_queue not in self._queues:
+            raise UnknownObject(f"{holder.key} holds no quota in this snapshot")
         queue = self._queues[holder.cluster_queue]
         self._gone[holder.key] = None
         self._log.append((queue.spec.name, holder.usage, -1, holder.key))
         self._apply(queue, holder.usage, -1)
 
     def put_back(self, holder: Holder) -> None:
-        """Brings a workload back that was taken out."""
+        """Brings a workload back that was taken out.
+
+        Raises:
+            UnknownObject: it was not taken out.
+        """
+        if holder.key not in self._gone:
+            raise UnknownObject(f"{holder.key} was not taken out of this snapshot")
         queue = self._queues[holder.cluster_queue]
         del self._gone[holder.key]
         self._log.append((queue.spec.name, holder.usage, 1, holder.key))

@@ -47,7 +47,8 @@ def test_no_command_looks_for_pods_of_a_manager_that_runs_elsewhere(
             assert found.fix.startswith("kueuelib install --webhook-url https://")
 
 
-STARTED = "kueuelib manager --config FILE  # on the machine that https://127.0.0.1:9443 names"
+THERE = "on the machine that https://127.0.0.1:9443 names"
+STARTED = f"kueuelib manager --config FILE  # {THERE}, or start your own manager there"
 
 
 def test_a_manager_that_runs_elsewhere_is_started_there(outside: Any) -> None:

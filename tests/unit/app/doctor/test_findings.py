@@ -135,9 +135,15 @@ def deny(patient: Any) -> None:
     ]
 
 
-def lose_the_lease(patient: Any) -> None:
+def run_without_election(patient: Any) -> None:
+    """As a program of one's own does, whose webhooks answer."""
     patient.remove("Lease")
     patient.objects.append({"kind": "Lease", "metadata": {"name": "x", "namespace": "y"}})
+
+
+def lose_the_lease(patient: Any) -> None:
+    run_without_election(patient)
+    patient.calls = []
 
 
 def leave(patient: Any) -> None:
@@ -452,6 +458,8 @@ CASES = [
      "it may not list, watch workloads.kueue.x-k8s.io"),
     (lose_the_lease, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
      "no manager has led"),
+    (run_without_election, "leader", HINT, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
+     "it runs without leader election"),
     (leave, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "the last one has left"),
     (die, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
      "manager-1 renewed it 100s ago, for 15 s"),

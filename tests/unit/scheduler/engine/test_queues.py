@@ -9,8 +9,10 @@ from engine_cluster import NOW, STRICT, Cluster, holding, key
 
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
+from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.reasons import NoFlavors, NoLongerFits, NotEvaluated
+from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -249,7 +251,9 @@ def test_no_turn_passes_once_nobody_is_left_to_try(cluster: Cluster) -> None:
     assert cluster.where("large") is Where.INADMISSIBLE
 
 
-def test_who_preempts_waits_for_nobodys_turn(cluster: Cluster) -> None:
+def test_who_preempts_waits_for_nobodys_turn() -> None:
+    cluster = Cluster(Engine(Settings(parallel_preemptors=False)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
     two_flavors(cluster, "a", 0, 3, cohort="x")
     cluster.queue("b", 3, cohort="x", preemption={"withinClusterQueue": "LowerPriority"})
     cluster.tell(events.WorkloadSet(holding("r", "b", 2)))

@@ -27,7 +27,8 @@ from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CON
 
 _GO_MANAGER = re.compile(r"(^|/)kueue(@|:|$)")
 """The name of the image of the Go manager, in any registry."""
-_OTHERWISE = "(name its configuration with --config if leaderElect is off)"
+_OTHERWISE = "(name its configuration with --config if leaderElect is off, as in your own manager)"
+_WITHOUT = "leaderElection: {leaderElect: false}"
 RECENT: Final = 600.0
 """Seconds for which an Event counts."""
 _OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
@@ -42,6 +43,11 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
     subject = Subject(LEASES.kind, key.name, key.namespace)
     fix, follows = start(snapshot), (MISSING_KIND,)
     lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    if lease is None and snapshot.calls and not any(call.error for call in snapshot.calls):
+        problem = "it does not exist, but a manager answers: it runs without leader election"
+        fix = f"kueuelib doctor --config FILE  # a file with {_WITHOUT}"
+        yield Finding(Severity.HINT, subject, problem, fix, follows)
+        return
     if lease is None:
         problem = f"it does not exist: no manager has led in this cluster yet {_OTHERWISE}"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
