@@ -80,7 +80,7 @@ class Slot:
 
     def set_count(self, count: int) -> None:
         """Set the number of pods."""
-        if self.min_count is not None and count != self.count:
+        if self.pods.min_count and count != self.count:
             assert isinstance(self.pods.count, str)
             put(self.place, self.pods.count, count)
 
