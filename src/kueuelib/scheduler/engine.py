@@ -243,7 +243,7 @@ class Engine(Knowledge):
         for admit in plan.admissions:
             item = self._still_stands(admit.key, admit.uid, admit.cluster_queue)
             if item is not None:
-                self._queues.promised.pop(admit.key, None)
+                self._queues.redeem(admit.key)
                 self._facts.workloads.assume(
                     assumed_holder(
                         item.info, admit.cluster_queue, admit.usage, admitted=admit.admitted
@@ -269,7 +269,7 @@ class Engine(Knowledge):
             )
             touched[wait.key] = wait.cluster_queue
         for key in plan.broken:
-            self._queues.break_promise(key)
+            self._queues.break_promise(key, taken=True)
         waits += (self._wait(item, reason) for item, reason in self._queues.silence.take())
         effects = Effects(
             tuple(sorted(set(touched.values()))),

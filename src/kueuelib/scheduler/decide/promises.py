@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle_values import Head
+from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.item import Promise
 from kueuelib.scheduler.quota.decay import UNUSED, Value
@@ -39,6 +40,7 @@ class Promises:
         self._lifted: list[Head] = []
         self._marks = NO_MARKS
         self._shown: Snapshot | None = None
+        self._near: dict[str, dict[ObjectKey, str]] | None = None
         self.standing: dict[str, list[Head]] = {}
         self.broken: list[ObjectKey] = []
         for head in sorted(promised, key=self._rank) if promised else ():
@@ -54,6 +56,19 @@ class Promises:
         """The victims for which they wait."""
         holders = {holder.key: holder for head in self.all() for holder in head.leaving}
         return [holders[key] for key in sorted(holders)]
+
+    def leaving_near(self, head: Head, victims: Iterable[Victim] = ()) -> dict[ObjectKey, str]:
+        """The UIDs of all that leave in the tree of a head, its own new victims included."""
+        nodes = self._snapshot.nodes
+        if self._near is None:
+            self._near = {}
+            for holder in self.leaving():
+                root = nodes[holder.cluster_queue].path[-1].key
+                self._near.setdefault(root, {})[holder.key] = holder.uid
+        near = self._near.setdefault(nodes[head.cluster_queue].path[-1].key, {})
+        for victim in victims:
+            near[victim.key] = victim.holder.uid
+        return dict(sorted(near.items()))
 
     def show(self, shown: Snapshot) -> None:
         """Makes the same changes in the state that shows victims in place."""

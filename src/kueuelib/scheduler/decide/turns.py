@@ -161,7 +161,7 @@ class Turns:
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
         elif (self._victims or self.promises.standing) and self._needs_room_of_victims(entry):
-            self._defer(entry, sorted(self._leaving_near(entry)))
+            self._defer(entry, sorted(self.promises.leaving_near(entry.head)))
         else:
             self._all_ready = False
             self._admit(entry)
@@ -309,34 +309,26 @@ class Turns:
         )
         blocked = NoFlavors(proposal.blocked, proposal.mode)
         reason = Preempting(blocked, tuple(sorted(victim.key for victim in victims)))
-        promise = self._promise(entry, {victim.key: victim.holder.uid for victim in victims})
+        promise = self._promise(entry, self.promises.leaving_near(entry.head, victims))
         self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=promise)
 
     def _defer(self, entry: Entry, victims: list[ObjectKey]) -> None:
         """A head that fits waits until victims of others have left."""
         self._charge(entry, entry.proposal.usage)
         reason = FitsAfterPreemptions(tuple(victims))
-        near = self._leaving_near(entry)
+        near = self.promises.leaving_near(entry.head)
         promise = self._promise(entry, near) if near else None
         self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=promise)
 
-    def _leaving_near(self, entry: Entry) -> dict[ObjectKey, str]:
-        """The UIDs of all victims in the tree of a head, by name."""
-        nodes = self._snapshot.nodes
-        root = nodes[entry.queue.spec.name].path[-1].key
-        holders = [victim.holder for victim in self._victims.values()]
-        holders += self.promises.leaving()
-        return {
-            holder.key: holder.uid
-            for holder in holders
-            if nodes[holder.cluster_queue].path[-1].key == root
-        }
-
     def _promise(self, entry: Entry, victims: Mapping[ObjectKey, str]) -> Promise:
-        """The room that a head gets when these have left."""
+        """The room that a head gets when these have left.
+
+        Its room may depend on the victims of others as well. One that borrows is decided again
+        instead, because heads that do not borrow come first.
+        """
         admission, usage = entry.proposal.admission, entry.proposal.usage
         counts = tuple(each.count or 0 for each in admission.pod_set_assignments)
-        parallel = self._settings.parallel_preemptors
+        parallel = self._settings.parallel_preemptors and not entry.proposal.borrowing
         return Promise(counts, entry.proposal.flavors, usage, victims if parallel else {})
 
     def _blocked(self, entry: Entry, requeue: Requeue = Requeue.GENERIC) -> None:

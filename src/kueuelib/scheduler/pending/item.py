@@ -209,6 +209,11 @@ class Pending:
         """Count a preemption by it."""
         self.queue.scope.preempted[self.info.key] = self.preemptions + 1
 
+    def preempted_for_another(self) -> None:
+        """Count one preemption less, because a Workload before it took the room."""
+        if self.preemptions:
+            self.queue.scope.preempted[self.info.key] = self.preemptions - 1
+
     def begin_anew(self) -> None:
         """Forget its preemptions, because it changed or is gone."""
         self.queue.scope.preempted.pop(self.info.key, None)

@@ -55,6 +55,7 @@ class PendingQueue:
         in_flight: the Workload that is being tried.
         heap: the first Workloads of the groups with a turn.
         groups: the groups of waiting Workloads.
+        promised: how many of them wait for victims, with a promise of the room.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class PendingQueue:
         self.in_flight: ObjectKey | None = None
         self.heap = Heap(self.items, usage)
         self.groups: dict[GroupKey, Group] = {}
+        self.promised = 0
         self._available = available
 
     @property
@@ -84,9 +86,11 @@ class PendingQueue:
         A verdict parks the whole shape, including later Workloads. But if age counts, an older one
         has more victims, so a verdict on a younger one does not hold for it. A Workload waits alone
         if the verdict only concerns itself, or if its next try differs from that of its shape.
+
+        Age counts as well while others have a promise, because those before them may take it.
         """
         key, alone = item.info.key, alone or (verdict is not None and waits_alone(verdict.reason))
-        by_age = self.spec.preemption.compares_ages
+        by_age = self.spec.preemption.compares_ages or bool(self.promised)
         self.take_out(key)
         place = item.info.shape, key if alone else None, item.lane if by_age else None
         group = self.groups.get(place)

@@ -191,7 +191,10 @@ class Queues:
             if promise is not None and promise.victims:
                 queue.put(item, alone=True).has_turn = False
                 self.promised[key] = item
-                item.looked = scope.touch()
+                queue.promised += 1
+                # The victims count as gone from now on, for those that are parked as well.
+                scope.note_changed(from_outside=False)
+                item.looked = scope.touched
                 return
             if queue.can_be_overtaken:
                 queue.heap.sticky = key
@@ -216,11 +219,24 @@ class Queues:
         """The Workloads whose victims are leaving, in scopes that get a cycle."""
         return [item for item in self.promised.values() if item.queue.scope.root in self.due]
 
-    def break_promise(self, key: ObjectKey) -> None:
-        """Returns a Workload to the heap, if it was promised any room."""
+    def redeem(self, key: ObjectKey) -> None:
+        """Notes that a Workload no longer waits for victims, if it did."""
+        item = self.promised.pop(key, None)
+        if item is not None:
+            item.queue.promised -= 1
+
+    def break_promise(self, key: ObjectKey, *, taken: bool = False) -> None:
+        """Returns a Workload to the heap, if it was promised any room.
+
+        Args:
+            key: the Workload.
+            taken: whether a Workload before it has taken the room.
+        """
         item = self.promised.get(key)
         if item is not None and item.group is not None:
             self._forget_promise(item)
+            if taken:
+                item.preempted_for_another()
             item.group.has_turn = True
             item.queue.heap.push(item)
 
@@ -229,7 +245,7 @@ class Queues:
         promise, item.promise = item.promise, None
         assert promise is not None, "it has a promise"
         room = [pair for pair, amount in promise.usage.items() if amount]
-        del self.promised[item.info.key]
+        self.redeem(item.info.key)
         item.queue.scope.note_freed(room, from_outside=False)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
