@@ -49,10 +49,10 @@ class Pipeline(GenericJob):
 
 
 if __name__ == "__main__":
-    load: Obj = {"name": "load", "template": {"spec": {"containers": []}}}
+    load: Obj = {"name": "load", "template": {"spec": {"containers": [{"name": "c"}]}}}
     job = Pipeline(Pipeline.resource.new("etl", spec={"mode": "Paused", "stages": [load]}))
     job.run_with_podsets_info([PodSetInfo("load", node_selector={"pool": "spot"})])
     print(job.pod_sets()[0].name, job.is_suspended(), job.spec["stages"][0]["template"])
 
 # Prints:
-# load False {'spec': {'containers': [], 'nodeSelector': {'pool': 'spot'}}}
+# load False {'spec': {'containers': [{'name': 'c'}], 'nodeSelector': {'pool': 'spot'}}}

@@ -77,8 +77,12 @@ SEED = 6
 creation meets a release within the milliseconds that a cluster takes, and their order decides."""
 STOP_SECONDS = 30.0
 """Pods of evicted Jobs run on for so long: the grace period that Kubernetes gives them."""
-SETTINGS = {**CONFIGURATION, "quotaReleaseStrategy": "OnTerminal"}
-"""Quota is free when these pods are gone."""
+SETTINGS = {
+    **CONFIGURATION,
+    "preemption": {"parallelPreemptors": False},
+    "quotaReleaseStrategy": "OnTerminal",
+}
+"""Quota is free when these pods are gone, and preemptors are decided one after the other."""
 SETTLE = 10.0
 LIMIT = 20_000.0
 WORKLOADS = "workloads.kueue.x-k8s.io"
