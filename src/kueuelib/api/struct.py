@@ -7,6 +7,7 @@ the schema needs. `kueuelib.api.codec` and `kueuelib.api.crd` read it.
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
@@ -47,39 +48,52 @@ else:
         try:
             return attrs.frozen(maybe_cls, **options)
         except ValueError as error:
-            mandatory = _MANDATORY.search(str(error))
-            if mandatory is None:
+            misplaced = _misplaced(maybe_cls)
+            if misplaced is None:
                 raise
-            raise _misplaced(maybe_cls, mandatory[1]) from error
+            raise misplaced from error
 
 
-_MANDATORY: Final = re.compile(r"^No mandatory attributes allowed after .*Attribute\(name='(\w+)'")
-
-
-def _misplaced(cls: type, field: str) -> ConfigError:
-    """What is wrong with the order of the fields, and the fix."""
-    own = list(vars(cls).get("__annotations__") or vars(cls))
-    earlier = next((name for name in own[: own.index(field)] if _has_default(cls, name)), "")
+def _misplaced(cls: type) -> ConfigError | None:
+    """What is wrong with the order of the fields, and the fix; None if nothing is."""
+    own = [_as_field(cls, name) for name in inspect.get_annotations(cls) or vars(cls)]
+    names = {each.name for each in own if each is not None}
     inherited = next(
         (
             each.name
             for base in filter(attrs.has, cls.__mro__[1:])
             for each in attrs.fields(base)
-            if each.default is not attrs.NOTHING and not each.kw_only
+            if each.default is not attrs.NOTHING and not each.kw_only and each.name not in names
         ),
         "",
     )
-    order = "" if inherited else f"move {field} before {earlier}, "
-    return ConfigError(
-        f"class {cls.__qualname__}",
-        f"field {field} has no default, but follows {inherited or earlier}, which has one",
-        f"{order}write @frozen(kw_only=True), or give {field} a default",
-    )
+    earlier = ""
+    for each in own:
+        if each is None or each.kw_only or not each.init:
+            continue
+        if each.default is not attrs.NOTHING:
+            earlier = earlier or each.name
+        elif inherited or earlier:
+            order = "" if inherited else f"move {each.name} before {earlier}, "
+            return ConfigError(
+                f"class {cls.__qualname__}",
+                f"field {each.name} has no default, but follows {inherited or earlier}, "
+                "which has one",
+                f"{order}write @frozen(kw_only=True), or give {each.name} a default",
+            )
+    return None
 
 
-def _has_default(cls: type, name: str) -> bool:
+def _as_field(cls: type, name: str) -> attrs.Attribute[Any] | None:
+    """A field as attrs would read it; None for what is none."""
+    annotations = inspect.get_annotations(cls)
     value = vars(cls).get(name, attrs.NOTHING)
-    return getattr(value, "_default", value) is not attrs.NOTHING
+    if not isinstance(value, type(attrs.field())):
+        if "ClassVar" in str(annotations.get(name, "ClassVar")):
+            return None
+        value = attrs.field(default=value)
+    field: attrs.Attribute[Any] = attrs.fields(attrs.make_class("Alone", {name: value}))[0]
+    return field
 
 
 @attrs.frozen

@@ -6,7 +6,6 @@ managers, or two tests, do not interfere.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
@@ -17,8 +16,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 QUEUE_BUCKETS = tuple(10.0**exponent for exponent in range(-8, 4))
 RECONCILE_BUCKETS = (
@@ -87,27 +85,6 @@ class ControllerMetrics:
     active_workers: Gauge
 
 
-class _Counter(Counter):
-    """Without a lock: values change only on the thread of the event loop."""
-
-    def inc(self, amount: float = 1, exemplar: dict[str, str] | None = None) -> None:
-        if amount < 0 or exemplar is not None:
-            super().inc(amount, exemplar)
-        else:
-            self._value._value += amount  # noqa: SLF001 - what `inc` does after taking a lock
-
-
-class _Histogram(Histogram):
-    """Without locks: values change only on the thread of the event loop."""
-
-    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
-        if exemplar is not None:
-            super().observe(amount, exemplar)
-            return
-        self._sum._value += amount  # noqa: SLF001 - what `inc` does after taking a lock
-        self._buckets[bisect_left(self._upper_bounds, amount)]._value += 1  # noqa: SLF001
-
-
 class Telemetry:
     """All metrics of one process, or of one test.
 
@@ -131,7 +108,7 @@ class Telemetry:
         """A counter; its name ends in `_total`."""
         made = self._made.get(name)
         if made is None:
-            made = _Counter(name, documentation, labels, registry=self.registry)
+            made = Counter(name, documentation, labels, registry=self.registry)
             self._made[name] = made
         assert isinstance(made, Counter)
         return made
@@ -155,7 +132,7 @@ class Telemetry:
         """A histogram with classic buckets."""
         made = self._made.get(name)
         if made is None:
-            made = _Histogram(name, documentation, labels, registry=self.registry, buckets=buckets)
+            made = Histogram(name, documentation, labels, registry=self.registry, buckets=buckets)
             self._made[name] = made
         assert isinstance(made, Histogram)
         return made

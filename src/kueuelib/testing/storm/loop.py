@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from kueuelib.errors import KueuelibError
+from kueuelib.testing.storm.handles import Handle, Timer
 from kueuelib.testing.storm.owners import OWNER, STORM, Owner, context_of, owner_of
 
 if TYPE_CHECKING:
@@ -29,51 +30,6 @@ _CANCELLED_KEPT = 512
 
 class Stuck(KueuelibError):
     """The simulation cannot continue: nothing will ever happen again, or too much happens."""
-
-
-class _Handle(asyncio.Handle):
-    """A callback without debug checks, because there are thousands in a storm."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: contextvars.Context | None,
-    ) -> None:
-        self._context = contextvars.copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-
-
-class _Timer(asyncio.TimerHandle):
-    """A timer of the same kind."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: contextvars.Context | None,
-    ) -> None:
-        self._context = contextvars.copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-        self._when = when
-        self._scheduled = False
 
 
 class StormFuture(asyncio.Future[Any]):
@@ -128,8 +84,8 @@ class StormLoop(asyncio.BaseEventLoop):
         self.schedule = random.Random(seed)
         self.wire: Wire | None = None
         self.problems: list[str] = []
-        self._queue: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._queue: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Timer]] = []
         self._cancelled = 0
         self._numbers = itertools.count(1)
         self._graveyard: list[Any] = []
@@ -149,11 +105,11 @@ class StormLoop(asyncio.BaseEventLoop):
 
     def after(
         self, seconds: float, callback: Callable[..., object], *args: Any, context: Any
-    ) -> asyncio.TimerHandle:
+    ) -> Timer:
         """Call back after a number of seconds of the world, independent of clocks."""
         instant = self.now + max(seconds, 0.0)
         own = context.get(OWNER, STORM).monotonic(instant)
-        handle = _Timer(own, callback, args, self, context)
+        handle = Timer(own, callback, args, context, self._forget)
         return self._push(instant, handle)
 
     def call_at(  # type: ignore[override]
@@ -162,9 +118,9 @@ class StormLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> Timer:
         """Call back when the clock of the calling process shows `when`."""
-        handle = _Timer(when, callback, args, self, context)
+        handle = Timer(when, callback, args, context, self._forget)
         return self._push(owner_of(handle).instant(when), handle)
 
     def call_later(  # type: ignore[override]
@@ -173,7 +129,7 @@ class StormLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> Timer:
         """Call back after a number of seconds of the calling process's clock."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
@@ -186,16 +142,15 @@ class StormLoop(asyncio.BaseEventLoop):
         heapq.heapify(timers)
         self._timers = timers
 
-    def _push(self, instant: float, handle: asyncio.TimerHandle) -> asyncio.TimerHandle:
-        handle._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - as BaseEventLoop does
+    def _push(self, instant: float, handle: Timer) -> Timer:
         heapq.heappush(self._timers, (instant, next(self._numbers), handle))
         return handle
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        del handle
+    def _forget(self) -> None:
+        """One more timer that waits was cancelled."""
         self._cancelled += 1
         if self._cancelled > _CANCELLED_KEPT and self._cancelled * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            self._timers = [entry for entry in self._timers if not entry[2].dead]
             heapq.heapify(self._timers)
             self._cancelled = 0
 
@@ -206,9 +161,9 @@ class StormLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.Handle:
+    ) -> Handle:
         """Call back at the present instant."""
-        handle = _Handle(callback, args, self, context)
+        handle = Handle(callback, args, context)
         self._queue.append(handle)
         return handle
 
@@ -263,7 +218,7 @@ class StormLoop(asyncio.BaseEventLoop):
             if self._queue:
                 self._step()
                 continue
-            while timers and timers[0][2].cancelled():
+            while timers and timers[0][2].dead:
                 self._take_timer()
             if not timers:
                 raise Stuck("nothing will ever happen again: no callback and no timer is left")
@@ -271,8 +226,8 @@ class StormLoop(asyncio.BaseEventLoop):
 
     def _take_timer(self) -> None:
         _, _, handle = heapq.heappop(self._timers)
-        handle._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 - as BaseEventLoop does
-        if handle.cancelled():
+        handle.taken()
+        if handle.dead:
             self._cancelled = max(self._cancelled - 1, 0)
         else:
             self._queue.append(handle)
@@ -281,13 +236,13 @@ class StormLoop(asyncio.BaseEventLoop):
         queue = self._queue
         if self.disorder and len(queue) > 1 and self.schedule.random() < self.disorder:
             index = self.schedule.randrange(len(queue))
-            if not _is_step(queue[index]):
+            if not queue[index].is_step():
                 index = 0
             handle = queue[index]
             del queue[index]
         else:
             handle = queue.popleft()
-        if handle._cancelled:  # noqa: SLF001 - the hottest line of all
+        if handle.dead:
             return
         owner = owner_of(handle)
         if not owner.alive:
@@ -300,7 +255,7 @@ class StormLoop(asyncio.BaseEventLoop):
         if self.steps > self.limit:
             raise Stuck(f"more than {self.limit} callbacks were run")
         self.now += COST
-        handle._run()  # noqa: SLF001 - as BaseEventLoop does
+        handle.run(self)
 
     # ---- what other loops do with threads, sockets and signals
 
@@ -369,16 +324,6 @@ class StormLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Does nothing: there is no selector to wake."""
-
-
-def _is_step(handle: asyncio.Handle) -> bool:
-    """Whether a handle is a step of a task.
-
-    Only tasks may overtake: asyncio guarantees that plain callbacks, for example those of a
-    transport to its protocol, run in the order they were registered.
-    """
-    callback = getattr(handle, "_callback", None)
-    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
 
 
 def _new_task(loop: Any, coro: Any, **options: Any) -> asyncio.Future[Any]:

@@ -6,12 +6,12 @@ their context, so that a whole process can be killed or paused, and has its own 
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import hashlib
 import math
 import random
-from typing import Any
+
+from kueuelib.testing.storm.handles import Handle
 
 EPOCH = 1_790_000_000.0
 """Seconds since the epoch at which every world begins, by a correct clock."""
@@ -45,7 +45,7 @@ class Owner:
         self.life = life
         self.alive = True
         self.paused = False
-        self.held: list[asyncio.Handle] = []
+        self.held: list[Handle] = []
         self.woken_at = -math.inf
         self.rate = 1.0
         self.offset = 0.0
@@ -106,7 +106,6 @@ def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
     return context
 
 
-def owner_of(handle: Any) -> Owner:
+def owner_of(handle: Handle) -> Owner:
     """The owner of a callback."""
-    owner: Owner = handle._context.get(OWNER, STORM)  # noqa: SLF001 - no public way
-    return owner
+    return handle.context.get(OWNER, STORM)

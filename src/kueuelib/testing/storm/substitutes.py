@@ -91,7 +91,12 @@ def _replace_chance() -> None:
         return OWNER.get().chance.randbytes(size)
 
     os.urandom = bytes_of
-    random._urandom = bytes_of  # type: ignore[attr-defined]  # noqa: SLF001 - of SystemRandom
+    for name, draw in (
+        ("randbytes", lambda _, size: bytes_of(size)),
+        ("getrandbits", lambda _, bits: int.from_bytes(bytes_of(-(-bits // 8))) >> -bits % 8),
+        ("random", lambda _: (int.from_bytes(bytes_of(7)) >> 3) * 2.0**-53),
+    ):
+        setattr(random.SystemRandom, name, draw)
     for name in _CHANCE:
         setattr(random, name, _drawing(name))
     socket.gethostname = lambda: OWNER.get().name

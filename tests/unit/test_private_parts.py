@@ -1,0 +1,213 @@
+"""We use what other packages document, so that their next release does not break ours.
+
+A name with an underscore that is not ours is found where it is read, called, replaced, overridden
+or imported; also modules that their packages do not document.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src"
+LOOP = "what a subclass of asyncio.BaseEventLoop has to know: tests/storm run on every Python"
+OLD = "not replaced yet"
+ALLOWED = {
+    "kueuelib.testing.storm.loop: StormLoop._process_events": LOOP,
+    "kueuelib.testing.storm.loop: StormLoop._run_once": LOOP,
+    "kueuelib.testing.storm.loop: StormLoop._stopping": LOOP,
+    "kueuelib.testing.storm.loop: StormLoop._write_to_self": LOOP,
+    "kueuelib.embedded.http.malformed: aiohttp.http_exceptions": OLD,
+    "kueuelib.runtime.connections: Connection._loop": OLD,
+    "kueuelib.runtime.connections: Connection._messages": OLD,
+    "kueuelib.runtime.connections: Connection._next_keepalive_close_time": OLD,
+    "kueuelib.runtime.connections: Connection._request_count": OLD,
+    "kueuelib.runtime.connections: Connection._request_in_progress": OLD,
+    "kueuelib.runtime.connections: Connection._waiter": OLD,
+    "kueuelib.runtime.connections: Site._runner": OLD,
+    "kueuelib.runtime.connections: Site._server": OLD,
+    "kueuelib.runtime.connections: Site._ssl_context": OLD,
+    "kueuelib.runtime.connections: _Tls._app_protocol": OLD,
+    "kueuelib.runtime.connections: _Tls._ssl_buffer": OLD,
+    "kueuelib.runtime.connections: _Tls._ssl_buffer_view": OLD,
+    "kueuelib.runtime.connections: _Tls._transport": OLD,
+    "kueuelib.runtime.connections: server._kwargs": OLD,
+    "kueuelib.runtime.entry: asyncio.sslproto": OLD,
+    "kueuelib.runtime.exchange: Exchange._loop": OLD,
+    "kueuelib.runtime.exchange: aiohttp.client_proto": OLD,
+    "kueuelib.runtime.patience: PatientTls._transport": OLD,
+    "kueuelib.runtime.patience: asyncio.sslproto": OLD,
+    "kueuelib.runtime.sessions: aiohttp.client_proto": OLD,
+    "kueuelib.runtime.sessions: aiohttp.http": OLD,
+    "kueuelib.runtime.sessions: protocol._drain_helper": OLD,
+    "kueuelib.runtime.sessions: self._connector._factory": OLD,
+    "kueuelib.runtime.webhook.direct: Direct._close": OLD,
+    "kueuelib.runtime.webhook.direct: Direct._force_close": OLD,
+    "kueuelib.runtime.webhook.direct: Direct._loop": OLD,
+    "kueuelib.runtime.webhook.direct: Direct._next_keepalive_close_time": OLD,
+    "kueuelib.runtime.webhook.direct: Direct._paused": OLD,
+    "kueuelib.runtime.webhook.direct: Direct._request_count": OLD,
+    "kueuelib.runtime.webhook.direct: Direct._waiter": OLD,
+    "kueuelib.runtime.webhook.direct: aiohttp.helpers": OLD,
+    "kueuelib.runtime.webhook.server: aiohttp.http_exceptions": OLD,
+    "kueuelib.testing.storm.substitutes: aiohttp.client_proto": OLD,
+}
+"""Private parts that are used after all, each with its reason."""
+DOCUMENTED = {"_exit", "_replace", "_asdict", "_fields", "_make"}
+"""Names of `os` and of named tuples."""
+INNER = re.compile(
+    r"aiohttp\.(?!web$|abc$)|asyncio\.|prometheus_client\.(?!core$|registry$)|yaml\."
+)
+"""Modules that belong to the inside of their packages."""
+PLAIN = ("kueuelib", "builtins", "typing", "abc", "enum", "collections")
+"""Modules of classes without private parts, or with our own."""
+PRIVATE = re.compile(r"_(?!_)\w+")
+
+MODULES = {
+    ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+        path.read_text()
+    )
+    for path in sorted(SRC.rglob("*.py"))
+}
+
+
+def _private(name: str) -> bool:
+    return bool(PRIVATE.fullmatch(name)) and name not in DOCUMENTED and name != "_"
+
+
+def _own_names(tree: ast.Module) -> set[str]:
+    """Private names that the module gives to its own classes, functions and variables."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ("self", "cls")
+        ):
+            names.add(node.attr)
+    return names
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module != "__future__":
+            home = node.module or ""
+            if not home.startswith("kueuelib"):
+                yield home
+                yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if "kueuelib" not in alias.name)
+
+
+def _read(tree: ast.Module) -> Iterator[str]:
+    own = _own_names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name, of = node.attr, node.value
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("getattr", "setattr", "hasattr", "delattr")
+            and isinstance(node.args[1], ast.Constant)
+        ):
+            name, of = str(node.args[1].value), node.args[0]
+        else:
+            continue
+        if _private(name) and not (name in own or _is_self(of)):
+            yield ast.unparse(node)
+
+
+def _is_self(node: ast.AST) -> bool:
+    """Whether it is an object of the class around: `_inherited` looks at those."""
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+@cache
+def _parts_of(foreign: type) -> frozenset[str]:
+    """The private names of a class that is not ours."""
+    names = set(vars(foreign)) | set(vars(foreign).get("__slots__", ()))
+    with suppress(OSError, TypeError):  # written in C
+        names |= set(re.findall(r"self\.(_\w+)", inspect.getsource(foreign)))
+    return frozenset(filter(_private, names))
+
+
+def _heirs() -> dict[str, set[str]]:
+    """The classes that inherit from a class of another package, by module."""
+    bases = {
+        (module, node.name): {ast.unparse(base).partition("[")[0] for base in node.bases}
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    foreign = {
+        alias.asname or alias.name
+        for tree in MODULES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        or (isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(PLAIN))
+        for alias in node.names
+    }
+    heirs: dict[str, set[str]] = {}
+    while True:
+        found = [
+            (module, name)
+            for (module, name), of in bases.items()
+            if any(base in foreign or base.partition(".")[0] in foreign for base in of)
+        ]
+        if not found:
+            return heirs
+        for module, name in found:
+            heirs.setdefault(module, set()).add(name)
+            foreign.add(name)
+            del bases[module, name]
+
+
+HEIRS = _heirs()
+
+
+def _inherited(module: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef) or node.name not in HEIRS.get(module, ()):
+            continue
+        cls = getattr(importlib.import_module(module), node.name, None)
+        if not isinstance(cls, type):
+            continue
+        foreign = {
+            name
+            for base in cls.__mro__
+            if not base.__module__.startswith(PLAIN)
+            for name in _parts_of(base)
+        }
+        used = {
+            each.attr
+            for each in ast.walk(node)
+            if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name | ast.Call)
+        }
+        used |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        yield from (f"{node.name}.{name}" for name in sorted(used & foreign))
+
+
+def private_parts(module: str) -> set[str]:
+    """The private parts of others that a module uses."""
+    tree = MODULES[module]
+    imported = {
+        each for each in _imported(tree) if INNER.match(each) or any(map(_private, each.split(".")))
+    }
+    return {f"{module}: {each}" for each in {*imported, *_read(tree), *_inherited(module, tree)}}
+
+
+def test_no_private_parts_of_others_are_used() -> None:
+    """Each use that is allowed has its reason in `ALLOWED`; other entries are left over."""
+    modules = [each for each in MODULES if not each.endswith("__main__")]
+    assert set().union(*map(private_parts, modules)) == set(ALLOWED)
