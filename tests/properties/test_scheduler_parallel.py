@@ -61,11 +61,10 @@ class Slow(Replay):
 
     def rest(self) -> None:
         super().rest()
-        held = self.engine.cache.holders.keys()
-        for key in self.workloads.keys() - held:
+        for key in self.workloads.keys() - self.engine.cache.holders.keys():
             reason = self.engine.standing(key).reason
             if isinstance(reason, Preempting | FitsAfterPreemptions):
-                assert held & set(reason.victims), f"{key} waits for nobody"
+                assert self.leaving, f"{key} waits for nobody"
 
     def go(self, key: ObjectKey) -> None:
         """A victim leaves."""
