@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # No example is timed: how long one takes says more about the machine than about the code.
@@ -23,3 +24,10 @@ def loop_of_the_main_thread() -> Iterator[None]:
     asyncio.set_event_loop(loop)
     yield
     loop.close()
+
+
+@pytest.fixture(autouse=True)
+def structlog_as_it_was() -> Iterator[None]:
+    """Without configuration: `capture_logs` leaves one, and where lines go depends on it."""
+    yield
+    structlog.reset_defaults()

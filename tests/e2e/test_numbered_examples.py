@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from kueuelib.runtime import Client, ObjectKey, ObjectMeta, errors, is_true, kinds
 from kueuelib.testing import eventually, running
@@ -29,7 +28,6 @@ def logging_as_before() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def promised(path: Path) -> str:

@@ -106,5 +106,5 @@ def run(
             lease_duration=lease_duration,
         )
 
-    logs.configure("console", "info")
+    logs.configure_unless_done()
     run_script(main)

@@ -111,5 +111,5 @@ def run(
             settings=settings,
         )
 
-    logs.configure("console", "info")
+    logs.configure_unless_done()
     run_script(main)

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.informer import Informer as Informer
     from kueuelib.runtime.leader import Elector as Elector
     from kueuelib.runtime.logs import configure
+    from kueuelib.runtime.logs import get_logger as get_logger
     from kueuelib.runtime.manager import Group as Group
     from kueuelib.runtime.manager import Manager as Manager
     from kueuelib.runtime.manager import Signals as Signals
@@ -109,7 +110,7 @@ else:
             "kueuelib.runtime.http": "MetricsServer ProbeServer",
             "kueuelib.runtime.informer": "Informer",
             "kueuelib.runtime.leader": "Elector",
-            "kueuelib.runtime.logs": "configure_logs=configure",
+            "kueuelib.runtime.logs": "configure_logs=configure get_logger",
             "kueuelib.runtime.manager": "Group Manager Signals",
             "kueuelib.runtime.operator.context": "Context",
             "kueuelib.runtime.operator.declaration": "Operator",

@@ -1,8 +1,11 @@
-"""How a program of ours logs: structlog, one event per line, as JSON or for people.
+"""How the library logs: structlog, one event per line.
 
-A library only asks for loggers; a program calls `configure` once. Values bound with
-`structlog.contextvars` appear in every line of the same task, and so does the run of a controller
-that the line belongs to: its name, the key, and an id.
+Lines go where the program wants them: through structlog where it called `structlog.configure`, and
+through the standard library's loggers `kueuelib.<component>` where it did not. A program that has
+no wish of its own calls `configure`: JSON, or lines for people.
+
+Values bound with `structlog.contextvars` appear in every line of the same task. `run_of` binds the
+run of a controller: its name, the key, and an id.
 """
 
 from __future__ import annotations
@@ -10,63 +13,87 @@ from __future__ import annotations
 import logging
 import sys
 import uuid
-from collections.abc import MutableMapping
-from contextvars import ContextVar
-from functools import cached_property
+from collections.abc import MutableMapping, Sequence
+from functools import cached_property, partial
 from typing import Any, TextIO
 
 import orjson
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 FORMATS = ("console", "json")
 
 
+class _Run:
+    """An id that is made only when a line is logged."""
+
+    @cached_property
+    def _id(self) -> str:
+        return uuid.uuid4().hex[:12]
+
+    def __repr__(self) -> str:
+        return self._id
+
+
 class run_of:  # noqa: N801 - used like a function
     """Lines that are logged inside carry the controller's name, the key, and an id of the run.
-
-    The id is made only when a line is logged.
 
     Args:
         controller: its name.
         key: what it works on.
     """
 
+    __slots__ = ("_said", "_tokens")
+
     def __init__(self, controller: str, key: object) -> None:
-        self._controller = controller
-        self._key = key
+        self._said = {"controller": controller, "reconcile": _Run(), "key": key}
 
     def __enter__(self) -> None:
-        self._token = _RUN.set(self)
+        self._tokens = structlog.contextvars.bind_contextvars(**self._said)
 
     def __exit__(self, *_: object) -> None:
-        _RUN.reset(self._token)
-
-    @cached_property
-    def fields(self) -> dict[str, str]:
-        """What every line of the run carries."""
-        reconcile = uuid.uuid4().hex[:12]
-        return {"controller": self._controller, "reconcile": reconcile, "key": str(self._key)}
+        structlog.contextvars.reset_contextvars(**self._tokens)
 
 
-_RUN: ContextVar[run_of | None] = ContextVar("run of a controller", default=None)
+def get_logger(component: str, **bound: Any) -> FilteringBoundLogger:
+    """A logger of structlog whose lines carry `component=...` and the values given.
 
-
-def merge_run(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The processor of structlog that adds what `run_of` knows; `configure` installs it."""
-    run = _RUN.get()
-    if run is not None:
-        for name, value in run.fields.items():
-            event.setdefault(name, value)
-    return event
-
-
-def get_logger(component: str, **bound: Any) -> Any:
-    """A logger whose lines carry `component=...` and the values given.
-
-    It reads the configuration when it is first used, not when it is made.
+    It asks how lines are written for each of them, so that it may be made before the program
+    configures structlog or logging.
     """
-    return structlog.get_logger(component=component, **bound)
+    fitting: Any = partial(_fitting, component)
+    made: FilteringBoundLogger = structlog.wrap_logger(
+        None, wrapper_class=fitting, component=component, **bound
+    )
+    return made
+
+
+def _fitting(component: str, wrapped: Any, processors: Any, context: Any) -> Any:
+    """The logger that the program's configuration asks for."""
+    if structlog.is_configured():
+        kind = structlog.get_config()["wrapper_class"]
+        return kind(wrapped, processors=processors, context=context)
+    wrapped = logging.getLogger(f"kueuelib.{component}")
+    return structlog.stdlib.BoundLogger(wrapped, processors=_PLAIN, context=context)
+
+
+def _to_record(_: Any, __: str, event: MutableMapping[str, Any]) -> Any:
+    """One line of text for a record of the standard library; the traceback stays an exception."""
+    keywords = {
+        "exc_info": event.pop("exc_info", None),
+        "stack_info": event.pop("stack_info", None),
+    }
+    del event["component"]  # it is the name of the logger
+    words = [str(event.pop("event", "")), *(f"{key}={value}" for key, value in event.items())]
+    return ("%s", " ".join(words)), {**keywords, "stacklevel": 4}
+
+
+_PLAIN: Sequence[Any] = (
+    structlog.stdlib.filter_by_level,
+    structlog.contextvars.merge_contextvars,
+    _to_record,
+)
 
 
 def configure(format: str = "console", level: str = "info", stream: TextIO | None = None) -> None:
@@ -85,7 +112,6 @@ def configure(format: str = "console", level: str = "info", stream: TextIO | Non
     target = sys.stderr if stream is None else stream
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
-        merge_run,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
@@ -106,18 +132,14 @@ def configure(format: str = "console", level: str = "info", stream: TextIO | Non
     _redirect_standard_library(shared, render, target, LEVELS[level])
 
 
-def spare_locals() -> None:
-    """Leave local variables out of tracebacks, and name the run of a controller, as `configure`.
+def configure_unless_done(level: str = "info") -> None:
+    """`configure`, for people, unless the program has configured structlog or logging itself.
 
-    For tests, which do not call `configure`; it changes nothing where structlog is configured.
+    Args:
+        level: see `configure`.
     """
-    if structlog.is_configured():
-        return
-    present = structlog.get_config()["processors"]
-    shown = structlog.dev.ConsoleRenderer(
-        colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback
-    )
-    structlog.configure(processors=[*present[:-1], merge_run, shown])
+    if not structlog.is_configured() and not logging.getLogger().handlers:
+        configure(level=level)
 
 
 def _redirect_standard_library(shared: list[Any], render: Any, target: TextIO, level: int) -> None:

@@ -1,7 +1,7 @@
 """Prometheus metrics under the names that dashboards expect (spec/framework 1.5 and 4).
 
-Every `Telemetry` has a registry of its own; the process-wide one is never touched, so that two
-managers, or two tests, do not interfere.
+Every `Telemetry` has a registry of its own unless it is given one, so that two managers, or two
+tests, do not interfere.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from kueuelib.errors import ConfigError
 
 QUEUE_BUCKETS = tuple(10.0**exponent for exponent in range(-8, 4))
 RECONCILE_BUCKETS = (
@@ -91,18 +93,34 @@ class Telemetry:
     `counter`, `gauge` and `histogram` return prometheus_client's own objects; asking twice for the
     same name returns the same one.
 
+    Args:
+        registry: where the metrics are registered, for example `prometheus_client.REGISTRY`, for a
+            program that serves its metrics itself, or that wants its own ones served beside these.
+            One `Telemetry` per registry. A registry of its own when None.
+
     Attributes:
+        registry: has all metrics.
         more_labels: asked at every scrape about every series, so that an answer that changes
             leaves no series behind.
+
+    Raises:
+        ConfigError: the registry has such metrics already.
     """
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry(auto_describe=False)
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = CollectorRegistry(auto_describe=False) if registry is None else registry
         self.more_labels: MoreLabels = lambda _name, _labels: {}
         self._made: dict[str, Counter | Gauge | Histogram] = {}
         self._queues: dict[str, Callable[[], QueueSample]] = {}
+        try:
+            self.rest = RestMetrics(self)
+        except ValueError as error:
+            raise ConfigError(
+                "registry",
+                "has the metrics of another Telemetry",
+                "hand the same Telemetry to all parts",
+            ) from error
         self.registry.register(_Queues(self._queues))
-        self.rest = RestMetrics(self)
 
     def counter(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
         """A counter; its name ends in `_total`."""

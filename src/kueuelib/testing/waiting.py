@@ -11,7 +11,6 @@ from typing import Any, TypeVar, overload
 
 from kueuelib.api.meta import KubeObject, ObjectKey
 from kueuelib.errors import ApiError, BadRequest, ConfigError, Invalid, TransportError
-from kueuelib.runtime import logs
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import OBSERVER
 
@@ -48,7 +47,6 @@ _OBSERVED: list[_Failures] = []
 @contextmanager
 def observed() -> Iterator[Context]:
     """A context for tasks; `eventually` knows what their controllers fail at in this block."""
-    logs.spare_locals()
     failures = _Failures()
     context = copy_context()
     context.run(OBSERVER.set, failures.note)

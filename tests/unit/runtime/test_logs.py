@@ -7,7 +7,12 @@ import orjson
 import pytest
 import structlog
 
-from kueuelib.runtime.logs import configure, get_logger, run_of
+from kueuelib.runtime.logs import (
+    configure,
+    configure_unless_done,
+    get_logger,
+    run_of,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +20,6 @@ def restored():
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
-    structlog.reset_defaults()
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -71,3 +75,86 @@ def test_lines_of_one_run_of_a_controller_carry_its_name_the_key_and_one_id():
     first, same, second, _ = (line["reconcile"] for line in inside)
     assert first == same != second
     assert not {"controller", "key", "reconcile"} & outside.keys()
+
+
+def forget_configuration():
+    """Pytest has handlers of its own, which it adds after the fixtures."""
+    structlog.reset_defaults()
+    logging.getLogger().handlers[:] = []
+
+
+def test_a_program_without_configuration_hears_warnings_only_and_on_stderr(capsys):
+    forget_configuration()
+    log = get_logger("thing")
+    log.info("not shown")
+    log.warning("look", why="because")
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "look why=because\n")
+    assert not structlog.is_configured()
+
+
+def test_lines_go_to_the_handlers_of_a_program_that_configures_logging():
+    forget_configuration()
+    log = get_logger("thing", resource="jobs")
+    records, stream = [], io.StringIO()
+    logging.basicConfig(stream=stream, level="INFO", format="%(levelname)s:%(name)s:%(message)s")
+    logging.getLogger().handlers[0].addFilter(lambda record: records.append(record) or True)
+    configure_unless_done()
+    log.debug("not shown")
+    with run_of("jobs", "ns/name"), structlog.contextvars.bound_contextvars(tenant="red"):
+        log.info("done 100 %s", count=2)
+    log.error("failed", exc_info=ValueError("boom"))
+    done, failed, *_ = stream.getvalue().splitlines()
+    assert done.startswith("INFO:kueuelib.thing:done 100 %s ")
+    words = set(done.split())
+    assert {"resource=jobs", "count=2", "controller=jobs", "key=ns/name", "tenant=red"} <= words
+    assert failed == "ERROR:kueuelib.thing:failed resource=jobs"
+    assert "ValueError: boom" in stream.getvalue()
+    assert {record.filename for record in records} == {"test_logs.py"}
+    assert not structlog.is_configured()
+
+
+def test_a_level_of_one_of_our_loggers_counts():
+    forget_configuration()
+    stream = io.StringIO()
+    logging.basicConfig(stream=stream, level="INFO")
+    logging.getLogger("kueuelib.thing").setLevel("ERROR")
+    try:
+        get_logger("thing").info("not shown")
+        get_logger("other").info("shown")
+    finally:
+        logging.getLogger("kueuelib.thing").setLevel(logging.NOTSET)
+    assert stream.getvalue() == "INFO:kueuelib.other:shown\n"
+
+
+def test_lines_go_through_the_processors_of_a_program_that_configures_structlog():
+    forget_configuration()
+    log, seen = get_logger("thing"), []
+
+    def keep(_, level, event):
+        seen.append((level, dict(event)))
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, keep])
+    configure_unless_done()
+    with run_of("jobs", "ns/name"):
+        log.info("done", count=2)
+        structlog.get_logger().warning("mine")
+    (first, done), (second, mine) = seen
+    assert (first, second) == ("info", "warning")
+    assert str(done.pop("reconcile")) == str(mine.pop("reconcile"))
+    known = {"controller": "jobs", "key": "ns/name"}
+    assert done == known | {"component": "thing", "event": "done", "count": 2}
+    assert mine == known | {"event": "mine"}
+    assert logging.getLogger().handlers == []
+
+
+def test_a_program_without_a_wish_gets_lines_for_people(capsys):
+    forget_configuration()
+    configure_unless_done("warning")
+    get_logger("thing").info("not shown")
+    get_logger("thing").warning("look", why="because")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "why=because" in err
+    assert "not shown" not in err

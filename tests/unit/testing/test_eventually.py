@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from kueuelib.errors import ApiError, ConfigError, Invalid, NotFound
 from kueuelib.runtime import (
@@ -87,17 +85,13 @@ async def reconcile(thing: Thing, context: Context) -> None:
     context.condition("Ready", True, "Done")
 
 
-@pytest.fixture
-def unconfigured() -> Iterator[None]:
-    structlog.reset_defaults()
+@pytest.fixture(autouse=True)
+def untried() -> None:
     TRIED.clear()
-    yield
-    structlog.reset_defaults()
 
 
-@pytest.mark.usefixtures("unconfigured")
 async def test_a_wait_that_fails_says_what_the_reconciler_failed_at_last(
-    client: Client, capsys: pytest.CaptureFixture[str]
+    client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(app, client):
         new = Thing.new("bad", "default", spec=Spec(failures=1_000))
@@ -114,13 +108,11 @@ async def test_a_wait_that_fails_says_what_the_reconciler_failed_at_last(
     with pytest.raises(AssertionError) as raised:
         await eventually(lambda: False, within=0)
     assert "controller" not in str(raised.value)  # it does not run any more
-    shown = capsys.readouterr().out
-    assert "RuntimeError: attempt 1\n" in shown
-    assert "key=default/bad" in shown
-    assert "secret_value = " not in shown.replace("secret_value = thing.spec.failures", "")
+    assert "RuntimeError: attempt 1\n" in caplog.text
+    assert "key=default/bad" in caplog.text
+    assert "secret_value = " not in caplog.text.replace("secret_value = thing.spec.failures", "")
 
 
-@pytest.mark.usefixtures("unconfigured")
 async def test_a_reconciler_that_fails_after_it_set_a_condition_has_not_settled(
     client: Client,
 ) -> None:
@@ -140,7 +132,6 @@ async def test_a_reconciler_that_fails_after_it_set_a_condition_has_not_settled(
             await settled(client, failing, within=0.5)
 
 
-@pytest.mark.usefixtures("unconfigured")
 async def test_a_failure_that_was_overcome_is_not_blamed(client: Client) -> None:
     async with running(app, client):
         new = Thing.new("better", "default", spec=Spec(failures=2))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from kueuelib.api.definitions import Definition
 from kueuelib.api.meta import KubeObject, Obj, Resource
@@ -27,6 +27,9 @@ from kueuelib.runtime.operator.reconciled import (
 )
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
 
 K = TypeVar("K", bound=KubeObject)
 V = TypeVar("V")
@@ -352,13 +355,19 @@ class Operator:
         return bool(self.hooks) or any(each.versions for each in self.definitions)
 
     def main(
-        self, kubeconfig: str | None = None, clusters: Mapping[str, str] = MappingProxyType({})
+        self,
+        kubeconfig: str | None = None,
+        clusters: Mapping[str, str] = MappingProxyType({}),
+        telemetry: Telemetry | None = None,
     ) -> None:
         """Run until SIGTERM or SIGINT; the last line of a program. See `kueuelib run`.
+
+        Lines of the log are for people, unless the program has configured structlog or logging.
 
         Args:
             kubeconfig: a file, found by kubectl's rules when None.
             clusters: the kubeconfig of each other cluster, by its name.
+            telemetry: where to report, for a program that serves its metrics itself.
 
         Raises:
             SystemExit: it cannot work, exit code 2, or failed, exit code 1; stderr has the line
@@ -368,8 +377,9 @@ class Operator:
         from kueuelib.runtime.entry import run_script
         from kueuelib.runtime.operator.running import ServeOptions, serve
 
-        logs.configure()
-        run_script(serve, self, ServeOptions(kubeconfig=kubeconfig, clusters=clusters))
+        logs.configure_unless_done()
+        options = ServeOptions(kubeconfig=kubeconfig, clusters=clusters)
+        run_script(serve, self, options, telemetry)
 
 
 def _checked(name: str, what: str) -> str:

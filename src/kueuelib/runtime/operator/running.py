@@ -67,8 +67,15 @@ class ServeOptions:
     server_timeout: float = WAIT_FOR_SERVER
 
 
-async def serve(operator: Operator, options: ServeOptions) -> None:
+async def serve(
+    operator: Operator, options: ServeOptions, telemetry: Telemetry | None = None
+) -> None:
     """Run an operator until SIGTERM or SIGINT, again after each lost Lease.
+
+    Args:
+        operator: the declaration.
+        options: how it runs.
+        telemetry: where to report.
 
     Raises:
         ConfigError: there is no usable configuration or no server, an address cannot be bound, or a
@@ -76,7 +83,7 @@ async def serve(operator: Operator, options: ServeOptions) -> None:
     """
     lease = ObjectKey(options.namespace or own_namespace("default"), operator.name)
     election = ElectionOptions(lease=lease, identity=default_identity(), release_on_cancel=True)
-    once = partial(_serve_once, operator, options, election)
+    once = partial(_serve_once, operator, options, election, telemetry or Telemetry())
     listening = [
         (options.health_address, HEALTH),
         (options.metrics_address, METRICS),
@@ -92,10 +99,10 @@ async def _serve_once(
     operator: Operator,
     options: ServeOptions,
     election: ElectionOptions,
+    telemetry: Telemetry,
     life: Life,
     patience: float,
 ) -> None:
-    telemetry = Telemetry()
     async with (
         await _connect(operator, options, telemetry) as client,
         _elector(operator, options, election, telemetry) as elector,

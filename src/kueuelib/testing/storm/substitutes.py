@@ -38,6 +38,7 @@ _CHANCE = (
     *("randbytes", "randint", "random", "randrange", "sample", "shuffle", "triangular", "uniform"),
 )
 _PEM = b"-----BEGIN CERTIFICATE-----\nc3Rvcm0=\n-----END CERTIFICATE-----\n"
+_UNSAID = ("event", "component", "reconcile")  # to tell an id would draw one
 _LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 Tell = Callable[[str], None]
@@ -194,7 +195,7 @@ def _quiet(tell: Tell | None) -> None:
         return
 
     def hand_over(_: Any, level: str, event: Mapping[str, Any]) -> Any:
-        said = {key: value for key, value in event.items() if key not in ("event", "component")}
+        said = {key: value for key, value in event.items() if key not in _UNSAID}
         words = " ".join(f"{key}={value}" for key, value in sorted(said.items()))
         tell(f"{level} {event.get('component', '')}: {event.get('event')} {words}".rstrip())
         raise structlog.DropEvent
