@@ -121,6 +121,30 @@ def test_life(rest: Rest, name: str) -> None:
     assert life.pools("low") == {"spot"}
 
 
+def test_a_running_job_that_is_replaced_stays_as_its_user_wrote_it(rest: Rest) -> None:
+    """As `kubectl replace` does it, with a file that has no annotations and no suspend."""
+    life = Life(rest, SAMPLES["kubeflow.org/mpijob"])
+    life.create("low")
+    eventually(lambda: life.runs("low"))
+    life.report("low", "running")
+    workload, live = uid_of(life.workload("low")), life.get("low")
+    written = life.sample.job(name="low", labels={QUEUE: "q", PRIORITY: life.place.named("low")})
+    for spec in written["spec"]["mpiReplicaSpecs"].values():
+        spec["template"]["spec"]["nodeSelector"] = {"pool": "mine"}
+    written["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
+    rest.replace(f"{life.path}/low", written)
+    assert life.runs("low")
+    rest.merge(life.place.path(life.workload("low")), {"spec": {"active": False}})
+    eventually(lambda: not life.runs("low"))
+    life.report("low", "stopped")
+    eventually(lambda: not life.holds_quota("low"))
+    assert life.pools("low") == {"mine"}
+    asked = life.workload("low")
+    assert uid_of(asked) == workload
+    selectors = [e["template"]["spec"]["nodeSelector"] for e in asked["spec"]["podSets"]]
+    assert selectors == [{"pool": "mine"}] * 2
+
+
 def replica_set(rest: Rest, place: Place, deployment: Obj) -> Obj:
     """What the controller of Deployments makes, with the Deployment's template."""
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "controller": True}

@@ -327,6 +327,36 @@ class Edits(RuleBasedStateMachine):
         template["spec"]["containers"][0][field] = value
         self.change(job)
 
+    @precondition(lambda self: self.kind == "Training" and not self.runs and not self.quota())
+    @rule(
+        flavor=st.sampled_from([*FLAVORS]),
+        zone=st.sampled_from(["a", "b", None]),
+        suspend=st.booleans(),
+        evicted=st.booleans(),
+        fewest=st.booleans(),
+    )
+    def it_runs_and_is_replaced(
+        self, flavor: str, zone: str | None, suspend: bool, evicted: bool, fewest: bool
+    ) -> None:
+        """By the user's own file, which has neither the note nor what the start added."""
+        self.it_runs([flavor, *FLAVORS], fewest, 0)
+        if any(zone and added["nodeSelector"].get("zone") == zone for added in self.added.values()):
+            zone = None  # the same as what the start added, so it cannot be distinguished from that
+        job = copy.deepcopy(self.world.live_job)
+        job["spec"]["suspend"] = self.handled = suspend
+        self.counted(job["spec"])[COUNTS[self.kind][1]] = self.count
+        for name, own in self.written.items():
+            if zone is not None:
+                own["nodeSelector"]["zone"] = zone
+            for field, value in own.items():
+                part_of(self.template(job["spec"], name), field)[field] = copy.deepcopy(value)
+        del job["metadata"]["annotations"]
+        self.added = {name: {"nodeSelector": {}, "tolerations": []} for name in NAMES[self.kind]}
+        self.noted = {}
+        self.change(job)
+        if evicted and self.quota():
+            self.it_is_stopped(2, looks=False)
+
     @precondition(lambda self: self.is_clean and not self.is_admitted())
     @rule(zone=st.sampled_from(["a", "b"]))
     def a_waiting_job_is_edited_and_unsuspended(self, zone: str) -> None:
@@ -447,8 +477,8 @@ class Edits(RuleBasedStateMachine):
         self.place = ""
 
     @precondition(lambda self: self.runs and self.added and self.quota() and self.is_active)
-    @rule(flavor=st.none() | st.sampled_from(["spot", "reserved"]))
-    def another_manager_started_it(self, flavor: str | None) -> None:
+    @rule(flavor=st.none() | st.sampled_from(["spot", "reserved"]), copied=st.booleans())
+    def another_manager_started_it(self, flavor: str | None, copied: bool) -> None:
         """Either it started the job, or it stopped what we started, and started it again."""
         job = copy.deepcopy(self.world.live_job)
         workload = self.world.workload
@@ -457,7 +487,10 @@ class Edits(RuleBasedStateMachine):
         pending = states.is_evicted(workload) or not states.is_admitted(workload)
         if NOTE not in (job["metadata"].get("annotations") or {}) or not same or pending:
             return
-        if flavor is None:
+        if flavor is None and not copied:
+            self.world.forget_start()
+            job = copy.deepcopy(self.world.live_job)
+        elif flavor is None:
             del job["metadata"]["annotations"][NOTE]
         elif not self.starts_elsewhere(job, flavor):
             return

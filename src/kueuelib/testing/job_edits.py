@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.jobs.contract.additions import ADDED_AT_START
+from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.testing.job_adapter import AdaptedJobs, about, placed_parts, pod_specs
 from kueuelib.testing.job_world import JobWorld
 from kueuelib.workload import states
@@ -97,13 +99,33 @@ class EditCases(AdaptedJobs):
         world.settle()
         world.admit("spot")
         world.settle()
-        job = copy.deepcopy(self.adapter.running(world.live_job))
-        del job["metadata"]["annotations"][ADDED_AT_START]
-        world.change(job)
+        world.change(self.adapter.running(world.live_job))
+        world.forget_start()
         world.settle()
         assert not world.is_suspended(), "it was stopped because it has no annotation"
         if flavor == "another":
             world.flavors["spot"] = {"spec": {"nodeLabels": {"pool": "other"}}}
+        world.evict()
+        world.settle()
+        self._stops(world)
+        self._assert_written(world, EDIT)
+
+    @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @about("run_with_podsets_info", "restore_podsets_info")
+    def test_a_running_job_that_is_replaced_stays_as_written(self, one_at_a_time: bool) -> None:
+        """A file of its user contains nothing that the start added, not even the note about it."""
+        world = self._waiting(one_at_a_time=one_at_a_time)
+        written = copy.deepcopy(world.live_job)
+        world.admit("spot")
+        world.settle()
+        if self.adapter.integration.resource in (JOBS, PODS):
+            pytest.skip("the API server refuses it")
+        replaced = self._job(self.adapter.edited(written, EDIT))
+        infos = [PodSetInfo(each.name, each.count) for each in replaced.pod_sets()]
+        replaced.run_with_podsets_info(infos)
+        world.change(self.adapter.running(replaced.raw))
+        world.settle()
+        assert not world.is_suspended()
         world.evict()
         world.settle()
         self._stops(world)

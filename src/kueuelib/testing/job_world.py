@@ -18,6 +18,7 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time, key_of
 from kueuelib.api.names import ADMISSION_MANAGER
 from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import KueuelibError
+from kueuelib.jobs.contract.additions import ADDED_AT_START
 from kueuelib.jobs.contract.commands import (
     Change,
     Command,
@@ -274,6 +275,13 @@ class JobWorld:
     def delete_workload(self) -> None:
         """Deletes the Workload; its finalizer keeps it until it is released."""
         self._delete(WORKLOADS.kind, self.workload)
+
+    def forget_start(self) -> None:
+        """Removes what was noted of the start, as if another manager had started the job."""
+        for (kind, _), obj in [*self._objects.items()]:
+            left = unshared(obj)
+            if (left["metadata"].get("annotations") or {}).pop(ADDED_AT_START, None):
+                self._store(kind, left)
 
     def lose_workload(self) -> None:
         """Deletes the Workload without a trace, like somebody who removes its finalizer."""

@@ -3,6 +3,9 @@
 The write that starts a job puts it into an annotation, and the write that restores the templates
 removes it. So no crash can separate the two, and a stop needs neither the Workload nor its flavors:
 it takes away what the start added, and everything else stays as the user wrote it.
+
+A job that is replaced as a whole loses the annotation together with the additions. That it was
+started, and not by a client without annotations, is known from a copy on its Workload.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from kueuelib.jobs.contract.podset_info import PodSetInfo, from_pod_set
 ADDED_AT_START = "kueuelib.dev/added-at-start"
 """The annotation: JSON with the UID of the job, the time of the admission, and the additions."""
 
+_AS_ASKED = -1
+"""Instead of a count that the start did not change: no pod set has it."""
 _MAPS = {"annotations": "annotations", "labels": "labels", "nodeSelector": "node_selector"}
 
 
@@ -58,6 +63,11 @@ class Additions:
             entry in present.tolerations for entry in added.tolerations
         )
 
+    def are_untouched_in(self, present: PodSetInfo) -> bool:
+        """Whether a pod set has every one of the additions, and a count that the start changed."""
+        changed = self.started not in (_AS_ASKED, present.count)
+        return self.are_all_in(present) and not changed
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing was added and no count changed."""
@@ -90,8 +100,18 @@ def with_nothing_added(job: GenericJob, obj: Obj) -> Obj:
     return _with_note(obj, job.uid, "", [])
 
 
-def remembered(job: GenericJob, admitted: str = "") -> tuple[Additions, ...] | None:
-    """What the last start added, as the job remembers it; None if it does not.
+def with_memory_of(started: Mapping[str, Any], workload: Obj) -> Obj:
+    """A raw Workload that remembers the same start as a raw job; itself if it does already."""
+    note, notes = annotations_of(started).get(ADDED_AT_START), annotations_of(workload)
+    if note is None or notes.get(ADDED_AT_START) == note:
+        return workload
+    return _with_annotations(workload, {**notes, ADDED_AT_START: note})
+
+
+def remembered(
+    job: GenericJob, admitted: str = "", noted_on: Mapping[str, Any] | None = None
+) -> tuple[Additions, ...] | None:
+    """What the last start added, as the job or its Workload remembers it; None if it does not.
 
     An annotation in a copied manifest is about another job. One about an earlier admission is about
     a start that another client, for example Kueue, has undone since.
@@ -99,8 +119,9 @@ def remembered(job: GenericJob, admitted: str = "") -> tuple[Additions, ...] | N
     Args:
         job: the job.
         admitted: when its Workload was admitted; empty: any start is meant.
+        noted_on: the raw object with the annotation; None: the job itself.
     """
-    text = annotations_of(job.raw).get(ADDED_AT_START)
+    text = annotations_of(job.raw if noted_on is None else noted_on).get(ADDED_AT_START)
     if text is None:
         return None
     try:
@@ -171,7 +192,7 @@ def _raw(added: Additions) -> Obj:
 
 
 def _read(entry: Mapping[str, Any]) -> Additions:
-    count = entry.get("count") or {"asked": 0, "started": -1}
+    count = entry.get("count") or {"asked": 0, "started": _AS_ASKED}
     maps = {name: dict(entry.get(field) or {}) for field, name in _MAPS.items()}
     tolerations = tuple(map(dict, entry.get("tolerations") or ()))
     info = PodSetInfo(entry["name"], int(count["asked"]), **maps, tolerations=tolerations)

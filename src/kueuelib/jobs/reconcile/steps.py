@@ -55,7 +55,7 @@ from kueuelib.jobs.reconcile.workload_build import (
     with_priority,
     with_queue,
 )
-from kueuelib.jobs.reconcile.written import forgetting, infos_left, started
+from kueuelib.jobs.reconcile.written import forgetting, infos_left, noted, started
 from kueuelib.workload import evictions, states
 
 MISSING_RETRY = 5.0
@@ -231,7 +231,12 @@ def _starting(case: Case) -> Commands:
             reports.finish(workload, REASON_FAILED_TO_START, text, now),
             Emit(job.raw, REASON_FAILED_TO_START, text, WARNING),
         )
-    return (Change(job.resource, job.raw, changed), Emit(job.raw, STARTED, message))
+    remembering = noted(workload, job, changed)
+    return (
+        *(() if remembering is workload else (Change(WORKLOADS, workload, remembering),)),
+        Change(job.resource, job.raw, changed),
+        Emit(job.raw, STARTED, message),
+    )
 
 
 def _start(case: Case) -> Commands:

@@ -1,9 +1,12 @@
 """The templates of a job as its user wrote them, without what a start added (KEP-369).
 
-The job itself remembers what its start added (`kueuelib.jobs.contract.additions`). For a job that
-an older version or Kueue started, it is what the admission of its Workload adds to the templates
-there; if the job's own templates lack a part of it, because a flavor was changed meanwhile, those
-of the Workload count.
+The job itself remembers what its start added (`kueuelib.jobs.contract.additions`). So does its
+Workload, if the kind permits its users to replace a running job: one without the annotation and
+without a part of the additions was replaced, and is as its user wrote it.
+
+For a job that an older version or Kueue started, it is what the admission of its Workload adds to
+the templates there; if the job's own templates lack a part of it, because a flavor was changed
+meanwhile, those of the Workload count.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import PODS
+from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.api.meta import Obj, copied
 from kueuelib.api.names import ADMITTED
 from kueuelib.errors import InvalidJob, PodSetError
@@ -23,6 +26,7 @@ from kueuelib.jobs.contract.additions import (
     remembered,
     states_of,
     with_memory,
+    with_memory_of,
     with_nothing_added,
     without,
     without_memory,
@@ -53,7 +57,7 @@ def as_written(job: GenericJob, workload: Mapping[str, Any] | None = None) -> Ge
     Raises:
         InvalidJob: the templates cannot be read or restored.
     """
-    added = remembered(job, _admitted_at(workload))
+    added = _added(job, workload)
     if added is None:
         return job
     written = job.copy()
@@ -82,6 +86,19 @@ def started(job: GenericJob, workload: Mapping[str, Any], infos: Sequence[PodSet
     return with_memory(changed, written, _admitted_at(workload))
 
 
+def noted(workload: Obj, job: GenericJob, changed: Obj) -> Obj:
+    """The raw Workload as it is written before the start of its job.
+
+    Kubernetes keeps the templates of running Jobs and of Pods: nobody can replace them.
+
+    Args:
+        workload: the Workload.
+        job: the job.
+        changed: the raw job after its start.
+    """
+    return workload if job.resource in (JOBS, PODS) else with_memory_of(changed, workload)
+
+
 def infos_left(job: GenericJob, workload: Obj | None, flavors: Flavors) -> tuple[PodSetInfo, ...]:
     """The states to which the templates have to be restored; empty if they are as written.
 
@@ -96,7 +113,7 @@ def infos_left(job: GenericJob, workload: Obj | None, flavors: Flavors) -> tuple
         flavors: the raw ResourceFlavors by name.
     """
     suspended = job.is_suspended()
-    added = remembered(job, "" if suspended else _admitted_at(workload))
+    added = remembered(job) if suspended else _added(job, workload)
     if workload is not None and not states.is_admitted(workload):
         workload = workload if isinstance(job, ComposableJob) else None
     if added is None and (suspended or workload is None):
@@ -169,6 +186,21 @@ def as_admitted(workload: Mapping[str, Any], flavors: Flavors) -> list[Mapping[s
         ]
     except (PodSetError, FlavorNotFound):
         return None
+
+
+def _added(job: GenericJob, workload: Mapping[str, Any] | None) -> tuple[Additions, ...] | None:
+    """What the last start added and the templates still have; None if nobody remembers it."""
+    admitted = _admitted_at(workload)
+    added = remembered(job, admitted)
+    if added is not None or workload is None or not admitted:
+        return added
+    added = remembered(job, admitted, workload)
+    if added is None:
+        return None
+    present = {info.name: info for info in states_of(job.pod_sets())}
+    pairs = [(each, present.get(each.info.name)) for each in added]
+    replaced = not all(info and each.are_untouched_in(info) for each, info in pairs)
+    return () if replaced else added
 
 
 def _of_admission(

@@ -8,6 +8,7 @@ import pytest
 
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Resource
+from kueuelib.jobs.contract.additions import ADDED_AT_START
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithFinalize,
@@ -127,9 +128,14 @@ def admitted(obj, **status):
     return wl
 
 
+def notes(obj):
+    return obj["metadata"]["annotations"][ADDED_AT_START]
+
+
 def test_pod_sets_are_assigned_by_name_not_by_position():
     obj = training()
-    change, event = plan(situation(obj, admitted(obj)))
+    workload, change, event = plan(situation(obj, admitted(obj)))
+    assert workload.patch["metadata"] == {"annotations": {ADDED_AT_START: notes(change.new)}}
     assert change.patch["spec"] == {
         "suspend": False,
         "launcher": {"spec": {"nodeSelector": {"pool": "a"}}},
@@ -144,7 +150,7 @@ def test_a_plain_kind_is_stopped_and_restored_with_one_patch():
     wl["status"]["conditions"].append(
         {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "room"}
     )
-    running = plan(situation(obj, admitted(obj)))[0].new
+    running = plan(situation(obj, admitted(obj)))[1].new
     change, event = plan(situation(running, wl))
     assert change.new["spec"] == obj["spec"]
     assert (event.reason, event.message) == ("Stopped", "room")
