@@ -10,7 +10,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, decide
 from kueuelib.scheduler.decide.cycle_values import Admit
-from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import FairSharing, Settings
 
@@ -27,8 +27,14 @@ class Watched(Replay):
         plan = decide(cycle, self.now)
         self.plans.append(plan)
         promised = {head.info.key for head in cycle.promised}  # decided before others waited
-        settled = {one.key for one in plan.preemptions} | promised  # they have their room
+        room = {one.key: (one.cluster_queue, one.promise) for one in plan.waits if one.promise}
+        settled = room.keys() | promised  # they have their room
         snapshot = Snapshot(cycle.frozen)
+        for preemption in plan.preemptions:
+            for victim in preemption.victims:
+                snapshot.take_out(victim.holder)
+        for name, promise in room.values():
+            charge(snapshot, name, promise.usage)
         for admit in plan.admissions:
             settled.add(admit.key)
             needs = {
@@ -55,14 +61,12 @@ def judge(
     before = {
         (name, pair): left(snapshot, name, pair) for name in cycle.frozen.queues for pair in PAIRS
     }
-    queue = snapshot.queue(admit.cluster_queue)
-    assert queue is not None
-    snapshot.add(queue, admit.usage)
+    charge(snapshot, admit.cluster_queue, admit.usage)
     if not admit.borrowing:
         return
     for (name, key), amount in needs.items():
         owner = cycle.frozen.queues.get(name)
-        if owner is None or owner is queue:
+        if owner is None or name == admit.cluster_queue:
             continue
         for pair in PAIRS:
             limits = snapshot.limits(owner, pair)
@@ -73,6 +77,12 @@ def judge(
             assert after >= min(before[name, pair], amount, unused), (
                 f"{admit.key} borrows what {key} needs"
             )
+
+
+def charge(snapshot: Snapshot, name: str, usage: Amounts) -> None:
+    queue = snapshot.queue(name)
+    assert queue is not None
+    snapshot.add(queue, usage)
 
 
 def left(snapshot: Snapshot, name: str, pair: FlavorResource) -> int:
