@@ -127,6 +127,18 @@ def compiled(session: nox.Session) -> None:
     session.run("pytest", *WORKERS, *laws, *rest, *uncounted)
 
 
+@nox.session(venv_backend="uv")
+def lowest(session: nox.Session) -> None:
+    """The lowest versions that pyproject.toml allows, in an environment of their own; minutes."""
+    session.install("--resolution", "lowest-direct", "-e", ".[dev]")
+    session.run("uv", "pip", "check", external=True)
+    session.run("kueuelib", "demo")
+    units = (f"tests/unit/{unit}" for unit in ("api", "app", "cli", "runtime"))
+    names = ("kinds", "http", "objects", "lists_and_watches", "webhooks", "apply", "schemas")
+    served = (f"tests/conformance/test_{name}.py" for name in names)
+    session.run("pytest", *WORKERS, *(session.posargs or (*units, *served)))
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks: prints figures and ratios, asserts no times."""

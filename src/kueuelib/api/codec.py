@@ -26,8 +26,8 @@ from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 T = TypeVar("T", bound=Struct)
 
 _ONE_OF = "one of "
-_EXTRA = "\0extra"
-"""A key that no API object has; carries unknown fields into the generated function."""
+_EXTRA = " extra"
+"""Carries unknown fields into the generated function; no field has this name."""
 
 
 class _WrongType(Exception):

@@ -37,18 +37,17 @@ def _write_anything(stream: object) -> None:
 def _main() -> None:
     gc.disable()  # what is imported stays: 40 searches for garbage would take 4 ms
     import click
-    from click.exceptions import NoArgsIsHelpError
 
     from kueuelib.cli.root import app
     from kueuelib.errors import KueuelibError
 
     gc.enable()
+    if len(sys.argv) == 1:
+        print(app.get_help(click.Context(app, info_name="kueuelib")), file=sys.stderr)  # noqa: T201 - a command line
+        sys.exit(2)
     try:
         code = app(prog_name="kueuelib", standalone_mode=False)
         sys.stdout.flush()
-    except NoArgsIsHelpError as error:
-        error.show()
-        sys.exit(error.exit_code)
     except click.UsageError as error:
         from kueuelib.cli.mistakes import mistake
 

@@ -45,7 +45,7 @@ def _said(error: click.UsageError, context: click.Context) -> tuple[str, str]:
         if option is None or option.is_flag:
             return f"{error.option_name} takes no value", f"write {error.option_name} alone"
         ranged = isinstance(option.type, click.IntRange | click.FloatRange)
-        value = "NUMBER" if ranged else option.make_metavar(context)
+        value = "NUMBER" if ranged else _metavar(option, context)
         return f"{error.option_name} needs a value", f"write {error.option_name} {value}"
     if isinstance(error, click.MissingParameter):
         name = _name(error, context)
@@ -70,12 +70,19 @@ def _option(context: click.Context, name: str) -> click.Option | None:
     return next((one for one in options if name in (*one.opts, *one.secondary_opts)), None)
 
 
+def _metavar(option: click.Option, context: click.Context) -> str:
+    """What stands for the value of an option in its help."""
+    record = option.get_help_record(context)
+    return record[0].rpartition(" ")[2] if record is not None else "VALUE"
+
+
 def _name(error: click.BadParameter, context: click.Context) -> str:
     """The parameter as the user types it."""
     param = error.param
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
-    return param.make_metavar(context) if param is not None else str(error.param_hint or "a value")
+    pieces = param.get_usage_pieces(context) if param is not None else []
+    return pieces[0] if pieces else str(error.param_hint or "a value")
 
 
 def _added(name: str) -> str:

@@ -21,7 +21,7 @@ main()
 def test_whatever_is_said_can_be_written(encoding: str) -> None:
     """A file is UTF-8, as pages say of themselves; what is no character is escaped."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, "a-command"],
         env={**os.environ, "PYTHONIOENCODING": encoding},
         capture_output=True,
         timeout=300,
@@ -34,7 +34,7 @@ def test_a_terminal_gets_escapes_for_what_it_cannot_show() -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, "a-command"],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         stdout=theirs,
         timeout=300,

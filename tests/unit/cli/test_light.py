@@ -45,6 +45,18 @@ def test_every_command_explains_itself() -> None:
         assert "Usage: kueuelib" in done.stdout
 
 
+def test_without_a_command_the_help_is_the_mistake() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kueuelib"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Usage: kueuelib [OPTIONS] COMMAND")
+
+
 UNUSED = (
     *("rich", "pygments", "kubernetes_asyncio", "urllib3", "cryptography"),
     *("kueuelib.embedded", "kueuelib.recording", "kueuelib.simulator", "kueuelib.testing"),

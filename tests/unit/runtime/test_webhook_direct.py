@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 
@@ -16,6 +17,7 @@ from kueuelib.runtime.webhook.direct import MOST, MOST_HEAD, RECENT
 from kueuelib.runtime.webhook.server import WebhookServer
 
 HOST = "127.0.0.1"
+OLD = aiohttp.__version__.startswith("3.13.")
 LINES = ("Host: a", "Content-Type: application/json")
 
 
@@ -158,7 +160,10 @@ async def test_others_are_answered_by_aiohttp_and_common_ones_follow(server, cal
         request(review(), "X: a\nTransfer-Encoding: chunked"),
         request(review(), " folded: x"),
         request(review()).replace(b"HTTP/1.1", b"HTTP/1.9"),
-        request(review()).replace(b"Host: a\r\n", b""),
+        pytest.param(
+            request(review()).replace(b"Host: a\r\n", b""),
+            marks=pytest.mark.skipif(OLD, reason="aiohttp 3.13 does not ask for a Host"),
+        ),
         request(review(), "Host: b"),
         request(review(), "User-Agent: a", "User-Agent: b"),
         request(review(), f"X: {'x' * 9000}"),

@@ -10,6 +10,7 @@ import click
 from kueuelib.cli.syntax.options import (
     FILE,
     Number,
+    TextType,
     kubeconfig,
     logging,
     recorded,
@@ -18,7 +19,7 @@ from kueuelib.cli.syntax.options import (
 )
 
 
-class _Format(click.ParamType[str]):
+class _Format(TextType):
     """A format of traces; the readers that know them are loaded only when it is needed."""
 
     name = "format"
@@ -28,9 +29,10 @@ class _Format(click.ParamType[str]):
 
         return click.Choice([*FORMATS])
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        """The formats, for the help."""
-        return self._choice().get_metavar(param, ctx)
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The formats, for the help; click before 8.2 gives no context."""
+        del param, ctx
+        return f"[{'|'.join(self._choice().choices)}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The format, or a mistake in the command line."""

@@ -310,7 +310,8 @@ def _request(
 async def _answered(body: bytes, kind: str, answer: _Answer) -> tuple[str, bytes]:
     """The code and the body of the answer to a review."""
     if is_too_much(body, kind):
-        raise web.HTTPRequestEntityTooLarge(MAX_VALUES, text="the review has too many values")
+        text = "the review has too many values"
+        raise web.HTTPRequestEntityTooLarge(MAX_VALUES, MAX_VALUES + 1, text=text)
     if len(body) <= LARGE:
         review = _read(body, kind)
     else:

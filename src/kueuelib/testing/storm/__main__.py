@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +15,13 @@ from .tour import MIXED, replay, shrunk, tour
 
 __all__ = ["main"]
 
+if TYPE_CHECKING:
+    _RangeType = click.ParamType[range]
+else:
+    _RangeType = click.ParamType  # generic since click 8.4
 
-class Seeds(click.ParamType[range]):
+
+class Seeds(_RangeType):
     """A range of seeds: `FIRST:LAST`, both included."""
 
     name = "FIRST:LAST"
