@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -15,6 +15,7 @@ import aiohttp
 import attrs
 import orjson
 
+from kueuelib.api.models import encode_model, is_model
 from kueuelib.errors import ApiError, TransportError, api_error
 from kueuelib.runtime.exchange import Headers
 
@@ -72,6 +73,24 @@ def failure(status: int, retry_after: str | None, body: bytes) -> ApiError:
         text=f"the server answered {status}: {text}" if text else "",
         retry_after=seconds,
     )
+
+
+def encode_json(body: object) -> bytes:
+    """A body of JSON, in which objects of any form may stand.
+
+    Raises:
+        TypeError: something in it is none, and has no form in JSON.
+        InvalidObject: the same, in an object.
+    """
+    return orjson.dumps(body, default=_raw_part)
+
+
+def _raw_part(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_model(value):
+        return encode_model(value)
+    raise TypeError(type(value).__name__)
 
 
 async def decode_json(body: bytes, what: str) -> Any:

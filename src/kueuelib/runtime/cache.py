@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, group_kind_of, key_of
+from kueuelib.api.forms import Typed, resource_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, group_kind_of, key_of
 from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import version_number
@@ -22,7 +23,7 @@ from kueuelib.runtime.typed import TypedInformer
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
-K = TypeVar("K", bound=KubeObject)
+K = TypeVar("K", bound=Typed)
 
 SYNC_TIMEOUT = 120.0
 """Seconds that the first lists may take."""
@@ -100,7 +101,7 @@ class Cache:
 
     def informer(
         self,
-        resource: Resource | type[KubeObject],
+        resource: Resource | type[Any],
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -128,7 +129,7 @@ class Cache:
             if metadata_only:
                 raise ValueError(f"metadata alone is not a {resource.__name__}: give its resource")
             raw = self.informer(
-                resource.resource,
+                resource_of(resource),
                 namespace=namespace,
                 label_selector=label_selector,
                 field_selector=field_selector,

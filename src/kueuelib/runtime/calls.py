@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import attrs
 
@@ -13,6 +13,7 @@ from kueuelib.errors import ApiError, NotConnected, TooManyRequests
 from kueuelib.runtime.bodies import Response
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.sessions import Answer
 from kueuelib.runtime.throttle import Throttle
 from kueuelib.runtime.transport import Transport
 
@@ -25,6 +26,8 @@ FIRST_DELAY = 0.25
 MAX_DELAY = 30.0
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 """The text of a `Warning` header: a quoted string, in which a backslash escapes (RFC 9110)."""
+
+A = TypeVar("A", Response, Answer)
 
 
 @attrs.frozen(eq=False)
@@ -62,6 +65,26 @@ class Calls:
             TransportError: there was no answer.
             ConfigError: there are no credentials.
         """
+        return await self._send(self.transport.request, method, path, verb, request)
+
+    async def stream(self, method: str, path: str, *, verb: str, **request: Any) -> Answer:
+        """Send one call; its answer, also a failure, is read as it comes. See `Transport.stream`.
+
+        Raises:
+            TooManyRequests: the server answered 429 again and again.
+            TransportError: there was no answer.
+            ConfigError: there are no credentials.
+        """
+        return await self._send(self.transport.stream, method, path, verb, request)
+
+    async def _send(
+        self,
+        send: Callable[..., Awaitable[A]],
+        method: str,
+        path: str,
+        verb: str,
+        request: Mapping[str, Any],
+    ) -> A:
         delay = FIRST_DELAY
         for attempt in range(RETRIES + 1):
             if self.throttle is not None:
@@ -69,7 +92,7 @@ class Calls:
             if self.guard is not None and method != "GET":
                 self.guard()
             try:
-                response = await self.transport.request(method, path, verb=verb, **request)
+                response = await send(method, path, verb=verb, **request)
             except (TooManyRequests, NotConnected) as error:
                 if attempt >= _repetitions(method, error):
                     raise

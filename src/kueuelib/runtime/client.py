@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
-import orjson
 
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
+from kueuelib.api.forms import Typed, raw_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.machinery.reflector_options import PAGE_SIZE
 from kueuelib.runtime import discovery, queries
-from kueuelib.runtime.bodies import decode_json
+from kueuelib.runtime.bodies import decode_json, encode_json
 from kueuelib.runtime.calls import Calls
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import ObjectList, Params, PatchType, object_path, params_of
 from kueuelib.runtime.transport import Transport
-from kueuelib.runtime.typed import TypedClient
+from kueuelib.runtime.typed import K, TypedClient
 from kueuelib.runtime.watch import WatchStream
 
-K = TypeVar("K", bound=KubeObject)
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
 
 
 class Client:
     """Reads and writes objects of any kind, as raw JSON.
+
+    Writes also take values of classes with `@crd`, and models of kubernetes_asyncio.
 
     Every method raises `ApiError` subclasses for failures the server reports, `TransportError`
     when there was no answer, and `ConfigError` when there are no credentials. A call is repeated
@@ -70,8 +73,27 @@ class Client:
         return made
 
     def of(self, cls: type[K]) -> TypedClient[K]:
-        """The verbs for the kind of a class, with values of the class."""
+        """The verbs for the kind of a class, with values of the class.
+
+        Args:
+            cls: a class with `@crd`, or a model such as `kubernetes_asyncio.client.V1Pod`.
+
+        Raises:
+            ConfigError: the class stands for no kind.
+        """
         return TypedClient(cls, self)
+
+    def api_client(self, learn: Callable[[Obj], None] | None = None) -> ApiClient:
+        """An `ApiClient` of kubernetes_asyncio over the connections of this client.
+
+        Its calls have the limits, repetitions, deadlines and guards of this client.
+
+        Args:
+            learn: gets each object that a write returned, for example `Cache.learn`.
+        """
+        from kueuelib.runtime.generated_client import ConnectedApiClient
+
+        return ConnectedApiClient(self._calls, learn)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -116,9 +138,8 @@ class Client:
             limit=str(limit) if limit else "",
             resourceVersion=resource_version,
             resourceVersionMatch=resource_version_match,
+            **{"continue": continue_token},
         )
-        if continue_token:
-            params.append(("continue", continue_token))
         path = resource.path(namespace)
         accept = queries.METADATA_LIST if metadata_only else queries.JSON
         body = await self.request(
@@ -181,9 +202,9 @@ class Client:
             labelSelector=label_selector,
             fieldSelector=field_selector,
             allowWatchBookmarks="true" if bookmarks else "",
+            sendInitialEvents="true" if send_initial_events else "",
+            resourceVersionMatch="NotOlderThan" if send_initial_events else "",
         )
-        if send_initial_events:
-            params += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
         return await self.transport.watch(
             resource.path(namespace),
             params=params,
@@ -195,7 +216,7 @@ class Client:
     async def create(
         self,
         resource: Resource,
-        obj: Mapping[str, Any],
+        obj: Mapping[str, Any] | Typed,
         *,
         subresource: str = "",
         name: str = "",
@@ -208,18 +229,15 @@ class Client:
             AlreadyExists: there is one of that name.
             Invalid: it breaks rules.
         """
-        return await self._object(
-            "POST",
-            queries.creation_path(resource, obj, name, subresource),
-            params=self._write_params(dry_run, field_manager),
-            body=obj,
-            verb="create",
-        )
+        raw = raw_of(obj)
+        path = queries.creation_path(resource, raw, name, subresource)
+        params = self._write_params(dry_run, field_manager)
+        return await self._object("POST", path, params=params, body=raw, verb="create")
 
     async def replace(
         self,
         resource: Resource,
-        obj: Mapping[str, Any],
+        obj: Mapping[str, Any] | Typed,
         *,
         subresource: str = "",
         dry_run: bool = False,
@@ -230,19 +248,16 @@ class Client:
         Raises:
             Conflict: it was changed meanwhile.
         """
-        return await self._object(
-            "PUT",
-            object_path(resource, key_of(obj), subresource),
-            params=self._write_params(dry_run, field_manager),
-            body=obj,
-            verb="update",
-        )
+        raw = raw_of(obj)
+        path = object_path(resource, key_of(raw), subresource)
+        params = self._write_params(dry_run, field_manager)
+        return await self._object("PUT", path, params=params, body=raw, verb="update")
 
     async def patch(
         self,
         resource: Resource,
         key: ObjectKey,
-        body: Mapping[str, Any] | Sequence[Any],
+        body: Mapping[str, Any] | Sequence[Any] | Typed,
         patch_type: PatchType,
         *,
         subresource: str = "",
@@ -269,18 +284,14 @@ class Client:
         if force:
             params.append(("force", "true"))
         verb = "apply" if patch_type is PatchType.APPLY else "patch"
-        return await self._object(
-            "PATCH",
-            object_path(resource, key, subresource),
-            params=params,
-            body=body,
-            content_type=patch_type.value,
-            verb=verb,
-        )
+        sent = {"body": body, "content_type": patch_type.value}
+        path = object_path(resource, key, subresource)
+        return await self._object("PATCH", path, params=params, verb=verb, **sent)
 
-    async def apply(self, resource: Resource, obj: Obj, *, force: bool = True) -> Obj:
+    async def apply(self, resource: Resource, obj: Obj | Typed, *, force: bool = True) -> Obj:
         """Apply an object server-side; `force` takes over fields that others own. See `patch`."""
-        return await self.patch(resource, key_of(obj), obj, PatchType.APPLY, force=force)
+        raw = raw_of(obj)
+        return await self.patch(resource, key_of(raw), raw, PatchType.APPLY, force=force)
 
     async def delete(
         self,
@@ -309,12 +320,8 @@ class Client:
             Conflict: a precondition does not hold.
         """
         preconditions = queries.present_only(uid=uid, resourceVersion=resource_version)
-        return await self._object(
-            "DELETE",
-            object_path(resource, key),
-            body=queries.delete_options(preconditions, propagation, grace_period, dry_run=dry_run),
-            verb="delete",
-        )
+        body = queries.delete_options(preconditions, propagation, grace_period, dry_run=dry_run)
+        return await self._object("DELETE", object_path(resource, key), body=body, verb="delete")
 
     async def delete_collection(
         self,
@@ -375,7 +382,7 @@ class Client:
             method,
             path,
             params=params,
-            body=None if body is None else orjson.dumps(body),
+            body=None if body is None else encode_json(body),
             content_type=content_type,
             timeout=timeout,
             verb=verb,

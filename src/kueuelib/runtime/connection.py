@@ -21,6 +21,13 @@ from kueuelib.errors import (
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.configured import (
+    Configuration,
+    ConfigurationSource,
+    Configured,
+    is_configuration,
+    is_configured,
+)
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource
 from kueuelib.runtime.kubeconfig import find_source
 from kueuelib.runtime.logs import get_logger
@@ -37,11 +44,11 @@ _START_SERVER = "start it, or correct the cluster's server"
 
 
 async def connect(
-    kubeconfig: str | os.PathLike[str] | Endpoint | None = None,
+    kubeconfig: str | os.PathLike[str] | Endpoint | Configured | Configuration | None = None,
     context: str | None = None,
     *,
     observer: Observer | None = None,
-    user_agent: str = "kueuelib",
+    user_agent: str = "",
     field_manager: str = "kueuelib",
     qps: float | None = None,
     burst: int | None = None,
@@ -53,10 +60,13 @@ async def connect(
     No request is sent; see `wait_for_server`.
 
     Args:
-        kubeconfig: a file, found by kubectl's rules when None; or where the server is.
-        context: the context; the current one when None.
+        kubeconfig: a file, found by kubectl's rules when None; or where the server is. An
+            `ApiClient` or a `Configuration` of kubernetes_asyncio says it, too: its server,
+            certificates, proxy, token with its refresh hook, and default headers are used, its
+            connections are not.
+        context: the context of a kubeconfig; the current one when None.
         observer: receives every call.
-        user_agent: the `User-Agent` header.
+        user_agent: the `User-Agent` header; when empty, that of the `ApiClient`, or `kueuelib`.
         field_manager: who owns what the client writes.
         qps: calls per second; unlimited when None.
         burst: calls that may exceed that rate for a moment.
@@ -69,10 +79,23 @@ async def connect(
     source: EndpointSource | Endpoint
     if isinstance(kubeconfig, Endpoint):
         source = kubeconfig
+    elif is_configured(kubeconfig) or is_configuration(kubeconfig):
+        if context is not None:
+            problem = f"has no contexts, but context={context!r} is given"
+            raise ConfigError(type(kubeconfig).__name__, problem, "leave it out")
+        source = ConfigurationSource(kubeconfig, clock=clock)
+        user_agent = user_agent or source.user_agent or ""
+    elif not isinstance(kubeconfig, str | os.PathLike | None):
+        fix = "give a path, an Endpoint, or an ApiClient or a Configuration of kubernetes_asyncio"
+        raise ConfigError(f"{kubeconfig!r:.60}", "does not say where a server is", fix)
     else:
         source = find_source(kubeconfig, context, clock=clock)
     transport = Transport(
-        source, observer=observer, user_agent=user_agent, clock=clock, request_timeout=timeout
+        source,
+        observer=observer,
+        user_agent=user_agent or "kueuelib",
+        clock=clock,
+        request_timeout=timeout,
     )
     await transport.endpoint()
     throttle = None if not qps or qps < 0 else Throttle(qps, burst or max(int(qps), 1), clock)

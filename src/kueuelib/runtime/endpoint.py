@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ssl
 import tempfile
 from collections.abc import Mapping
@@ -167,6 +168,25 @@ def _load_client_certificate(context: ssl.SSLContext, files: TlsFiles, subject: 
             f"the client certificate or its key cannot be used ({error})",
             "check client-certificate and client-key of the user",
         ) from error
+
+
+def fingerprint(url: str, tls: TlsFiles) -> str:
+    """Equal for the same server with the same certificates; files count by time and size."""
+    digest = hashlib.sha256(repr((url, tls.verify)).encode())
+    for data in (tls.ca_data, tls.cert_data, tls.key_data):
+        digest.update(b"\0" + (data or b""))
+    for name in (tls.ca_file, tls.cert_file, tls.key_file):
+        digest.update(b"\0" + repr(name and file_stamp(Path(name))).encode())
+    return digest.hexdigest()
+
+
+def file_stamp(path: Path) -> tuple[int, int]:
+    """Time and size of a file; zeros for one that cannot be read."""
+    try:
+        info = path.stat()
+    except OSError:
+        return (0, 0)
+    return (info.st_mtime_ns, info.st_size)
 
 
 def _as_file(content: bytes | str, path: Path) -> str:

@@ -1,24 +1,18 @@
 """Finds and loads a kubeconfig, or a pod's service account, into an `Endpoint`.
 
-Exec plug-ins and identity providers are kubernetes-asyncio's, which is imported only for a user who
-has one. Everything else is ours. Only this module knows that library.
+Identity providers (`auth-provider`) are kubernetes_asyncio's, which is imported only for a user who
+has one. Everything else is ours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import importlib
 import importlib.util
-import logging
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import attrs
@@ -31,77 +25,17 @@ from kueuelib.runtime.endpoint import (
     TlsFiles,
     check_url,
     client_tls,
+    file_stamp,
+    fingerprint,
     proxy_for,
 )
+from kueuelib.runtime.exec_plugin import EXEC_TIMEOUT, ExecCredential, ask_plugin
 from kueuelib.runtime.kubeconfig_file import decoded, merge, select
 
-EXEC_TIMEOUT = 60.0
-"""Seconds an exec plug-in or an identity provider may take."""
 FILE_REFRESH = 60.0
 """Seconds after which files with tokens and certificates are read again."""
 _MOUNT = "mount the service account of the pod"
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_PACKAGE = "kubernetes_asyncio"
-_PLUGINS = ("auth-provider", "exec")
-
-
-@attrs.frozen
-class Library:
-    """The parts of kubernetes-asyncio that we use."""
-
-    configuration: Any
-    kube_config_loader: Any
-    config_exception: type[Exception]
-
-
-@cache
-def library() -> Library:
-    """Import kubernetes-asyncio's configuration and authentication, without its 1,000 models.
-
-    Importing the package runs `client/__init__.py`, which loads every model and API class: 36 MB
-    and up to a second for classes that we never use. The two modules needed import only
-    `Configuration` and `ApiClient` from there. So they are imported with stand-ins for the two
-    packages whose `__init__` is heavy; afterwards `sys.modules` is as it was, and later imports of
-    kubernetes_asyncio in the same process get all of it. When the package is loaded already, or its
-    layout is not as expected, the plain import is used.
-    """
-    logging.getLogger(_PACKAGE).addHandler(logging.NullHandler())
-    if _PACKAGE not in sys.modules:
-        try:
-            with _light_packages():
-                return _import_library()
-        except (ImportError, AttributeError):
-            logging.getLogger(__name__).debug("light import failed", exc_info=True)
-    return _import_library()
-
-
-def _import_library() -> Library:
-    configuration = importlib.import_module(f"{_PACKAGE}.client.configuration").Configuration
-    kube_config = importlib.import_module(f"{_PACKAGE}.config.kube_config")
-    return Library(
-        configuration=configuration,
-        kube_config_loader=kube_config.KubeConfigLoader,
-        config_exception=kube_config.ConfigException,
-    )
-
-
-@contextmanager
-def _light_packages() -> Iterator[None]:
-    spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError(f"{_PACKAGE} is not a package")
-    folder = Path(spec.submodule_search_locations[0])
-    try:
-        root, client = ModuleType(_PACKAGE), ModuleType(f"{_PACKAGE}.client")
-        root.__path__, client.__path__ = [str(folder)], [str(folder / "client")]
-        sys.modules[root.__name__], sys.modules[client.__name__] = root, client
-        configuration = importlib.import_module(f"{_PACKAGE}.client.configuration")
-        client.Configuration = configuration.Configuration  # type: ignore[attr-defined]
-        client.ApiClient = None  # type: ignore[attr-defined]
-        yield
-    finally:
-        for name in [n for n in sys.modules if n == _PACKAGE or n.startswith(f"{_PACKAGE}.")]:
-            del sys.modules[name]
 
 
 def find_source(
@@ -191,27 +125,10 @@ class InClusterSource:
             proxy=proxy_for(url, None, subject),
             authorization=f"Bearer {token}",
             refresh_at=self._clock.now() + FILE_REFRESH,
-            fingerprint=_fingerprint(url, tls),
+            fingerprint=fingerprint(url, tls),
             source="service account",
             namespace=_first_line(Path(subject, "namespace")),
         )
-
-
-@attrs.frozen
-class _Credentials:
-    """What a user shows to the server.
-
-    Attributes:
-        authorization: the header.
-        cert_file: a client certificate.
-        key_file: its key.
-        expiry: when the header is no longer valid, in seconds since the epoch.
-    """
-
-    authorization: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    expiry: float | None = None
 
 
 class KubeconfigSource:
@@ -235,53 +152,61 @@ class KubeconfigSource:
 
     async def load(self, *, force: bool = False) -> Endpoint:
         """Read the files if they changed, and get credentials."""
-        stamp = tuple(_stamp(path) for path in self._paths)
+        stamp = tuple(file_stamp(path) for path in self._paths)
         if force or stamp != self._stamp or not self._merged:
             # Kept between loads because identity providers hand out a new refresh token each time.
             self._merged, self._stamp = merge(self._paths), stamp
         name, cluster, user, namespace = select(self._merged, self._context, self._subject)
         tls = _tls_files(cluster, user, self._subject)
-        credentials = await self._authenticate(name, cluster, user)
-        if tls.cert_data is None and tls.cert_file is None and credentials.cert_file:
-            tls = attrs.evolve(tls, cert_file=credentials.cert_file, key_file=credentials.key_file)
+        told = await self._authenticate(name, cluster, user)
+        if told is not None and tls.cert_data is None and tls.cert_file is None:
+            tls = attrs.evolve(tls, cert_data=told.cert_data, key_data=told.key_data)
         url = check_url(str(cluster.get("server") or ""), self._subject)
         return Endpoint(
             url=url,
             tls=client_tls(tls, self._subject) if url.startswith("https") else None,
             server_hostname=cluster.get("tls-server-name"),
             proxy=proxy_for(url, cluster.get("proxy-url"), self._subject),
-            authorization=credentials.authorization,
+            authorization=_bearer(told.token) if told else _header(user, self._subject),
             headers=_impersonation(user),
-            refresh_at=self._refresh_at(tls, user, credentials.expiry),
-            fingerprint=_fingerprint(url, tls),
+            refresh_at=self._refresh_at(tls, user, told.expiry if told else None),
+            fingerprint=fingerprint(url, tls),
             source=self._subject,
             namespace=namespace,
         )
 
     async def _authenticate(
         self, name: str, cluster: Mapping[str, Any], user: dict[str, Any]
-    ) -> _Credentials:
-        if not any(key in user for key in _PLUGINS):
-            return _Credentials(_header(user, self._subject))
-        lib = library()
+    ) -> ExecCredential | None:
+        """What the program or the provider of a user says; None for a user with neither."""
+        if "auth-provider" in user:
+            return await self._ask_provider(name, cluster, user)
+        if "exec" in user:
+            return await ask_plugin(user["exec"], cluster, self._subject)
+        return None
+
+    async def _ask_provider(
+        self, name: str, cluster: Mapping[str, Any], user: dict[str, Any]
+    ) -> ExecCredential:
+        """Let kubernetes_asyncio get a token; it is imported as a whole, 36 MB."""
+        config: Any = importlib.import_module("kubernetes_asyncio.client").Configuration()
+        loading: Any = importlib.import_module("kubernetes_asyncio.config.kube_config")
         document = {
             "current-context": name,
             "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
             "clusters": [{"name": name, "cluster": {"server": cluster.get("server") or "-"}}],
             "users": [{"name": name, "user": _without_certificates(user)}],
         }
-        config = lib.configuration()
         try:
-            loader = lib.kube_config_loader(document, config_base_path="")
+            loader = loading.KubeConfigLoader(document, config_base_path="")
             async with asyncio.timeout(EXEC_TIMEOUT):
                 await loader.load_and_set(config)
+            header = await config.get_api_key_with_prefix("BearerToken")
         except TimeoutError as error:
-            raise ConfigError(
-                self._subject,
-                f"the credentials plug-in did not answer within {EXEC_TIMEOUT:.0f} s",
-                "run the exec command of the user by hand",
-            ) from error
-        except lib.config_exception as error:
+            problem = f"the identity provider did not answer within {EXEC_TIMEOUT:.0f} s"
+            fix = "correct auth-provider of the user"
+            raise ConfigError(self._subject, problem, fix) from error
+        except loading.ConfigException as error:
             text = str(error).removeprefix("Invalid kube-config file. ").rstrip(".")
             raise ConfigError(self._subject, text, "correct the user of the context") from error
         except (OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -290,14 +215,7 @@ class KubeconfigSource:
                 f"no credentials from the user of context {name!r} ({error})",
                 "correct the user of the context",
             ) from error
-        expiry = getattr(loader, "exec_plugin_expiry", None)
-        header = await config.get_api_key_with_prefix("BearerToken")
-        return _Credentials(
-            " ".join(header.split()) if header else None,
-            config.cert_file,
-            config.key_file,
-            None if expiry is None else expiry.timestamp(),
-        )
+        return ExecCredential(str(header or "").removeprefix("Bearer").strip() or None)
 
     def _refresh_at(
         self, tls: TlsFiles, user: Mapping[str, Any], expiry: float | None
@@ -335,10 +253,14 @@ def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
+def _bearer(token: str | None) -> str | None:
+    return f"Bearer {token}" if token else None
+
+
 def _header(user: Mapping[str, Any], subject: str) -> str | None:
     """The `Authorization` of a user with a token or a password."""
     if token := user.get("token"):
-        return f"Bearer {''.join(str(token).split())}"
+        return _bearer("".join(str(token).split()))
     if path := user.get("tokenFile"):
         return f"Bearer {_token(Path(path), subject, 'correct the user of the context')}"
     if "username" in user and "password" in user:
@@ -365,23 +287,6 @@ def _server(env: Mapping[str, str], subject: str) -> str:
     return check_url(
         f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", subject
     )
-
-
-def _fingerprint(url: str, tls: TlsFiles) -> str:
-    digest = hashlib.sha256(repr((url, tls.verify)).encode())
-    for data in (tls.ca_data, tls.cert_data, tls.key_data):
-        digest.update(b"\0" + (data or b""))
-    for name in (tls.ca_file, tls.cert_file, tls.key_file):
-        digest.update(b"\0" + repr(name and _stamp(Path(name))).encode())
-    return digest.hexdigest()
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        info = path.stat()
-    except OSError:
-        return (0, 0)
-    return (info.st_mtime_ns, info.st_size)
 
 
 def _first_line(path: Path) -> str:

@@ -200,6 +200,51 @@ class Transport:
             release=answer.release,
         )
 
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = None,  # noqa: ASYNC109 - until the answer begins
+        verb: str = "",
+    ) -> Answer:
+        """One call whose answer is read as it comes; the caller releases it. See `request`.
+
+        Raises:
+            TooManyRequests: the server answered 429; any other failure is an answer.
+            NotConnected: no connection was made.
+            TransportError: no answer began in time.
+            ConfigError: there are no credentials.
+        """
+        started, code, host = time.monotonic(), "<error>", ""
+        try:
+            with Limit(self._deadlines, self._request_timeout if timeout is None else timeout):
+                answer = await self._send(
+                    method, path, params, body, content_type, accept, watch=True
+                )
+                code, host = str(answer.status), answer.host
+                if answer.status == 429:
+                    await _raise_failure(answer)
+        except TimeoutError as error:
+            raise self._late(path, error) from error
+        finally:
+            if self.observer is not None:
+                seconds = time.monotonic() - started
+                self.observer.answered(
+                    verb or method, method, code, host, seconds, len(body or b""), 0
+                )
+        self.answered_at = self._clock.monotonic()
+        return answer
+
+    @property
+    def address(self) -> str:
+        """The URL of the server; empty before the first call."""
+        return self._endpoint.url if self._endpoint else ""
+
     async def close(self) -> None:
         """Close every connection, also in a cancelled scope; calling again does nothing."""
         self._closed = True
@@ -219,8 +264,7 @@ class Transport:
 
         aiohttp has deadlines of its own, but loses a cancellation that comes at the same moment.
         """
-        server = self._endpoint.url if self._endpoint else ""
-        return TransportError(server + path, in_words(error))
+        return TransportError(self.address + path, in_words(error))
 
     async def _send(
         self,
@@ -263,7 +307,7 @@ class Transport:
     async def _ready(self) -> tuple[Endpoint, Sessions]:
         """The endpoint and its sessions; loads at most once at a time."""
         if self._closed:
-            raise TransportError(self._endpoint.url if self._endpoint else "", "is closed")
+            raise TransportError(self.address, "is closed")
         endpoint, sessions = self._endpoint, self._sessions
         if endpoint is not None and sessions is not None and not self._is_stale(endpoint):
             return endpoint, sessions
@@ -315,14 +359,20 @@ def _origin(endpoint: Endpoint) -> str:
     return str(URL(endpoint.url, encoded=True).origin())
 
 
+async def _raise_failure(answer: Answer) -> None:
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            data = await answer.read()
+    except TimeoutError as error:
+        raise TransportError(answer.url, in_words(error)) from error
+    finally:
+        await answer.release()
+    raise failure(answer.status, answer.headers.first("Retry-After"), data)
+
+
 async def _check_watch(answer: Answer) -> None:
     if answer.status >= 300:
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                data = await answer.read()
-        except TimeoutError as error:
-            raise TransportError(answer.url, in_words(error)) from error
-        raise failure(answer.status, answer.headers.first("Retry-After"), data)
+        await _raise_failure(answer)
     content_type, _, _ = (answer.headers.first("Content-Type") or "nothing").partition(";")
     if content_type != "application/json":
         raise TransportError(answer.url, f"a watch answered with {content_type}")

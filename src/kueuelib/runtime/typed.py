@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kueuelib.api.codec import decode, encode
+from kueuelib.api.forms import Typed, raw_of, resource_of, typed_of
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from kueuelib.runtime.dispatch import Handler
     from kueuelib.runtime.informer import Informer
 
-K = TypeVar("K", bound=KubeObject)
+K = TypeVar("K", bound=Typed)
 
 
 class TypedInformer(Generic[K]):
     """The objects of an informer as values of a class; made by `Cache.informer`.
 
-    A value is decoded when it is first read, and again after the object has changed. All methods
-    that return values raise `InvalidObject` if an object does not fit the class.
+    A value is decoded when it is first read, and again after the object has changed. A model of
+    kubernetes_asyncio can be changed, so that each call makes one of its own. All methods that
+    return values raise `InvalidObject` if an object does not fit the class.
 
     Attributes:
         cls: the class of the values.
@@ -77,7 +78,7 @@ class TypedInformer(Generic[K]):
 
     def learn(self, answer: K | Obj) -> None:
         """Store the answer to a write, typed or raw; see `Informer.learn`."""
-        self.raw.learn(encode(answer) if isinstance(answer, KubeObject) else answer)
+        self.raw.learn(raw_of(answer))
 
     def _forget(self, delta: Delta[Obj]) -> None:
         self._values.pop(delta.key, None)
@@ -87,8 +88,9 @@ class TypedInformer(Generic[K]):
         known = self._values.get(key)
         if known is not None and known[0] is obj:
             return known[1]
-        value = decode(self.cls, obj)
-        self._values[key] = (obj, value)
+        value = typed_of(self.cls, obj)
+        if isinstance(value, KubeObject):
+            self._values[key] = (obj, value)
         return value
 
 
@@ -96,23 +98,24 @@ class TypedClient(Generic[K]):
     """The verbs for one kind, with values of its class; made by `Client.of`.
 
     Every method raises what the method of `Client` raises, and `InvalidObject` if an answer does
-    not fit the class.
+    not fit the class. Fields that the class does not know are written again as they were read.
     """
 
     def __init__(self, cls: type[K], client: Client) -> None:
         self.cls = cls
+        self.resource = resource_of(cls)
         self._client = client
 
     async def get(self, key: ObjectKey) -> K:
         """One object."""
-        return self._read(await self._client.get(self.cls.resource, key))
+        return self._read(await self._client.get(self.resource, key))
 
     async def list(
         self, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> tuple[K, ...]:
         """All objects that match, read page by page; a tuple, unlike the page of `Client.list`."""
         pages = self._client.list_all(
-            self.cls.resource,
+            self.resource,
             namespace,
             label_selector=label_selector,
             field_selector=field_selector,
@@ -121,23 +124,22 @@ class TypedClient(Generic[K]):
 
     async def create(self, value: K) -> K:
         """Create an object."""
-        return self._read(await self._client.create(self.cls.resource, encode(value)))
+        return self._read(await self._client.create(self.resource, raw_of(value)))
 
     async def replace(self, value: K, *, subresource: str = "") -> K:
         """Replace an object; its `resource_version` guards against lost updates."""
-        answer = await self._client.replace(
-            self.cls.resource, encode(value), subresource=subresource
-        )
+        answer = await self._client.replace(self.resource, raw_of(value), subresource=subresource)
         return self._read(answer)
 
     async def apply(self, value: K, *, subresource: str = "", force: bool = True) -> K:
         """Apply an object server-side: own the fields that are not at their defaults."""
         from kueuelib.runtime.queries import PatchType
 
+        raw = raw_of(value)
         answer = await self._client.patch(
-            self.cls.resource,
-            value.key,
-            _without_version(encode(value)),
+            self.resource,
+            key_of(raw),
+            _without_version(raw),
             PatchType.APPLY,
             subresource=subresource,
             force=force,
@@ -146,10 +148,10 @@ class TypedClient(Generic[K]):
 
     async def delete(self, key: ObjectKey, **options: Any) -> Obj:
         """Delete an object; see `Client.delete`."""
-        return await self._client.delete(self.cls.resource, key, **options)
+        return await self._client.delete(self.resource, key, **options)
 
     def _read(self, obj: Obj) -> K:
-        return decode(self.cls, obj)
+        return typed_of(self.cls, obj)
 
 
 def _without_version(obj: Obj) -> Obj:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.from_thread import start_blocking_portal
 
+from kueuelib.api.forms import Typed
 from kueuelib.jobs.client import following
 from kueuelib.jobs.client.following import JobHandle
 from kueuelib.jobs.client.progress import Progress, State
@@ -25,7 +26,7 @@ _GRACE: Final = 0.1
 
 
 def submit(
-    job: Mapping[str, Any] | GenericJob[Any],
+    job: Mapping[str, Any] | GenericJob[Any] | Typed,
     *,
     queue: str,
     namespace: str = "",
@@ -46,7 +47,7 @@ def submit(
 
 
 def watch(
-    job: JobHandle | Mapping[str, Any] | GenericJob[Any],
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
     *,
     integration: Integration | None = None,
     kubeconfig: str | None = None,
@@ -72,7 +73,7 @@ def watch(
 
 
 def wait(
-    job: JobHandle | Mapping[str, Any] | GenericJob[Any],
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
     until: State = State.FINISHED,
     *,
     timeout: float | None = None,

@@ -19,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from kueuelib.api.forms import Typed
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.api.names import GROUP_LABEL, JOB_UID_LABEL
@@ -62,7 +63,7 @@ class JobHandle:
 
 
 async def submit(
-    job: Mapping[str, Any] | GenericJob[Any],
+    job: Mapping[str, Any] | GenericJob[Any] | Typed,
     *,
     queue: str,
     namespace: str = "",
@@ -73,7 +74,7 @@ async def submit(
     """Creates a job in a queue.
 
     Args:
-        job: a raw object or a `GenericJob`; it is not changed.
+        job: an object in any form, or a `GenericJob`; it is not changed.
         queue: the LocalQueue, in the job's namespace.
         namespace: used if the job does not name one; `default` without either.
         priority_class: a WorkloadPriorityClass; empty for none.
@@ -94,7 +95,7 @@ async def submit(
 
 
 async def watch(
-    job: JobHandle | Mapping[str, Any] | GenericJob[Any],
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
     *,
     integration: Integration | None = None,
     client: Client | None = None,
@@ -103,8 +104,8 @@ async def watch(
     """Yields the progress of a job, now and after each change, until its end.
 
     Args:
-        job: the result of `submit`, a raw object or a `GenericJob`. Without a namespace it is in
-            `default`; without a UID, the job of that name is meant.
+        job: the result of `submit`, an object in any form, or a `GenericJob`. Without a namespace
+            it is in `default`; without a UID, the job of that name is meant.
         integration: of a kind that does not come with kueuelib; without it, such a job counts as
             running once it is admitted and not suspended.
         client: for the API server; without one, a client is made.
@@ -130,7 +131,7 @@ async def watch(
 
 
 async def wait(
-    job: JobHandle | Mapping[str, Any] | GenericJob[Any],
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
     until: State = State.FINISHED,
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - part of what is asked for
@@ -141,8 +142,8 @@ async def wait(
     """Waits until a job reaches a state, or its end; the result shows which.
 
     Args:
-        job: the result of `submit`, a raw object or a `GenericJob`. Without a namespace it is in
-            `default`; without a UID, the job of that name is meant.
+        job: the result of `submit`, an object in any form, or a `GenericJob`. Without a namespace
+            it is in `default`; without a UID, the job of that name is meant.
         until: the state; a running job also counts as admitted.
         timeout: seconds; None: as long as it takes.
         integration: as for `watch`.
@@ -285,7 +286,7 @@ async def _resource(client: Client, obj: Mapping[str, Any]) -> Resource:
     return resource
 
 
-async def _handle(client: Client, job: Mapping[str, Any] | GenericJob[Any]) -> JobHandle:
+async def _handle(client: Client, job: Mapping[str, Any] | GenericJob[Any] | Typed) -> JobHandle:
     raw = existing(job)
     resource = await _resource(client, raw)
     if not raw["metadata"].get("uid"):

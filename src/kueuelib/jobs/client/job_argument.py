@@ -8,7 +8,9 @@ from typing import Any
 
 import orjson
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.forms import Typed, raw_of
+from kueuelib.api.meta import KubeObject, Obj
+from kueuelib.api.models import is_model, without_models
 from kueuelib.api.names import (
     DEFAULT_NAMESPACE,
     PRIORITY_CLASS_LABEL,
@@ -23,12 +25,15 @@ _MAPS = ("labels", "annotations")
 
 
 def queued(
-    job: Mapping[str, Any] | GenericJob[Any], queue: str, namespace: str, priority_class: str
+    job: Mapping[str, Any] | GenericJob[Any] | Typed,
+    queue: str,
+    namespace: str,
+    priority_class: str,
 ) -> Obj:
     """A copy of a job in the form in which it is created in a queue.
 
     Args:
-        job: a raw object or a `GenericJob`.
+        job: an object in any form, or a `GenericJob`.
         queue: the LocalQueue.
         namespace: used if the job does not name one.
         priority_class: a WorkloadPriorityClass; empty for none.
@@ -53,7 +58,7 @@ def queued(
     return obj
 
 
-def existing(job: Mapping[str, Any] | GenericJob[Any]) -> Obj:
+def existing(job: Mapping[str, Any] | GenericJob[Any] | Typed) -> Obj:
     """A copy of an existing job.
 
     Raises:
@@ -67,17 +72,19 @@ def existing(job: Mapping[str, Any] | GenericJob[Any]) -> Obj:
     return obj
 
 
-def placed(job: Mapping[str, Any] | GenericJob[Any], namespace: str) -> Obj:
-    """A copy of a raw job that has a kind and a namespace.
+def placed(job: Mapping[str, Any] | GenericJob[Any] | Typed, namespace: str) -> Obj:
+    """A raw copy of a job that has a kind and a namespace.
 
     Raises:
         ConfigError: a field has a wrong type, or the kind is missing.
     """
     raw: Any = job.raw if isinstance(job, GenericJob) else job
+    if isinstance(raw, KubeObject) or is_model(raw):
+        raw = raw_of(raw)
     if not isinstance(raw, Mapping):
-        fix = "give a raw object, a GenericJob, or what submit returned"
+        fix = "give an object, a GenericJob, or what submit returned"
         raise ConfigError("the job", f"is a {type(raw).__name__}", fix)
-    obj = copy.deepcopy(dict(raw))
+    obj = copy.deepcopy(dict(without_models(raw)))
     if isinstance(job, GenericJob):
         kind = {"apiVersion": job.resource.api_version, "kind": job.resource.kind}
         obj = kind | {name: value for name, value in obj.items() if value or name not in kind}

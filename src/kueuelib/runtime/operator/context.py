@@ -7,7 +7,9 @@ from typing import Any
 
 from kueuelib.api.codec import encode
 from kueuelib.api.conditions import check_condition, check_reason, with_raw_condition
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
+from kueuelib.api.forms import Kind, Typed, resource_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.models import ModelPart, encode_model, is_model, without_models
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
@@ -21,11 +23,9 @@ from kueuelib.machinery.ownership import (
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.reconciled import (
-    Kind,
     OtherCluster,
     OtherKind,
     Watched,
-    resource_of,
     watched_of,
 )
 from kueuelib.runtime.operator.surroundings import Surroundings, index_name
@@ -122,7 +122,7 @@ class Context:
 
     # ---- children
 
-    async def apply(self, child: Obj | KubeObject, *, adopt: bool = False) -> Obj:
+    async def apply(self, child: Obj | Typed, *, adopt: bool = False) -> Obj:
         """Make an object exist with these fields, by server-side apply.
 
         A field that another writer changed is set back, a field that is no longer named is removed,
@@ -134,8 +134,8 @@ class Context:
         refused if it exists and does not belong to the object.
 
         Args:
-            child: the desired fields, with `apiVersion`, `kind` and `metadata.name`; the namespace
-                is that of the object unless it names one.
+            child: the desired fields, with `apiVersion`, `kind` and `metadata.name`, in any form;
+                the namespace is that of the object unless it names one.
             adopt: take over an existing object that has no controller, or that another operator
                 manages for the same object. One with another controller
                 is refused all the same.
@@ -149,7 +149,7 @@ class Context:
             ApiError: the server refused it.
         """
         declared = self._around.declared
-        raw: Any = encode(child) if isinstance(child, KubeObject) else child
+        raw: Any = encode(child) if isinstance(child, Struct) else without_models(child)
         if not isinstance(raw, dict) or not (raw.get("apiVersion") and raw.get("kind")):
             raise ConfigError(
                 f"operator {self._around.operator}",
@@ -203,7 +203,7 @@ class Context:
 
     # ---- status and events
 
-    def report(self, status: Struct | Mapping[str, Any]) -> None:
+    def report(self, status: Struct | ModelPart | Mapping[str, Any]) -> None:
         """Set the status, which is written once after the call, if it differs.
 
         Conditions are kept next to it, and `observedGeneration` is filled in if the class has it
@@ -218,7 +218,9 @@ class Context:
         """
         expected = self._needs_status()
         if isinstance(status, Mapping):
-            self._status = dict(status)
+            self._status = dict(without_models(status))
+        elif expected is Struct and is_model(status):
+            self._status = encode_model(status)
         elif isinstance(status, expected):
             self._status = encode(status)
         else:

@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from kueuelib.api.definitions import Definition
+from kueuelib.api.forms import Kind, Typed, resource_of
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.runtime.operator.hooked import Hook, name_of
 from kueuelib.runtime.operator.reconciled import (
     Indexes,
-    Kind,
     MapFunction,
     OtherCluster,
     OtherKind,
@@ -23,7 +23,6 @@ from kueuelib.runtime.operator.reconciled import (
     Reconciled,
     arguments_of,
     check_function,
-    resource_of,
 )
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
@@ -31,7 +30,7 @@ from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResul
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
-K = TypeVar("K", bound=KubeObject)
+K = TypeVar("K", bound=Typed)
 V = TypeVar("V")
 
 Judged = Sequence[FieldError] | ValidationResult
@@ -139,7 +138,7 @@ class Operator:
 
     def reconciles(
         self,
-        kind: Kind,
+        kind: Resource | type[Any],
         *,
         owns: Iterable[Kind] = (),
         writes: Iterable[Kind] = (),
@@ -157,7 +156,8 @@ class Operator:
         after a growing delay. It is never called for an object that is being deleted.
 
         Args:
-            kind: a class with `crd`, or a `Resource`; the function gets a typed or a raw object.
+            kind: a class with `crd`, a model of kubernetes_asyncio, or a `Resource`; the function
+                gets a typed or a raw object.
             owns: kinds of children. They get an owner reference and vanish with the object.
             writes: kinds that are applied or deleted without being owned; they are not watched.
             watches: kinds that are watched, here or in a `cluster`, each with a function from a
@@ -235,7 +235,7 @@ class Operator:
 
     def validates(
         self,
-        kind: Kind,
+        kind: Resource | type[Any],
         *,
         operations: Sequence[str] = ("CREATE", "UPDATE"),
         object_selector: Mapping[str, Any] | None = None,
@@ -295,7 +295,7 @@ class Operator:
 
     def defaults(
         self,
-        kind: Kind,
+        kind: Resource | type[Any],
         *,
         operations: Sequence[str] = ("CREATE", "UPDATE"),
         object_selector: Mapping[str, Any] | None = None,
@@ -322,7 +322,7 @@ class Operator:
 
     def _hook(
         self,
-        kind: Kind,
+        kind: Resource | type[Any],
         operations: Sequence[str],
         object_selector: Mapping[str, Any] | None,
         *,

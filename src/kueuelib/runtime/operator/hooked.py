@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
+from kueuelib.api.forms import Kind, resource_of
 from kueuelib.errors import ConfigError
-from kueuelib.runtime.operator.reconciled import Kind, resource_of
 
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
-from kueuelib.api.codec import decode, encode
 from kueuelib.api.definitions import converted, crd_of
+from kueuelib.api.forms import Typed, raw_of, resource_of, typed_of
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooked import Hook, name_of
-from kueuelib.runtime.operator.reconciled import resource_of
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     Mutator,
@@ -57,10 +56,12 @@ def _mutator(hook: Hook) -> Mutator:
         if isinstance(kind, Resource):
             made: Obj = checked(hook.function(obj), dict, "return the whole raw object")
             return made
-        given = decode(kind, obj)
-        fix = f"return a {kind.__name__}, such as the given one or its evolve(...)"
-        completed: KubeObject = checked(hook.function(given), kind, fix)
-        return dict(merge_patch(obj, diff_merge_patch(encode(given), encode(completed))))
+        given = typed_of(kind, obj)
+        before = raw_of(given)  # the function may change a model
+        changed = "its evolve(...)" if issubclass(kind, KubeObject) else "a copy of it"
+        fix = f"return a {kind.__name__}, such as the given one or {changed}"
+        completed: Typed = checked(hook.function(given), kind, fix)
+        return dict(merge_patch(obj, diff_merge_patch(before, raw_of(completed))))
 
     return mutate
 
@@ -77,8 +78,8 @@ def _validator(hook: Hook) -> Validator:
         fix = "return a list of FieldError, or a ValidationResult"
         raise ConfigError(name_of(hook.function), problem, fix)
 
-    def value(obj: Obj | None) -> KubeObject | Obj | None:
-        return obj if obj is None or isinstance(kind, Resource) else decode(kind, obj)
+    def value(obj: Obj | None) -> Typed | Obj | None:
+        return obj if obj is None or isinstance(kind, Resource) else typed_of(kind, obj)
 
     @wraps(hook.function)
     def validate(

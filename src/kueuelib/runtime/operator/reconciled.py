@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
+from kueuelib.api.forms import Kind, resource_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.controller import Result
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from kueuelib.runtime.operator.context import Context
 
 V = TypeVar("V")
-
-Kind = Resource | type[KubeObject]
 
 
 @attrs.frozen
@@ -67,22 +66,6 @@ _FINALIZER = re.compile(r"[-.a-z0-9]+/[-._A-Za-z0-9]+")
 def watched_of(kind: Kind | OtherKind) -> Watched:
     """The objects that an informer follows for a kind, in this or another cluster."""
     return kind if isinstance(kind, OtherKind) else resource_of(kind)
-
-
-def resource_of(kind: Kind) -> Resource:
-    """The `Resource` of a kind.
-
-    Raises:
-        ConfigError: a class is not decorated with `crd`.
-    """
-    if isinstance(kind, Resource):
-        return kind
-    resource = getattr(kind, "resource", None)
-    if isinstance(resource, Resource):
-        return resource
-    if isinstance(kind, type):
-        raise ConfigError(kind.__name__, "has no resource", "decorate the class with @crd")
-    raise ConfigError(f"{kind!r:.60}", "is not a kind", "name a class with @crd, or a Resource")
 
 
 def arguments_of(function: Callable[..., Any]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.codec import decode
+from kueuelib.api.forms import typed_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import Conflict, InvalidObject, TerminalError
 from kueuelib.machinery.ownership import (
@@ -104,7 +104,7 @@ class KindReconciler:
         if isinstance(kind, Resource):
             return obj
         try:
-            return decode(kind, obj)
+            return typed_of(kind, obj)
         except InvalidObject as error:
             raise TerminalError(str(error)) from error
 

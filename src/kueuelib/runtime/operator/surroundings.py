@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from kueuelib.api.definitions import Definition
-from kueuelib.api.meta import Resource
+from kueuelib.api.forms import Kind
+from kueuelib.api.meta import KubeObject, Resource
 from kueuelib.api.struct import Struct
 from kueuelib.machinery.ownership import Applied
 from kueuelib.runtime.cache import Cache
@@ -17,7 +18,7 @@ from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.operator.reconciled import Kind, Reconciled, Watched
+from kueuelib.runtime.operator.reconciled import Reconciled, Watched
 from kueuelib.runtime.operator.repeats import Repeats
 
 
@@ -69,7 +70,7 @@ class Surroundings:
 
 def status_class(kind: Kind) -> type[Struct] | None:
     """The class of the status of a kind; `Struct` if any will do, None if it has no status."""
-    if isinstance(kind, Resource):
+    if isinstance(kind, Resource) or not issubclass(kind, KubeObject):
         return Struct
     field = attrs.fields_dict(attrs.resolve_types(kind)).get("status")
     if field is None:

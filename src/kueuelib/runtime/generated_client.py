@@ -1,0 +1,278 @@
+"""An `ApiClient` of kubernetes_asyncio whose calls go over a connection of ours.
+
+It is imported by `Client.api_client` only: kubernetes_asyncio brings 1,000 modules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+from kubernetes_asyncio import client as generated
+from kubernetes_asyncio.client import ApiClient, rest
+from multidict import CIMultiDict
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.models import decode_model, encode_model, is_model, is_model_class
+from kueuelib.errors import ApiError, ConfigError, InvalidObject
+from kueuelib.runtime.bodies import encode_json
+from kueuelib.runtime.calls import Calls
+from kueuelib.runtime.exchange import Headers
+from kueuelib.runtime.sessions import Answer
+
+_OURS = frozenset({"accept", "content-type", "user-agent"})
+"""Headers that a request may have; all others belong to the connection."""
+_KEPT = ("Content-Type", "Retry-After", "Warning", "Audit-Id", "Date")
+"""Headers of an answer that are handed out."""
+
+
+class ConnectedApiClient(ApiClient):
+    """An `ApiClient` over a connection of ours; made by `Client.api_client`.
+
+    Its calls obey the limits, deadlines and guards of the client, are repeated and counted like
+    those, and close with it. Models that it reads keep fields that their classes do not know.
+
+    Args:
+        calls: sends the calls.
+        learn: gets each object that a write returned, for example `Cache.learn`.
+    """
+
+    def __init__(self, calls: Calls, learn: Callable[[Obj], None] | None) -> None:
+        # Not the constructor of the base: it opens connections of its own.
+        self.configuration = generated.Configuration(host=calls.transport.address)
+        self.client_side_validation = self.configuration.client_side_validation
+        self.default_headers = {"User-Agent": "kueuelib"}
+        self.cookie = ""
+        self.pool_threads = 1
+        self._calls = calls
+        self._learn = learn
+        self._streams: set[Stream] = set()
+
+    async def close(self) -> None:
+        """End the streams that are open; the connection belongs to the client."""
+        for stream in tuple(self._streams):
+            await stream.end()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        query_params: Sequence[tuple[str, Any]] | None = None,
+        headers: Mapping[str, str] | None = None,
+        post_params: Any | None = None,
+        body: Any | None = None,
+        _preload_content: bool = True,
+        _request_timeout: Any = None,
+    ) -> Any:
+        """Send one call, as the base does.
+
+        Raises:
+            ApiException: the server answered with a failure.
+            TransportError: there was no answer.
+            ConfigError: it has form fields, or a header that is up to the connection.
+        """
+        given = {name.lower(): value for name, value in (headers or {}).items()}
+        _check(given, post_params)
+        path = unquote(url.removeprefix(self.configuration.host or ""))
+        whole, silence = _seconds(_request_timeout)
+        request: dict[str, Any] = {
+            "params": [(name, _text(value)) for name, value in query_params or ()],
+            "body": body if body is None or isinstance(body, bytes) else encode_json(body),
+            "content_type": given.get("content-type", "application/json"),
+            "accept": given.get("accept", "application/json"),
+            "timeout": whole,
+        }
+        verb = _VERBS.get(method, method.lower())
+        try:
+            if not _preload_content:
+                answer = await self._calls.stream(method, path, verb=verb, **request)
+                return Stream(answer, silence, self._streams)
+            response = await self._calls.send(method, path, verb=verb, **request)
+        except ApiError as error:
+            raise _exception(error) from error
+        if self._learn is not None and method != "GET":
+            self._teach(response.body)
+        head: Any = _Head(response.status, _kept(response.headers))
+        return rest.RESTResponse(head, response.body)
+
+    def deserialize(self, response: rest.RESTResponse, response_type: Any) -> Any:
+        """The value of an answer; models remember fields that their classes do not know."""
+        cls = response_type
+        if isinstance(response_type, str):
+            cls = getattr(generated, response_type, None)
+        if is_model_class(cls):
+            try:
+                return decode_model(cls, orjson.loads(response.data))
+            except (orjson.JSONDecodeError, InvalidObject):
+                pass  # not what the API promises: the base makes of it what it can
+        return super().deserialize(response, response_type)
+
+    def sanitize_for_serialization(self, obj: Any) -> Any:
+        """The JSON of a body, with what `deserialize` remembered."""
+        return encode_model(obj) if is_model(obj) else super().sanitize_for_serialization(obj)
+
+    def _teach(self, body: bytes) -> None:
+        obj = orjson.loads(body) if body.startswith(b"{") else {}
+        if self._learn is not None and (obj.get("metadata") or {}).get("resourceVersion"):
+            self._learn(obj)
+
+
+class Stream:
+    """An answer that is read as it comes, with the part of aiohttp's response that is in use.
+
+    Attributes:
+        status: the HTTP status; a failure is an answer as well.
+        reason: its words.
+        headers: some of the headers.
+        content: the body, with `readline`, `readany` and `read`.
+    """
+
+    def __init__(self, answer: Answer, silence: float | None, streams: set[Stream]) -> None:
+        self.status, self.reason = answer.status, _reason(answer.status)
+        self.headers = _kept(answer.headers)
+        self.content = _Content(answer.content, silence)
+        self._answer = answer
+        self._streams = streams
+        self._ending: asyncio.Task[None] | None = None
+        streams.add(self)
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        try:
+            return await self.content.read()
+        finally:
+            await self.end()
+
+    async def text(self) -> str:
+        """The whole body as text."""
+        return (await self.read()).decode("utf-8")
+
+    async def json(self) -> Any:
+        """The whole body as JSON."""
+        return json.loads(await self.read())
+
+    def release(self) -> None:
+        """Give the connection back, in the background; see `end`."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self.end())
+
+    close = release
+
+    async def end(self) -> None:
+        """Close the connection, unless the body was read to its end."""
+        self._streams.discard(self)
+        await self._answer.release()
+
+
+class _Content:
+    """A body that is read in chunks or lines."""
+
+    def __init__(self, source: Any, silence: float | None) -> None:
+        self._source = source
+        self._silence = silence
+        self._buffer = bytearray()
+
+    async def readany(self) -> bytes:
+        """What is there, or comes next; empty at the end.
+
+        Raises:
+            TimeoutError: nothing came for the second of the timeouts of the request.
+        """
+        if self._buffer:
+            ready, self._buffer = bytes(self._buffer), bytearray()
+            return ready
+        if isinstance(self._source, bytes):
+            ready, self._source = self._source, b""
+            return ready
+        async with asyncio.timeout(self._silence):
+            return bytes(await self._source.readany())
+
+    async def readline(self) -> bytes:
+        """The next line with its end, or what is left; empty at the end."""
+        taken = bytearray()
+        while chunk := await self.readany():
+            line, end, rest_of = chunk.partition(b"\n")
+            taken += line + end
+            if end:
+                self._buffer = bytearray(rest_of)
+                break
+        return bytes(taken)
+
+    async def read(self, size: int = -1) -> bytes:
+        """At most so many bytes; all of them when negative."""
+        if size < 0:
+            return b"".join([chunk async for chunk in self._chunks()])
+        chunk = await self.readany()
+        self._buffer = bytearray(chunk[size:])
+        return chunk[:size]
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while chunk := await self.readany():
+            yield chunk
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._lines()
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        while line := await self.readline():
+            yield line
+
+
+class _Head:
+    """What the responses and exceptions of kubernetes_asyncio read of an answer."""
+
+    def __init__(self, status: int, headers: CIMultiDict[str], data: bytes = b"") -> None:
+        self.status, self.reason = status, _reason(status)
+        self.headers, self.data = headers, data
+
+    def getheaders(self) -> CIMultiDict[str]:
+        return self.headers
+
+
+_VERBS = {"POST": "create", "PUT": "update"}
+
+
+def _check(headers: Mapping[str, str], post_params: Any) -> None:
+    if post_params:
+        raise ConfigError("the request", "has form fields", "the API server takes JSON only")
+    if foreign := sorted(headers.keys() - _OURS):
+        raise ConfigError(
+            f"the header {foreign[0]}",
+            "cannot be set for one call over a connection of kueuelib",
+            "connect() with an ApiClient that has it among its default headers",
+        )
+
+
+def _seconds(given: Any) -> tuple[float | None, float | None]:
+    """The limits for a whole answer, or its beginning, and for the silence in a stream."""
+    if given is None or isinstance(given, int | float):
+        return given or None, None
+    if isinstance(given, tuple):
+        connect, read = given
+        return connect + read, read
+    return given.total or given.sock_read, given.sock_read
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reason(status: int) -> str:
+    return HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
+
+
+def _kept(headers: Headers) -> CIMultiDict[str]:
+    return CIMultiDict([(name, each) for name in _KEPT for each in headers.all(name)])
+
+
+def _exception(error: ApiError) -> Exception:
+    headers = CIMultiDict({"Content-Type": "application/json"})
+    if error.retry_after is not None:
+        headers["Retry-After"] = f"{error.retry_after:g}"
+    head: Any = _Head(error.code, headers, orjson.dumps(error.status()))
+    return generated.ApiException(http_resp=head)

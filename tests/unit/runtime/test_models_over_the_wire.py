@@ -1,0 +1,333 @@
+"""Models of kubernetes_asyncio, and its generated APIs, on an API server of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from kubernetes_asyncio import client as k8s
+from kubernetes_asyncio import watch
+
+from kueuelib.errors import ConfigError, LeadershipLost, NotFound
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime import (
+    Cache,
+    Client,
+    Context,
+    FieldError,
+    Obj,
+    ObjectKey,
+    Operator,
+    PatchType,
+    kinds,
+)
+from kueuelib.testing import eventually, running
+
+META = k8s.V1ObjectMeta(name="one", namespace="default")
+ONE = ObjectKey("default", "one")
+
+
+def config_map(**data: str) -> k8s.V1ConfigMap:
+    return k8s.V1ConfigMap(metadata=copy.deepcopy(META), data=data)
+
+
+def job(**spec: Any) -> k8s.V1Job:
+    container = k8s.V1Container(name="c", image="x")
+    pod = k8s.V1PodSpec(restart_policy="Never", containers=[container])
+    template = k8s.V1PodTemplateSpec(spec=pod)
+    return k8s.V1Job(
+        metadata=copy.deepcopy(META), spec=k8s.V1JobSpec(template=template, suspend=True, **spec)
+    )
+
+
+# ---- the verbs of the client --------------------------------------------------------------------
+
+
+async def test_every_verb_that_writes_takes_models(client: Client) -> None:
+    made = await client.create(kinds.CONFIG_MAPS, config_map(a="1"))
+    version = made["metadata"]["resourceVersion"]
+    replaced = config_map(a="2")
+    replaced.metadata.resource_version = version
+    await client.replace(kinds.CONFIG_MAPS, replaced)
+    patch = k8s.V1ConfigMap(data={"b": "3"})
+    await client.patch(kinds.CONFIG_MAPS, ONE, patch, PatchType.MERGE)
+    await client.patch(
+        kinds.CONFIG_MAPS,
+        ONE,
+        {"metadata": k8s.V1ObjectMeta(labels={"l": "m"})},
+        PatchType.STRATEGIC,
+    )
+    got = await client.apply(kinds.CONFIG_MAPS, config_map(c="4"))
+    assert got["data"] == {"a": "2", "b": "3", "c": "4"}
+    assert got["metadata"]["labels"] == {"l": "m"}
+    mixed = kinds.JOBS.new("one", "default", spec=job().spec)
+    assert (await client.create(kinds.JOBS, mixed))["spec"]["suspend"] is True
+
+
+async def test_objects_come_as_models(client: Client) -> None:
+    jobs = client.of(k8s.V1Job)
+    made = await jobs.create(job())
+    assert isinstance(made, k8s.V1Job)
+    assert made.metadata.uid
+    assert made.metadata.creation_timestamp.tzinfo is not None
+    made.spec.parallelism = 3
+    replaced = await jobs.replace(made)
+    assert replaced.spec.parallelism == 3
+    (listed,) = await jobs.list("default", label_selector="!none")
+    assert listed == replaced
+    wanted = job()
+    wanted.metadata.labels = {"a": "b"}
+    assert (await jobs.apply(wanted)).metadata.labels["a"] == "b"
+    assert (await jobs.apply(await jobs.get(ONE))).spec.parallelism == 3, "as it was read"
+    await jobs.delete(ONE, propagation="Background")
+    with pytest.raises(NotFound):
+        await jobs.get(ONE)
+
+
+async def test_unknown_fields_survive_a_change(client: Client) -> None:
+    """A CRD of ours has fields that the class of a Job does not."""
+    columns = [{"name": "A", "type": "string", "jsonPath": ".a", "priority": 1}]
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    raw = kinds.CRDS.new(
+        "things.example.com",
+        spec={
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": schema,
+                    "additionalPrinterColumns": columns,
+                }
+            ],
+        },
+    )
+    await client.create(kinds.CRDS, raw)
+    typed = client.of(k8s.V1CustomResourceDefinition)
+    found = await typed.get(ObjectKey("", "things.example.com"))
+    before = await client.get(kinds.CRDS, ObjectKey("", "things.example.com"))
+    found.spec.versions[0].additional_printer_columns[0].description = "said"
+    after = dict(await client.replace(kinds.CRDS, found))
+    assert after["spec"]["versions"][0].pop("additionalPrinterColumns") == [
+        {**columns[0], "description": "said"}
+    ]
+    del before["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert after["spec"] == before["spec"]
+
+
+async def test_a_class_that_is_no_kind_is_refused(client: Client) -> None:
+    with pytest.raises(ConfigError, match="V1PodSpec: is not the class of a kind; name one such"):
+        client.of(k8s.V1PodSpec)  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match=r"V1Pod: is not a Resource; use client.of\(V1Pod\)"):
+        await client.get(k8s.V1Pod, ONE)  # type: ignore[arg-type]
+
+
+# ---- informers and operators --------------------------------------------------------------------
+
+
+async def test_an_informer_hands_out_models_that_may_be_changed(client: Client) -> None:
+    cache = Cache(client)
+    view = cache.informer(k8s.V1ConfigMap, namespace="default")
+    assert cache.informer(k8s.V1ConfigMap, namespace="default") is view
+    synced = asyncio.Event()
+    running_cache = asyncio.create_task(cache.run(synced.set))
+    await synced.wait()
+    try:
+        view.learn(await client.of(k8s.V1ConfigMap).create(config_map(a="1")))
+        found = view.get(ONE)
+        assert found is not None
+        found.data["a"] = "2"
+        again = view.get(ONE)
+        assert again is not None
+        assert again.data == {"a": "1"}
+        assert [each.data for each in view.items("default") if each.data.get("a")] == [{"a": "1"}]
+    finally:
+        running_cache.cancel()
+
+
+async def test_an_operator_reconciles_models(client: Client) -> None:
+    app = Operator("jobs", namespace="default")
+
+    @app.reconciles(k8s.V1Job, owns=[k8s.V1ConfigMap], watches={k8s.V1Secret: _named})
+    async def reconcile(found: k8s.V1Job, context: Context) -> None:
+        meta = k8s.V1ObjectMeta(name=f"{found.metadata.name}-child")
+        assert found.spec.template.spec.containers[0].image == "x"
+        secret = context.get(k8s.V1Secret, found.metadata.name)
+        data = {"seen": "yes" if secret else "no"}
+        await context.apply(k8s.V1ConfigMap(metadata=meta, data=data))
+        nested = {"metadata": k8s.V1ObjectMeta(name="nested"), "data": data}
+        await context.apply({"apiVersion": "v1", "kind": "ConfigMap", **nested})
+        found.spec.template.spec.containers[0].image = "changed"  # in memory, for nobody else
+        assert len(context.children(k8s.V1ConfigMap)) <= 2
+
+    @app.defaults(k8s.V1Job)
+    def default(given: k8s.V1Job) -> k8s.V1Job:
+        given.metadata.labels = {"by": "default"}
+        return given
+
+    @app.validates(k8s.V1Job)
+    def check(new: k8s.V1Job) -> list[FieldError]:
+        if new.spec.parallelism == 7:
+            return [FieldError("spec.parallelism", "FieldValueInvalid", "not seven")]
+        return []
+
+    async with running(app, client):
+        made = await client.of(k8s.V1Job).create(job())
+        assert made.metadata.labels["by"] == "default"
+        children = client.of(k8s.V1ConfigMap)
+        key = ObjectKey("default", "one-child")
+        child = await eventually(lambda: children.get(key))
+        (owner,) = child.metadata.owner_references
+        assert (owner.kind, owner.uid, child.data) == ("Job", made.metadata.uid, {"seen": "no"})
+        await client.create(kinds.SECRETS, k8s.V1Secret(metadata=copy.deepcopy(META)))
+
+        async def has_seen() -> bool:
+            return (await children.get(key)).data == {"seen": "yes"}
+
+        await eventually(has_seen)
+        assert (await children.get(ObjectKey("default", "nested"))).data
+        with pytest.raises(Exception, match="not seven"):
+            await client.of(k8s.V1Job).replace(_parallel(await client.of(k8s.V1Job).get(ONE), 7))
+
+
+def _named(delta: Delta[Obj]) -> list[ObjectKey]:
+    return [delta.key]
+
+
+def _parallel(found: k8s.V1Job, number: int) -> k8s.V1Job:
+    found.spec.parallelism = number
+    return found
+
+
+async def test_a_status_may_be_a_model(client: Client) -> None:
+    app = Operator("deployments", namespace="default")
+
+    @app.reconciles(k8s.V1StatefulSet)
+    async def reconcile(found: k8s.V1StatefulSet, context: Context) -> None:
+        context.report(k8s.V1StatefulSetStatus(replicas=found.spec.replicas))
+
+    pod = k8s.V1PodTemplateSpec(
+        metadata=k8s.V1ObjectMeta(labels={"a": "b"}),
+        spec=k8s.V1PodSpec(containers=[k8s.V1Container(name="c", image="x")]),
+    )
+    selector = k8s.V1LabelSelector(match_labels={"a": "b"})
+    spec = k8s.V1StatefulSetSpec(replicas=4, selector=selector, service_name="s", template=pod)
+    async with running(app, client):
+        sets = client.of(k8s.V1StatefulSet)
+        await sets.create(k8s.V1StatefulSet(metadata=copy.deepcopy(META), spec=spec))
+
+        async def has_status() -> bool:
+            return (await sets.get(ONE)).status.replicas == 4
+
+        await eventually(has_status)
+
+
+# ---- generated APIs -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def batch(client: Client) -> AsyncIterator[k8s.BatchV1Api]:
+    async with client.api_client() as api:
+        yield k8s.BatchV1Api(api)
+
+
+async def test_generated_apis_read_and_write(client: Client, batch: k8s.BatchV1Api) -> None:
+    made = await batch.create_namespaced_job("default", job(), dry_run="All")
+    assert made.metadata.name == "one"
+    with pytest.raises(k8s.ApiException) as caught:
+        await batch.read_namespaced_job("one", "default")
+    assert (caught.value.status, caught.value.reason) == (404, "Not Found")
+    assert '"code":404' in caught.value.body
+    await batch.create_namespaced_job("default", job())
+    found = await batch.read_namespaced_job("one", "default")
+    found.spec.parallelism = 2
+    replaced = await batch.replace_namespaced_job("one", "default", found, field_manager="me")
+    assert replaced.spec.parallelism == 2
+    body = {"spec": {"parallelism": 5}}
+    patched = await batch.patch_namespaced_job("one", "default", body)
+    assert patched.spec.parallelism == 5
+    listed = await batch.list_namespaced_job("default", label_selector="!none", limit=1)
+    assert [each.metadata.name for each in listed.items] == ["one"]
+    data, status, headers = await batch.read_namespaced_job_with_http_info("one", "default")
+    assert (data.kind, status, headers["content-type"]) == ("Job", 200, "application/json")
+    raw = await batch.read_namespaced_job("one", "default", _preload_content=False)
+    assert (await raw.json())["metadata"]["name"] == "one"
+    options = k8s.V1DeleteOptions(propagation_policy="Background")
+    await batch.delete_namespaced_job("one", "default", body=options)
+    with pytest.raises(NotFound):
+        await client.get(kinds.JOBS, ONE)
+
+
+async def test_a_watch_resumes_where_it_was(client: Client, batch: k8s.BatchV1Api) -> None:
+    await batch.create_namespaced_job("default", job())
+    async with watch.Watch() as stream, asyncio.timeout(30):
+        events = stream.stream(batch.list_namespaced_job, "default", timeout_seconds=1)
+        seen = [event["type"] async for event in events]
+        version = stream.resource_version
+    assert seen == ["ADDED"]
+    await batch.patch_namespaced_job("one", "default", {"spec": {"parallelism": 2}})
+    async with watch.Watch() as stream, asyncio.timeout(30):
+        changes = stream.stream(batch.list_namespaced_job, "default", resource_version=version)
+        async for event in changes:
+            assert event["type"] == "MODIFIED"
+            assert event["object"].spec.parallelism == 2
+            break
+    async with watch.Watch() as stream:
+        with pytest.raises(k8s.ApiException) as caught:
+            async for _ in stream.stream(
+                batch.list_namespaced_job, "default", resource_version="x", timeout_seconds=5
+            ):
+                pass
+    assert caught.value.status >= 400
+
+
+async def test_a_stream_is_read_in_pieces(client: Client) -> None:
+    async with client.api_client() as api:
+        core = k8s.CoreV1Api(api)
+        for name in ("a", "b"):
+            await core.create_namespaced_config_map(
+                "default", k8s.V1ConfigMap(metadata=k8s.V1ObjectMeta(name=name))
+            )
+        answer = await core.list_namespaced_config_map(
+            "default", watch=True, timeout_seconds=1, _preload_content=False
+        )
+        first = await answer.content.read(9)
+        rest = await answer.content.readline()
+        assert (first + rest).endswith(b"}\n")
+        assert len([line async for line in answer.content]) >= 1
+        answer.release()
+        quiet = await core.list_namespaced_secret(
+            "default", watch=True, _preload_content=False, _request_timeout=(5, 0.2)
+        )
+        with pytest.raises(TimeoutError):
+            await quiet.content.readline()
+
+
+async def test_writes_reach_a_cache_and_obey_the_guard(client: Client) -> None:
+    learned: list[Obj] = []
+    api = k8s.CoreV1Api(client.api_client(learned.append))
+    made = config_map(a="1")
+    await api.create_namespaced_config_map("default", made)
+    await api.read_namespaced_config_map("one", "default")
+    assert [each["data"] for each in learned] == [{"a": "1"}]
+
+    def refuse() -> None:
+        raise LeadershipLost("gone")
+
+    guarded = k8s.CoreV1Api(client.guarded(refuse).api_client())
+    await guarded.read_namespaced_config_map("one", "default")
+    with pytest.raises(LeadershipLost):
+        await guarded.delete_namespaced_config_map("one", "default")
+
+
+async def test_what_belongs_to_the_connection_is_refused(client: Client) -> None:
+    api = client.api_client()
+    api.set_default_header("Impersonate-User", "boss")
+    with pytest.raises(ConfigError, match="the header impersonate-user: cannot be set for one"):
+        await k8s.CoreV1Api(api).list_namespace()
