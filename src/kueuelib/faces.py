@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any
 
 
 def lazily(
-    package: str, homes: Mapping[str, str], deprecated: Mapping[str, str] = MappingProxyType({})
+    package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Make `__getattr__`, `__dir__` and `__all__` of a package.
 
@@ -20,8 +18,6 @@ def lazily(
         homes: full names of modules, each with the names that live in it, separated by spaces. A
             name `public=own` is offered under another name. A name that is the last part of its
             module means the module itself.
-        deprecated: old names, each with the public name that replaces it. They work, with a
-            `DeprecationWarning`, and are not listed.
 
     Returns:
         `__getattr__`, which imports a name on first use and keeps it; `__dir__`; `__all__`.
@@ -34,13 +30,6 @@ def lazily(
     names = sorted(sources)
 
     def get(name: str) -> Any:
-        if name in deprecated:
-            warnings.warn(
-                f"{package}.{name} is deprecated, use {deprecated[name]}",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            return getattr(sys.modules[package], deprecated[name])
         if name not in sources:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, own = sources[name]

@@ -20,9 +20,6 @@ from typing import Any
 
 import pytest
 
-from kueuelib.api.meta import Resource
-from kueuelib.faces import lazily
-
 GOLDEN = Path(__file__).with_name("faces.txt")
 UPDATE = "if this is meant, run: python tests/unit/test_faces.py"
 FACES = (
@@ -181,34 +178,6 @@ def test_an_unknown_name_is_refused_as_by_any_module() -> None:
     with pytest.raises(AttributeError, match="module 'kueuelib.runtime' has no attribute 'Nope'"):
         runtime.Nope  # noqa: B018
     assert "Operator" in dir(runtime)
-
-
-def test_a_deprecated_name_works_and_warns_with_its_replacement(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    package = ModuleType("made_up")
-    monkeypatch.setitem(sys.modules, "made_up", package)
-    homes = {"kueuelib.api.meta": "Resource"}
-    package.__getattr__, _, names = lazily("made_up", homes, {"Kind": "Resource"})
-    with pytest.warns(DeprecationWarning, match="made_up.Kind is deprecated, use Resource"):
-        assert package.Kind is Resource
-    assert names == ["Resource"]
-
-
-@pytest.mark.parametrize(
-    ("face", "old", "new"),
-    [
-        ("kueuelib.checks", "Context", "CheckContext"),
-        ("kueuelib.jobs", "Condition", "HasCondition"),
-        ("kueuelib.runtime", "ServerContact", "Cluster"),
-        ("kueuelib.runtime", "Verdict", "ValidationResult"),
-        ("kueuelib.testing", "Cluster", "ClusterState"),
-    ],
-)
-def test_a_renamed_name_still_works(face: str, old: str, new: str) -> None:
-    module = importlib.import_module(face)
-    with pytest.warns(DeprecationWarning, match=f"{face}.{old} is deprecated, use {new}"):
-        assert getattr(module, old) is getattr(module, new)
 
 
 def test_no_name_means_different_things_in_two_faces_but_those_of_whole_programs() -> None:

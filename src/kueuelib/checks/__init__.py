@@ -48,5 +48,4 @@ else:
             "kueuelib.checks.running": "run serve",
             "kueuelib.checks.verdicts": "Pending Ready Rejected Retry Verdict",
         },
-        deprecated={"Context": "CheckContext"},
     )

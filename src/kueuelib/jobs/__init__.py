@@ -106,5 +106,4 @@ else:
             "kueuelib.jobs.running": "run serve",
             "kueuelib.runtime.webhook.serving": "Webhooks",
         },
-        deprecated={"Condition": "HasCondition"},
     )

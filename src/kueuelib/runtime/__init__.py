@@ -121,5 +121,4 @@ else:
             "kueuelib.runtime.webhook.server": "WebhookServer",
             "kueuelib.runtime.webhook.trust": "CertificateKeeper Trusting",
         },
-        deprecated={"ServerContact": "Cluster", "Verdict": "ValidationResult"},
     )

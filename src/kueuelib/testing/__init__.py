@@ -58,5 +58,4 @@ else:
             "kueuelib.testing.manager": "queueing",
             "kueuelib.testing.waiting": "eventually settled",
         },
-        deprecated={"Cluster": "ClusterState"},
     )

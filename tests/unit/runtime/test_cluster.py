@@ -114,8 +114,3 @@ async def test_metrics_say_which_cluster(client: Client) -> None:
 def test_a_name_must_fit_into_a_path() -> None:
     with pytest.raises(ConfigError, match="cluster 'a/b': is not a valid name"):
         Cluster(nowhere(), "a/b")
-
-
-def test_server_contact_became_cluster() -> None:
-    with pytest.warns(DeprecationWarning, match=r"runtime\.ServerContact is deprecated, use Clus"):
-        assert runtime.ServerContact is Cluster
