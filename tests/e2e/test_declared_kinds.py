@@ -14,6 +14,7 @@ from place import QUEUE, Place, gates, pod_spec, shared_cluster, uid_of
 from rest import Obj, Rest, condition, eventually, is_true
 
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.stopping import is_stop_begun
 from kueuelib.jobs.webhooks.rules import is_suspended
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
@@ -119,6 +120,23 @@ def test_life(rest: Rest, name: str) -> None:
         rest.delete(f"{life.path}/high")
     eventually(lambda: life.runs("low"))
     assert life.pools("low") == {"spot"}
+
+
+def test_quota_is_kept_until_the_controller_of_a_kind_has_seen_a_stop(rest: Rest) -> None:
+    """A JobSet that is preempted before its controller has seen the start."""
+    life = Life(rest, SAMPLES["jobset.x-k8s.io/jobset"])
+    life.create("low")
+    eventually(lambda: life.runs("low"))
+    life.report("low", "stopped")  # what it says late is from before the start
+    rest.merge(life.place.path(life.workload("low")), {"spec": {"active": False}})
+    eventually(lambda: not life.runs("low"))
+    eventually(lambda: life.pools("low") == {None})
+    conditions = life.get("low")["status"]["conditions"]
+    assert conditions == [], "the condition of before the start is removed"
+    life.place.quiet(lambda: life.holds_quota("low"))
+    life.report("low", "stopped")
+    eventually(lambda: not life.holds_quota("low"))
+    eventually(lambda: not is_stop_begun(life.get("low")))
 
 
 def test_a_running_job_that_is_replaced_stays_as_its_user_wrote_it(rest: Rest) -> None:

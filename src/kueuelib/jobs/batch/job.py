@@ -18,7 +18,13 @@ from kueuelib.jobs.contract.capabilities import (
 from kueuelib.jobs.contract.commands import Change, Command
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.contract.stopping import begin_stop, end_stop, is_stop_begun
+from kueuelib.jobs.contract.stopping import (
+    begin_stop,
+    end_stop,
+    forget_condition,
+    is_stop_begun,
+    is_unseen,
+)
 from kueuelib.runtime.transforms import shared, strip
 
 SUSPENDED = "Suspended"
@@ -139,7 +145,8 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         """Whether pods run or wait to run, by `status.active`, or may be starting, because the Job
         controller has not seen the last stop yet.
         """
-        unseen = self._suspend_set and is_stop_begun(self.object) and not self._is(SUSPENDED)
+        conditions = self._status.get("conditions")
+        unseen = self._suspend_set and is_unseen(self.object, conditions, SUSPENDED)
         return unseen or bool(self._status.get("active"))
 
     def is_ending(self) -> bool:
@@ -176,17 +183,15 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         """The remaining writes of: suspend, and once no pod is active, remove the start time and
         restore.
 
-        Only a Job controller that has seen the suspension sets `Suspended` to True. One that never
-        looked between a start and its stop has left the condition of before the start, which is
-        removed before the Job is suspended.
+        Only a Job controller that has seen the suspension sets `Suspended` to True.
         """
         del reason, message, now
         if self.is_ending():
             return Stop(self._startable_end())
         state = self.copy()
         if not self._suspend_set:
-            forgotten = self._change_status(state, conditions=self._conditions_but(SUSPENDED))
-            return Stop((*(forgotten if self._is(SUSPENDED) else ()), begin_stop(state)), True)
+            forgotten = forget_condition(state, "status.conditions", SUSPENDED)
+            return Stop((*forgotten, begin_stop(state)), True)
         if self.is_active():
             return Stop()
         cleared = self._change_status(state, startTime=None) if self.start_time else ()
@@ -227,10 +232,6 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     def _is(self, type: str) -> bool:
         """Whether a condition is True."""
         return find_condition(self._status.get("conditions"), type).get("status") == "True"
-
-    def _conditions_but(self, type: str) -> list[Obj]:
-        """The conditions without one of them."""
-        return [each for each in self._status.get("conditions") or () if each["type"] != type]
 
     @property
     def _lacks_start(self) -> bool:

@@ -65,8 +65,7 @@ class Additions:
 
     def are_untouched_in(self, present: PodSetInfo) -> bool:
         """Whether a pod set has every one of the additions, and a count that the start changed."""
-        changed = self.started not in (_AS_ASKED, present.count)
-        return self.are_all_in(present) and not changed
+        return self.are_all_in(present) and self.started in (self.info.count, present.count)
 
     @property
     def is_empty(self) -> bool:
@@ -192,7 +191,7 @@ def _raw(added: Additions) -> Obj:
 
 
 def _read(entry: Mapping[str, Any]) -> Additions:
-    count = entry.get("count") or {"asked": 0, "started": _AS_ASKED}
+    count = entry.get("count") or {"asked": _AS_ASKED, "started": _AS_ASKED}
     maps = {name: dict(entry.get(field) or {}) for field, name in _MAPS.items()}
     tolerations = tuple(map(dict, entry.get("tolerations") or ()))
     info = PodSetInfo(entry["name"], int(count["asked"]), **maps, tolerations=tolerations)

@@ -132,9 +132,11 @@ def _reads(job_type: type[DeclaredJob]) -> Iterator[_Read]:
     yield "suspend", declared.suspend, ()
     for pods in declared.pods:
         yield from _reads_of_pods(pods)
-    for argument in ("active", "ready", "succeeded", "failed", "skip"):
+    for argument in ("active", "terminating", "ready", "succeeded", "failed", "skip"):
         for path, values in reads_of_sign(getattr(declared, argument)):
             yield argument, path, values
+    if declared.suspended is not None:
+        yield "suspended", declared.suspended.path, ()
     for argument in ("message", "priority_class"):
         if path := getattr(declared, argument):
             yield argument, path, ()

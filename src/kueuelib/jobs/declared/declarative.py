@@ -28,14 +28,24 @@ from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.capabilities import (
+    JobWithCustomStop,
     JobWithPriorityClass,
     JobWithReclaimablePods,
     JobWithSkip,
+    Stop,
+    StopReason,
 )
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet, first_of_templates
 from kueuelib.jobs.contract.integration import Integration, Validate, no_rules
 from kueuelib.jobs.contract.paths import check_path, put, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.stopping import (
+    begin_stop,
+    end_stop,
+    forget_condition,
+    is_stop_begun,
+    is_unseen,
+)
 from kueuelib.jobs.declared.declaration_rules import (
     check_resource,
     check_rest,
@@ -54,6 +64,7 @@ from kueuelib.jobs.declared.signs import (
     HasCondition,
     Sign,
     check_sign,
+    check_suspended,
     differs,
     enough,
     equals,
@@ -102,6 +113,7 @@ class Declaration:
     priority_class: str = ""
     skip: Sign | Sequence[Sign] = never
     terminating: Sign | Sequence[Sign] = never
+    suspended: HasCondition | None = None
 
 
 class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
@@ -212,6 +224,44 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         return tuple(slot for pods in self.declaration.pods for slot in slots_of(self.object, pods))
 
 
+class SeenStopDeclaredJob(DeclaredJob, JobWithCustomStop):
+    """A declared job whose controller sets a condition when it has seen that it is suspended.
+
+    The first write of a stop suspends the job and marks it. The mark is removed once no pod is
+    active and the controller has seen the stop; until then the job is not started again.
+    """
+
+    restores_while_active: ClassVar[bool] = True
+    """Whether the first write restores the templates as well; else the last one does."""
+
+    def is_active(self) -> bool:
+        """Whether the object shows the sign, or its controller has not seen the last stop yet."""
+        return super().is_active() or (self.is_stopping() and self._is_unseen)
+
+    def is_stopping(self) -> bool:
+        """Whether it is suspended, and the mark of its stop has not been removed yet."""
+        return super().is_suspended() and is_stop_begun(self.object)
+
+    def stop(
+        self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
+    ) -> Stop:
+        """The remaining writes of: suspend, and once that was seen, restore and remove the mark."""
+        del reason, message, now
+        state, seen = self.copy(), self.declaration.suspended
+        if not super().is_suspended():
+            forgotten = forget_condition(state, seen.path, seen.type) if seen else ()
+            restored = infos if self.restores_while_active else ()
+            return Stop((*forgotten, begin_stop(state, restored)), stops_now=True)
+        if self.is_active() and (self.is_stopping() or not self.restores_while_active):
+            return Stop()
+        return Stop(end_stop(state, infos))
+
+    @property
+    def _is_unseen(self) -> bool:
+        seen = self.declaration.suspended
+        return seen is not None and is_unseen(self.object, value(self.object, seen.path), seen.type)
+
+
 class ReclaimingDeclaredJob(DeclaredJob, JobWithReclaimablePods):
     """A declared job that reports how many of its pods are done."""
 
@@ -241,6 +291,7 @@ def declare(
     priority_class: str = "",
     skip: Sign | Sequence[Sign] = never,
     terminating: Sign | Sequence[Sign] = never,
+    suspended: HasCondition | None = None,
     name: str = "",
     validate: Validate = no_rules,
     allows_prebuilt: bool = False,
@@ -263,6 +314,9 @@ def declare(
         skip: shown by objects of the kind that are left alone whatever their labels say.
         terminating: shown while pods that are being deleted have not ended, unless `active` counts
             them. Their quota is released with `quotaReleaseStrategy: OnTermination` only.
+        suspended: the condition that the kind's controller sets to True when it has seen that a
+            job is suspended, and not before. A stopped job keeps its quota until then. The kind
+            needs the subresource `status`.
         name: of the integration in configurations; by default group and kind in lower case.
         validate: rules for objects of the kind beyond those for all.
         allows_prebuilt: whether its jobs may use an existing Workload.
@@ -285,6 +339,7 @@ def declare(
         for argument, sign in signs.items():
             check_sign(argument, sign)
         check_suspend(suspend)
+        check_suspended(suspended)
         if message:
             check_path("message", message, many=True)
         if priority_class:
@@ -305,14 +360,16 @@ def declare(
         priority_class,
         skip,
         terminating,
+        suspended,
     )
-    base = ReclaimingDeclaredJob if any(each.succeeded for each in pods) else DeclaredJob
+    reclaims = any(each.succeeded for each in pods)
+    bases = [SeenStopDeclaredJob] * (suspended is not None) + [ReclaimingDeclaredJob] * reclaims
     parts = {
         "resource": resource,
         "other_versions": tuple(other_versions),
         "declaration": declaration,
     }
-    made = type(resource.kind, (base,), parts)
+    made = type(resource.kind, tuple(bases) or (DeclaredJob,), parts)
     return attrs.evolve(
         Integration.of(made, name, validate),
         allows_prebuilt=allows_prebuilt,

@@ -27,5 +27,6 @@ JOB_SET = declare(
     ),
     succeeded=HasCondition("Completed"),
     failed=HasCondition("Failed"),
+    suspended=HasCondition("Suspended"),
     allows_prebuilt=True,
 )

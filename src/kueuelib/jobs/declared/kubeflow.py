@@ -31,6 +31,7 @@ def replicated(
         ready=HasCondition("Running"),
         succeeded=HasCondition("Succeeded"),
         failed=HasCondition("Failed"),
+        suspended=HasCondition("Suspended"),
         allows_prebuilt=allows_prebuilt,
     )
 

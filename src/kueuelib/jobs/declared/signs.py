@@ -213,6 +213,21 @@ def check_sign(argument: str, sign: Any) -> None:
         raise ValueError(f"{argument}={sign!r} is not a sign; give {wanted}")
 
 
+def check_suspended(sign: Any) -> None:
+    """Check the condition that shows that a stop was seen; it is removed before the stop.
+
+    Raises:
+        ValueError: it is not a condition, or not one that can be removed.
+    """
+    if sign is None:
+        return
+    if not isinstance(sign, HasCondition):
+        raise ValueError(f"suspended={sign!r} is not HasCondition(...)")  # noqa: TRY004
+    check_sign("suspended", sign)
+    if sign.status != "True" or sign.reasons or not sign.path.startswith("status."):
+        raise ValueError("suspended: give the type of a condition in the status that becomes True")
+
+
 def _check_condition(argument: str, sign: HasCondition) -> None:
     check_path(argument, sign.path, rooted=True)
     if not isinstance(sign.type, str) or not sign.type:

@@ -16,16 +16,15 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract import podset_info
-from kueuelib.jobs.contract.capabilities import JobWithCustomStop, Stop, StopReason
-from kueuelib.jobs.contract.commands import Command
 from kueuelib.jobs.contract.integration import REFERRED, Integration, Reference
 from kueuelib.jobs.contract.paths import elements, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.contract.stopping import begin_stop, end_stop, is_stop_begun
+from kueuelib.jobs.contract.stopping import is_stop_begun
 from kueuelib.jobs.declared.declarative import (
     Declaration,
     HasCondition,
     ReclaimingDeclaredJob,
+    SeenStopDeclaredJob,
     enough,
     every,
 )
@@ -144,10 +143,11 @@ class _Job(Slot):
         return self._step == _TRAINER and has_policy
 
 
-class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
+class TrainJob(SeenStopDeclaredJob, ReclaimingDeclaredJob):
     """One TrainJob."""
 
     resource: ClassVar[Resource] = _KIND
+    restores_while_active: ClassVar[bool] = False
     declaration: ClassVar[Declaration] = Declaration(
         _KIND,
         (Pods("jobs", "spec.runtimeRef"),),
@@ -158,6 +158,7 @@ class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
         ),
         succeeded=HasCondition("Complete"),
         failed=HasCondition("Failed"),
+        suspended=HasCondition("Suspended"),
     )
 
     def slots(self) -> tuple[Slot, ...]:
@@ -188,24 +189,6 @@ class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
     def is_suspended(self) -> bool:
         """Whether it is suspended and the last stop is complete."""
         return super().is_suspended() and not is_stop_begun(self.object)
-
-    def is_stopping(self) -> bool:
-        """Whether it is suspended but its patch has not been removed yet."""
-        return super().is_suspended() and is_stop_begun(self.object)
-
-    def stop(
-        self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
-    ) -> Stop:
-        """The remaining writes of: suspend, and once no pod is active, remove the patch."""
-        del reason, message, now
-        commands: list[Command] = []
-        state = self.copy()
-        stops_now = not super().is_suspended()
-        if stops_now:
-            commands.append(begin_stop(state))
-        if not self.is_active():
-            commands += end_stop(state, infos)
-        return Stop(tuple(commands), stops_now)
 
 
 def runtime_of(obj: Obj) -> Reference | None:

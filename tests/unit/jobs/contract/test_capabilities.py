@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 
+import attrs
 import pytest
 
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.contract.additions import ADDED_AT_START
+from kueuelib.jobs.contract.additions import ADDED_AT_START, between
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithFinalize,
@@ -18,7 +19,7 @@ from kueuelib.jobs.contract.capabilities import (
 )
 from kueuelib.jobs.contract.commands import Change, Create, DropFinalizer, Emit, Wait
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
-from kueuelib.jobs.contract.podset_info import merge, restore
+from kueuelib.jobs.contract.podset_info import PodSetInfo, merge, restore
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.situation import Situation
@@ -146,14 +147,37 @@ def test_pod_sets_are_assigned_by_name_not_by_position():
 
 def test_a_plain_kind_is_stopped_and_restored_with_one_patch():
     obj = training()
-    wl = admitted(obj)
-    wl["status"]["conditions"].append(
-        {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "room"}
-    )
+    wl = evicted(admitted(obj))
     running = plan(situation(obj, admitted(obj)))[1].new
     change, event = plan(situation(running, wl))
     assert change.new["spec"] == obj["spec"]
     assert (event.reason, event.message) == ("Stopped", "room")
+
+
+def evicted(workload):
+    reason = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "room"}
+    workload["status"]["conditions"].append(reason)
+    return workload
+
+
+def test_a_note_that_was_removed_is_on_the_workload_as_well():
+    obj = training()
+    workload, change, _ = plan(situation(obj, admitted(obj)))
+    started = copy.deepcopy(change.new)
+    del started["metadata"]["annotations"]
+    flavors = {name: {"spec": {"nodeLabels": {"changed": "since"}}} for name in FLAVORS}
+    left = Situation(Training(started), 1_700_000_000.0, workloads=(evicted(workload.new),))
+    stopping, _ = plan(attrs.evolve(left, flavors=flavors))
+    assert stopping.new["spec"] == obj["spec"]
+
+
+def test_a_count_of_the_file_that_replaced_a_job_stays():
+    """Everything that the start added is there, because it added nothing; but not its count."""
+    before, after = PodSetInfo("workers", 3), PodSetInfo("workers", 1)
+    added = between(before, after)
+    assert added.are_untouched_in(after)
+    assert not added.are_untouched_in(before)
+    assert between(before, before).are_untouched_in(after), "the start did not change it"
 
 
 def test_finalizers_of_the_kind_go_when_it_has_ended():

@@ -89,6 +89,13 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"ready": HasCondition("Ready", status="true")}, "not 'true'"),
         ({"ready": HasCondition("Ready", path="a..b")}, "ready='a..b' is not a path"),
         ({"ready": HasCondition("Ready", reasons="Fine")}, "reasons='Fine' is not a tuple"),  # type: ignore[arg-type]
+        ({"suspended": "status.seen"}, "suspended='status.seen' is not HasCondition"),
+        ({"suspended": HasCondition("")}, "suspended: HasCondition('') needs the type"),
+        ({"suspended": HasCondition("A", "False")}, "suspended: give the type of a condition"),
+        (
+            {"suspended": HasCondition("A", path="spec.x")},
+            "suspended: give the type of a condition",
+        ),
         ({"validate": 3}, "validate=3 is not a function"),
         ({"name": "a, b"}, "name='a, b' is not a name"),
         ({"other_versions": "v2"}, "other_versions='v2' is not a tuple"),

@@ -327,3 +327,21 @@ def test_quota_is_free_when_the_controller_has_seen_the_stop() -> None:
     assert world.holds_quota()
     seen(3, 3)
     assert not world.holds_quota()
+
+
+def test_a_job_that_its_user_suspends_is_free_when_no_pod_is_active() -> None:
+    """Nobody has begun a stop, so no condition is waited for."""
+    suspended = HasCondition("Suspended")
+    integration = declare(RESOURCE, pods=[Pods("main")], suspended=suspended, **SIGNS)
+    job = integration.job_type({"metadata": {"name": "t"}, "spec": {"suspend": True}})
+    assert not job.is_active()
+    stops = job.copy()
+    stops.raw["metadata"]["annotations"] = {"kueue.x-k8s.io/stopping": "true"}
+    assert stops.is_active()
+    stops.raw["status"] = {"conditions": [{"type": "Suspended", "status": "False"}]}
+    assert stops.is_active()
+    stops.raw["status"] = {"conditions": [{"type": "Suspended", "status": "True"}]}
+    assert not stops.is_active()
+    stops.raw["spec"]["suspend"] = False
+    stops.raw["status"] = {}
+    assert not stops.is_active(), "another manager has started it, and left the mark"

@@ -25,11 +25,13 @@ from kueuelib.jobs.contract.integration import REFERRED, Integration, Reference
 from kueuelib.jobs.contract.paths import put, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.stopping import is_stop_begun
 from kueuelib.jobs.declared.trainjob import runtime_of
 from kueuelib.jobs.reconcile.priority import pod_priority_class
 from kueuelib.jobs.webhooks.manifests import rbac_rules
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
 from kueuelib.testing import JobAdapter, JobConformance
+from kueuelib.testing.job_world import JobWorld
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "kinds"))
 
@@ -41,6 +43,12 @@ ENDING = [name for name, sample in SAMPLES.items() if "failed" in sample.content
 TRAIN_JOB = "trainer.kubeflow.org/trainjob"
 WRAPPER = "workload.codeflare.dev/appwrapper"
 JOB_SET = SAMPLES["jobset.x-k8s.io/jobset"]
+SEEING = [
+    JOB_SET.integration.name,
+    TRAIN_JOB,
+    *(n for n in SAMPLES if n.startswith("kubeflow.org")),
+]
+"""Kinds with a condition that shows that a stop was seen."""
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
 
 
@@ -484,6 +492,45 @@ def test_a_trainjob_keeps_its_patch_until_no_pod_is_active() -> None:
 def job_of(name: str, **parts: Any) -> GenericJob:
     found = SAMPLES[name]
     return found.integration.job_type(found.complete({**found.job(), **parts}))
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_quota_is_free_when_the_kind_has_seen_the_stop(name: str) -> None:
+    """Its condition of before the start is not believed."""
+    kind = Kind(SAMPLES[name])
+    suspended = kind.make()
+    suspended["metadata"] |= QUEUED
+    put(suspended, kind.integration.job_type.declaration.suspend, True)
+    world = JobWorld(kind.integration, suspended, one_at_a_time=True)
+
+    def seen(state: str) -> None:
+        world.change(kind._with(world.live_job, state))
+        world.settle()
+
+    seen("stopped")
+    world.admit("spot")
+    world.settle()
+    assert not world.is_suspended()
+    world.evict()
+    world.settle()
+    stopped = kind.integration.job_type(world.live_job)
+    assert value(stopped.raw, stopped.declaration.suspend) is True
+    assert world.live_job["status"]["conditions"] == [], "it is from before the start"
+    assert world.holds_quota()
+    seen("stopped")
+    assert not world.holds_quota()
+    assert world.is_suspended()
+    assert is_stop_begun(world.live_job) is False
+
+
+def test_the_kinds_that_say_that_they_have_seen_a_stop() -> None:
+    """The page of kinds names them."""
+    found = [
+        name
+        for name, each in SAMPLES.items()
+        if each.integration.job_type.declaration.suspended is not None
+    ]
+    assert sorted(found) == sorted(SEEING)
 
 
 def test_the_declaration_of_an_mpi_job_on_the_page_is_that_of_the_code() -> None:
