@@ -46,6 +46,8 @@ FIRST = (
 JOB_TESTS = (
     "tests/unit/jobs/reconcile/test_edits.py",
     "tests/unit/jobs/reconcile/test_ends_of_stops.py",
+    "tests/unit/jobs/reconcile/test_plan.py",
+    "tests/unit/jobs/reconcile/test_executor.py",
     "tests/unit/jobs/contract/test_capabilities.py",
     "tests/unit/jobs/reconcile/test_settled.py",
     "tests/unit/jobs/test_job_mistakes.py",

@@ -62,12 +62,10 @@ class MortalWorld(JobWorld):
     power: Power
 
     def _carry_out(self, commands: tuple[Any, ...]) -> bool:
-        for number, command in enumerate(commands, 1):
+        for command in commands:
             wrote = super()._carry_out((command,))
             if wrote and not self.power.survives(command):
                 return True
-            if isinstance(command, Wait):
-                return super()._carry_out(()) or number > 1
         return bool([c for c in commands if not isinstance(c, SILENT)])
 
 

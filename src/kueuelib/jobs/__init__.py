@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.capabilities import StopReason as StopReason
     from kueuelib.jobs.contract.commands import Change as Change
     from kueuelib.jobs.contract.commands import Command as Command
-    from kueuelib.jobs.contract.commands import Count as Count
     from kueuelib.jobs.contract.commands import Create as Create
     from kueuelib.jobs.contract.commands import Delete as Delete
     from kueuelib.jobs.contract.commands import DropFinalizer as DropFinalizer
@@ -90,7 +89,7 @@ else:
             "kueuelib.jobs.contract.capabilities": "ComposableJob JobWithCustomStop "
             "JobWithEquivalence JobWithFinalize JobWithPriorityClass JobWithReclaimablePods "
             "JobWithReplacements JobWithSkip Matching Stop StopReason",
-            "kueuelib.jobs.contract.commands": "Change Command Count Create Delete DropFinalizer "
+            "kueuelib.jobs.contract.commands": "Change Command Create Delete DropFinalizer "
             "Emit PatchStatus Recheck RequeueAfter=Wait",
             "kueuelib.jobs.contract.generic_job": "GenericJob JobEnd PodSet",
             "kueuelib.jobs.contract.integration": "Integration",

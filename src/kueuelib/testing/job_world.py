@@ -27,7 +27,6 @@ from kueuelib.jobs.contract.commands import (
     DropFinalizer,
     Emit,
     PatchStatus,
-    Wait,
 )
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
@@ -171,8 +170,6 @@ class JobWorld:
             match command:
                 case Emit():
                     self.events.append(command.reason)
-                case Wait():
-                    break
                 case _:
                     written = self._write(command) or written
                     if self._one_at_a_time and written:

@@ -36,7 +36,7 @@ CALLED: Mapping[str, str] = {
     "reclaimable_pods": "on every look while the job runs",
     "stop": "instead of `suspend` and `restore_podsets_info`, until it returns no command",
     "is_stopping": "on every look: an earlier stop is completed first",
-    "finalize": "when the job has ended or is being deleted",
+    "finalize": "when a queued job has ended, and when any job of the kind is being deleted",
     "skip": "before everything else, and by the webhook when a job is created",
     "priority_class": "when the Workload is made, unless a label names a WorkloadPriorityClass",
     "is_equivalent": "for each Workload of the job, on every look",

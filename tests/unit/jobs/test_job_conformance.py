@@ -14,6 +14,7 @@ import yaml
 from kueuelib.app.programs import load
 from kueuelib.errors import ConfigError
 from kueuelib.jobs import (
+    BatchJob,
     GenericJob,
     Integration,
     JobEnd,
@@ -90,6 +91,16 @@ class PartialBatchJobs(BatchJobs):
         return found
 
 
+class Nightly(BatchJob):
+    """A kind with the fields of a Job."""
+
+    resource = Resource("example.com", "v1", "nightlies", "Nightly", namespaced=True)
+
+
+class Nightlies(BatchJobs):
+    integration = Integration.of(Nightly)
+
+
 class Trainings(JobAdapter):
     integration = of_file(str(EXAMPLE / "training.py"))
 
@@ -131,6 +142,10 @@ class TestBatchJob(JobConformance):
 
 class TestPartialBatchJob(JobConformance):
     adapter = PartialBatchJobs()
+
+
+class TestKindDerivedFromBatchJob(JobConformance):
+    adapter = Nightlies()
 
 
 class TestTraining(JobConformance):

@@ -213,7 +213,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         """Change the status of a copy; returns the write for it."""
         before = copied(state.object)
         state.object["status"] = {**(state.object.get("status") or {}), **fields}
-        return (Change(JOBS, before, copied(state.object), subresource="status"),)
+        return (Change(state.resource, before, copied(state.object), subresource="status"),)
 
     # ---- reading
 

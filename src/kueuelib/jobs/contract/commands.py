@@ -2,7 +2,8 @@
 
 Objects of the group `kueue.x-k8s.io` are given in the internal version (`v1beta2`); the executor
 speaks the version that the API server serves. A command that fails ends the plan, so a later one
-may rely on an earlier one. Every plan starts from what is stored, so commands that were not
+may rely on an earlier one; only commands about different pods, one after the other in a plan, run
+side by side. Every plan starts from what is stored, so commands that were not
 executed are planned again.
 """
 
@@ -133,11 +134,11 @@ class Count:
 
 @attrs.frozen
 class Wait:
-    """Nothing can be done now: look again later, even without an event.
+    """Look at the job again later, even without an event; the plan continues.
 
     Attributes:
         why: a sentence for the log.
-        seconds: when to look again.
+        seconds: when to look again; the shortest time of a plan counts.
     """
 
     why: str

@@ -263,8 +263,7 @@ class Executor:
                 self._count(what, labels, took)
             case Wait(why, seconds):
                 self._log.debug("the job has to wait", why=why, seconds=seconds)
-                run.wait = seconds
-                return False
+                run.wait = seconds if run.wait is None else min(seconds, run.wait)
         return True
 
     def _count_workload(self, made: Obj, job: Obj) -> None:

@@ -60,17 +60,18 @@ def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool
 def match(situation: Situation, job: GenericJob) -> Matching:
     """The Workload that stands for the job, and those to be deleted.
 
-    The oldest equivalent one is chosen. If there is none, a finished job keeps the one that holds
-    its quota, whatever it asks for; and a Workload that is being deleted is chosen if it is the
-    only one, so that the job waits for its end.
+    The oldest equivalent one is chosen. A finished job keeps the one that holds its quota, whatever
+    it asks for: its pod sets are not read. A Workload that is being deleted is chosen if
+    it is the only one, so that the job waits for its end.
     """
     if isinstance(job, ComposableJob):
         return job.match_workloads(situation.workloads, situation.flavors)
     workloads = by_age(situation.workloads)
     live = [wl for wl in workloads if not states.is_deleted(wl)]
-    chosen = next(filter(is_equivalent(situation, job), live), None)
-    if chosen is None and job.finished():
+    if job.finished():
         chosen = next(filter(states.has_quota, live), next(iter(live), None))
+    else:
+        chosen = next(filter(is_equivalent(situation, job), live), None)
     if chosen is None and not live:
         chosen = next(iter(workloads), None)
     return Matching(chosen, tuple(wl for wl in workloads if wl is not chosen))

@@ -136,7 +136,7 @@ def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[C
     status, reason, message = pods_ready_state(
         old if _is_of_this_turn(workload, old) else {},
         admitted=states.is_admitted(workload),
-        ready=job.pods_ready(),
+        ready=states.is_admitted(workload) and job.pods_ready(),
         recovery=recovery,
     )
     if (old.get("status"), old.get("reason")) == (status, reason):

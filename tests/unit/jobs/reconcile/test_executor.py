@@ -337,9 +337,10 @@ async def test_a_foreign_field_manager_is_an_error():
         await run(status(), server=Server(failure=Conflict("owned by another")))
 
 
-async def test_waiting_ends_the_plan():
-    _, outcome, events = await run(Wait("why", 3.0), EVENT)
-    assert (outcome.wait, events) == (3.0, [])
+async def test_a_plan_that_asks_for_a_later_look_goes_on():
+    plan = Wait("a poll", 30.0), EVENT, Wait("another", 3.0), Wait("the last", 60.0)
+    _, outcome, events = await run(*plan)
+    assert (outcome.wait, len(events)) == (3.0, 1), "the shortest time counts"
 
 
 # ---- pods side by side

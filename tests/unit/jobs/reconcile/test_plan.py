@@ -356,6 +356,15 @@ def test_a_finished_job_keeps_its_workload_whatever_it_asks_for(build):
     assert writes(plan(build.situation(done, workload)))[0] == "kueue-job-controller-Finished"
 
 
+def test_a_finished_job_whose_pods_cannot_be_read_frees_its_quota(build):
+    job = build.job()
+    workload = build.workload(job, admitted=True)
+    done = build.started(job, conditions=[{"type": "Complete", "status": "True"}])
+    done["spec"]["template"]["spec"]["containers"] = []
+    commands = plan(build.situation(done, workload))
+    assert writes(commands) == ["kueue-job-controller-Finished", "drop finalizer"]
+
+
 def test_what_was_left_of_finishing_is_done_later(build):
     job = build.job()
     workload = build.workload(job, admitted=True, finished=True)
@@ -432,12 +441,11 @@ def test_a_running_job_that_was_edited_is_stopped_and_restored(build):
 
 def test_of_two_equal_workloads_the_older_one_stays(build):
     job = build.job()
-    first = build.workload(job, name="first", created="2024-01-01T00:00:00Z")
-    second = build.workload(job, name="second", created="2024-01-01T00:00:01Z")
-    commands = plan(build.situation(job, second, first))
-    assert [found.obj["metadata"]["name"] for found in commands if isinstance(found, Delete)] == [
-        "second"
-    ]
+    older = build.workload(job, name="b", created="2024-01-01T00:00:00Z")
+    newer = build.workload(job, name="a", created="2024-01-01T00:00:01Z")
+    commands = plan(build.situation(job, newer, older))
+    gone = [found.obj["metadata"]["name"] for found in commands if isinstance(found, Delete)]
+    assert gone == ["a"]
 
 
 def test_the_workload_follows_the_queue_of_a_waiting_job(build):
@@ -638,6 +646,19 @@ def test_pods_ready_is_told(build, status, admitted, expected):
     commands = plan(build.situation(running, workload, settings=settings))
     told = commands[-1].status["conditions"][0]
     assert (told["status"], told["reason"]) == expected
+    assert "PodsReady" not in str(writes(plan(build.situation(running, workload)))), "a setting"
+
+
+def test_a_job_that_is_not_admitted_is_not_asked_whether_its_pods_are_ready(build):
+    class Unready(BatchJob):
+        def pods_ready(self):
+            raise AssertionError("there are no pods yet")
+
+    job = build.job()
+    settings = JobSettings(wait_for_pods_ready=True)
+    waiting = build.situation(job, build.workload(job), settings=settings)
+    (told,) = plan(attrs.evolve(waiting, job=Unready(job)))
+    assert told.status["conditions"][0]["reason"] == "WaitForStart"
 
 
 @pytest.mark.parametrize("recovery", [True, False])
