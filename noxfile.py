@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from shutil import rmtree
 
 import nox
 
@@ -23,9 +24,13 @@ BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style and format."""
+    """Style and format, and the schemas of workflows and issue forms."""
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    check = ("check-jsonschema", "-q", "--builtin-schema")
+    session.run(*check, "vendor.github-workflows", *map(str, Path(".github/workflows").iterdir()))
+    forms = map(str, Path(".github/ISSUE_TEMPLATE").iterdir())
+    session.run(*check, "vendor.github-issue-forms", *forms)
 
 
 @nox.session
@@ -137,6 +142,31 @@ def lowest(session: nox.Session) -> None:
     names = ("kinds", "http", "objects", "lists_and_watches", "webhooks", "apply", "schemas")
     served = (f"tests/conformance/test_{name}.py" for name in names)
     session.run("pytest", *WORKERS, *(session.posargs or (*units, *served)))
+
+
+@nox.session(venv_backend="uv")
+def dist(session: nox.Session) -> None:
+    """Wheel and sdist in dist/, checked, and each tried in an environment without the other."""
+    rmtree("dist", ignore_errors=True)
+    session.run("uv", "build", "-q", external=True)
+    files = sorted(str(path) for path in Path("dist").glob("kueuelib-*"))
+    assert len(files) == 2
+    session.run("uv", "tool", "run", "twine", "check", "--strict", *files, external=True)
+    for file in files:
+        session.run("uv", "pip", "uninstall", "-q", "kueuelib", external=True)
+        session.install(file)
+        session.run("uv", "pip", "check", external=True)
+        session.run("kueuelib", "demo")
+
+
+@nox.session
+def pins(session: nox.Session) -> None:
+    """The newest versions of the development environment, with hashes, in requirements-dev.txt."""
+    how = ("--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate")
+    command = ("--custom-compile-command", "nox -s pins", "--upgrade", "-q")
+    extras = (f"--extra={extra}" for extra in ("dev", "docs", "fast"))
+    output = ("--output-file", "requirements-dev.txt", "pyproject.toml")
+    session.run("uv", "pip", "compile", *how, *command, *extras, *output, silent=True)
 
 
 @nox.session

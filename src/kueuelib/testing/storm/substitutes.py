@@ -38,7 +38,7 @@ _CHANCE = (
     *("randbytes", "randint", "random", "randrange", "sample", "shuffle", "triangular", "uniform"),
 )
 _PEM = b"-----BEGIN CERTIFICATE-----\nc3Rvcm0=\n-----END CERTIFICATE-----\n"
-_UNSAID = ("event", "component", "reconcile")  # to tell an id would draw one
+_UNSAID = ("event", "component", "reconcile")  # an id would be drawn
 _LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 Tell = Callable[[str], None]
