@@ -14,11 +14,8 @@ from kueuelib.app.part_settings import job_settings
 from kueuelib.app.servers import add_servers, add_webhooks
 from kueuelib.app.wiring import NANOSECONDS, Assemble, SettledMemory
 from kueuelib.controllers.manifests import manager_user
-from kueuelib.jobs.assembly import BUNDLED_KINDS, add_jobs, certificate_name, process_name
-from kueuelib.jobs.assembly import add_webhooks as add_job_webhooks
-from kueuelib.jobs.catalog.registry import Registry
+from kueuelib.jobs.assembly import certificate_name, process_name, setup
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
@@ -65,25 +62,22 @@ def assembler(integration: Integration) -> Assemble:
         manager.add(Group.EVENTS, recorder, "event recorder")
         sync_timeout = configuration.controller.cache_sync_timeout / NANOSECONDS
         cache = Cache(client, sync_timeout=sync_timeout, telemetry=telemetry)
-        settings = job_settings(configuration)
-        settings = attrs.evolve(settings, external_kinds=settings.external_kinds | BUNDLED_KINDS)
-        wired = wire(
-            client.guarded(manager.require_leadership),
-            cache,
-            recorder,
-            settings,
-            version=version,
-            registry=Registry((integration,)),
-            telemetry=telemetry,
-        )
-        add_jobs(manager, wired, recorder)
-        manager.add(Group.CACHES, cache, "caches")
-        manager.add(Group.SERVERS, SettledMemory(cache), "memory")
         name = process_name(integration)
         server = add_webhooks(manager, configuration, client, telemetry, (name, name), source)
         user = manager_user(configuration.manager_namespace, name)
-        webhooks = Webhooks(server, name, name, user)
-        add_job_webhooks(manager, client, webhooks, wired, [integration], settings)
+        setup(
+            manager,
+            cache,
+            client,
+            recorder,
+            [integration],
+            webhooks=Webhooks(server, name, name, user),
+            settings=job_settings(configuration),
+            version=version,
+            telemetry=telemetry,
+        )
+        manager.add(Group.CACHES, cache, "caches")
+        manager.add(Group.SERVERS, SettledMemory(cache), "memory")
         add_servers(manager, configuration, client, telemetry, server, cache, source)
 
     return assemble

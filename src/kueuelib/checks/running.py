@@ -11,15 +11,15 @@ from kueuelib.checks.assembly import setup
 from kueuelib.checks.definition import Check
 from kueuelib.checks.heartbeats import lease_annotations, lease_labels, lease_name
 from kueuelib.errors import ConfigError
+from kueuelib.runtime import program
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.lives import live
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.namespace import own_namespace
-from kueuelib.runtime.program import LEASE_DURATION, candidacy, live_once
+from kueuelib.runtime.program import LEASE_DURATION, candidacy
 from kueuelib.workload.served import queueing_version
 
 
@@ -78,10 +78,13 @@ async def serve(
         version = await queueing_version(client)
         setup(manager, cache, client, recorder, checks, version=version)
 
-    once = partial(
-        live_once, reach, election if leader_elect else None, first.controller_name, assemble
+    await program.serve(
+        reach,
+        election if leader_elect else None,
+        first.controller_name,
+        assemble,
+        server_timeout,
     )
-    await live(once, server_timeout)
 
 
 def run(
@@ -93,11 +96,11 @@ def run(
     lease_duration: float = LEASE_DURATION,
 ) -> None:
     """Runs checks until SIGTERM or SIGINT; the last line of a program. See `serve`."""
-    from kueuelib.runtime import logs
-    from kueuelib.runtime.entry import run_script
+    from kueuelib.runtime.entry import run_logged
 
-    async def main() -> None:
-        await serve(
+    run_logged(
+        partial(
+            serve,
             *checks,
             kubeconfig=kubeconfig,
             context=context,
@@ -105,6 +108,4 @@ def run(
             leader_elect=leader_elect,
             lease_duration=lease_duration,
         )
-
-    logs.configure_unless_done()
-    run_script(main)
+    )

@@ -9,15 +9,15 @@ from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
 from kueuelib.jobs.assembly import Kind, job_webhooks, process_name, registry_with, setup
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.runtime import program
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.lives import live
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.namespace import own_namespace
-from kueuelib.runtime.program import LEASE_DURATION, candidacy, live_once
+from kueuelib.runtime.program import LEASE_DURATION, candidacy
 from kueuelib.workload.served import queueing_version
 
 
@@ -81,8 +81,9 @@ async def serve(
             version=version,
         )
 
-    once = partial(live_once, reach, election if leader_elect else None, "kueue", assemble)
-    await live(once, server_timeout)
+    await program.serve(
+        reach, election if leader_elect else None, "kueue", assemble, server_timeout
+    )
 
 
 def run(
@@ -96,11 +97,11 @@ def run(
     settings: JobSettings | None = None,
 ) -> None:
     """Runs job kinds until SIGTERM or SIGINT; the last line of a program. See `serve`."""
-    from kueuelib.runtime import logs
-    from kueuelib.runtime.entry import run_script
+    from kueuelib.runtime.entry import run_logged
 
-    async def main() -> None:
-        await serve(
+    run_logged(
+        partial(
+            serve,
             *kinds,
             kubeconfig=kubeconfig,
             context=context,
@@ -110,6 +111,4 @@ def run(
             webhook_address=webhook_address,
             settings=settings,
         )
-
-    logs.configure_unless_done()
-    run_script(main)
+    )

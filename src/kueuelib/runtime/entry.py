@@ -53,3 +53,16 @@ def run_script(main: Callable[[*Args], Awaitable[object]], *args: *Args) -> None
         sys.exit(INTERRUPTED)
     except (KueuelibError, ExceptionGroup) as error:
         sys.exit(reported(error, Path(sys.argv[0]).name))
+
+
+def run_logged(main: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
+    """As `run_script`, with our log lines on stderr unless the program has its own.
+
+    Args:
+        main: the program.
+        args: what to call it with.
+    """
+    from kueuelib.runtime import logs
+
+    logs.configure_unless_done()
+    run_script(main, *args)

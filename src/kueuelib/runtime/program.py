@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from types import MappingProxyType
 
 from kueuelib.api.kinds import LEASES
@@ -15,7 +16,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import wait_for_server
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity
-from kueuelib.runtime.lives import Life
+from kueuelib.runtime.lives import Life, live
 from kueuelib.runtime.manager import Group, Manager
 
 LEASE_DURATION = 15.0
@@ -62,6 +63,25 @@ def candidacy(
         labels=labels,
         annotations=annotations,
     )
+
+
+async def serve(
+    connect: Callable[[], Awaitable[Client]],
+    election: ElectionOptions | None,
+    component: str,
+    assemble: Assemble,
+    server_timeout: float,
+) -> None:
+    """Runs a program until SIGTERM or SIGINT, or until cancelled; see `live_once`.
+
+    Args:
+        connect: makes a client.
+        election: None for none.
+        component: that reports the events.
+        assemble: adds the parts.
+        server_timeout: seconds to wait for the API server at the start.
+    """
+    await live(partial(live_once, connect, election, component, assemble), server_timeout)
 
 
 async def live_once(

@@ -373,13 +373,11 @@ class Operator:
             SystemExit: it cannot work, exit code 2, or failed, exit code 1; stderr has the line
                 that says why.
         """
-        from kueuelib.runtime import logs
-        from kueuelib.runtime.entry import run_script
+        from kueuelib.runtime.entry import run_logged
         from kueuelib.runtime.operator.running import ServeOptions, serve
 
-        logs.configure_unless_done()
         options = ServeOptions(kubeconfig=kubeconfig, clusters=clusters)
-        run_script(serve, self, options, telemetry)
+        run_logged(serve, self, options, telemetry)
 
 
 def _checked(name: str, what: str) -> str:
