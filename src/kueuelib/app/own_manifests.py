@@ -1,14 +1,28 @@
 """The raw objects that an integration needs in a cluster, for `kubectl apply`.
 
-Either for a process of its own (`kueuelib run`): identity, permissions, webhooks, Service and
-Deployment. Or for a plug-in of the bundled manager, which has everything except the permissions.
+Either for a process of its own (`kueuelib run`, or a program with several kinds): identity,
+permissions, webhooks, Service and Deployment. Or for a plug-in of the bundled manager, which has
+everything except the permissions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kueuelib.api.kinds import CRDS, LEASES, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
-from kueuelib.app.process_objects import binding, deployment, meta, named, role, rule, service
+from kueuelib.app.process_objects import (
+    PORTS,
+    WEBHOOK,
+    WEBHOOK_PORT,
+    binding,
+    deployment,
+    meta,
+    named,
+    role,
+    rule,
+    service,
+)
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url, sparing
 from kueuelib.jobs.assembly import certificate_name, process_name
@@ -34,7 +48,7 @@ def plugin_manifests(integration: Integration, namespace: str) -> list[Obj]:
 
 
 def process_manifests(
-    integration: Integration,
+    integrations: Sequence[Integration],
     reference: str,
     namespace: str,
     *,
@@ -44,32 +58,34 @@ def process_manifests(
     """The objects of a separate process, in the order of their creation.
 
     Args:
-        integration: the kind.
-        reference: the argument of `kueuelib run` in the Deployment.
+        integrations: the kinds; the first one names all objects.
+        reference: the argument of `kueuelib run` in the Deployment; empty: the image has a command
+            of its own, which calls `kueuelib.jobs.run`.
         namespace: where it runs; the manager's is a good place.
         image: of the Deployment: with kueuelib and the module.
         webhook_url: where the process answers when it runs outside the cluster; then there is
             neither a Service nor a Deployment.
     """
-    name = process_name(integration)
+    name = process_name(integrations[0])
     in_cluster = webhook_url is None
+    ports = PORTS if reference else {WEBHOOK: WEBHOOK_PORT}
     config = by_service(namespace, name) if webhook_url is None else by_url(webhook_url)
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(name, namespace)},
-        role("ClusterRole", name, "", _cluster_rules(integration)),
+        role("ClusterRole", name, "", _cluster_rules(integrations)),
         binding("ClusterRole", name, "", name, namespace),
-        role("Role", name, namespace, _namespace_rules(integration)),
+        role("Role", name, namespace, _namespace_rules(integrations[0])),
         binding("Role", name, namespace, name, namespace),
-        role("ClusterRole", f"{name}-owners", "", [_reading(integration)]),
+        role("ClusterRole", f"{name}-owners", "", [_reading(each) for each in integrations]),
         binding("ClusterRole", f"{name}-owners", "", SERVICE_ACCOUNT, namespace),
         *([service(name, namespace)] if in_cluster else []),
-        *own_webhooks(integration, namespace, config),
-        *([deployment(name, namespace, reference, image)] if in_cluster else []),
+        *own_webhooks(integrations, namespace, config),
+        *([deployment(name, namespace, reference, image, ports=ports)] if in_cluster else []),
     ]
 
 
-def _cluster_rules(integration: Integration) -> list[Obj]:
-    name = process_name(integration)
+def _cluster_rules(integrations: Sequence[Integration]) -> list[Obj]:
+    name = process_name(integrations[0])
     hooks = [MUTATING_WEBHOOKS.plural, VALIDATING_WEBHOOKS.plural]
     own_hooks = {
         "apiGroups": [MUTATING_WEBHOOKS.group],
@@ -79,9 +95,9 @@ def _cluster_rules(integration: Integration) -> list[Obj]:
     }
     definition = {
         **rule(CRDS, ["get", "list", "watch"]),
-        "resourceNames": [definition_name(integration.resource)],
+        "resourceNames": [definition_name(each.resource) for each in integrations],
     }
-    return [*rbac_rules([integration]), *shared_rbac_rules(), own_hooks, definition]
+    return [*rbac_rules(integrations), *shared_rbac_rules(), own_hooks, definition]
 
 
 def _namespace_rules(integration: Integration) -> list[Obj]:
@@ -98,17 +114,19 @@ def _reading(integration: Integration) -> Obj:
     return rule(integration.resource, ["get"])
 
 
-def own_webhooks(integration: Integration, namespace: str, config: ClientConfig) -> list[Obj]:
+def own_webhooks(
+    integrations: Sequence[Integration], namespace: str, config: ClientConfig
+) -> list[Obj]:
     """The two webhook configurations of a process.
 
     Args:
-        integration: the kind.
+        integrations: the kinds; the first one names the configurations.
         namespace: where the process runs.
         config: how the API server reaches a path of it.
     """
-    name = process_name(integration)
+    name = process_name(integrations[0])
     settings = JobSettings(namespace_selector=system_excluded(namespace))
-    entries = sparing(webhook_entries([integration], settings), manager_user(namespace, name))
+    entries = sparing(webhook_entries(integrations, settings), manager_user(namespace, name))
     return [
         {
             "apiVersion": resource.api_version,

@@ -44,7 +44,7 @@ def deployment(
     Args:
         name: of the Deployment and its ServiceAccount.
         namespace: where it runs.
-        reference: the argument of `kueuelib run`.
+        reference: the argument of `kueuelib run`; empty: the image has a command of its own.
         image: with kueuelib and the module.
         args: further options of `kueuelib run`.
         secret: the name of a Secret, and the folder where its keys are files.
@@ -57,8 +57,6 @@ def deployment(
     container: Obj = {
         "name": "manager",
         "image": image,
-        "command": ["kueuelib", "run", reference],
-        "args": ["--namespace", namespace, *args],
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -66,6 +64,9 @@ def deployment(
             "runAsNonRoot": True,
         },
     }
+    if reference:
+        container["command"] = ["kueuelib", "run", reference]
+        container["args"] = ["--namespace", namespace, *args]
     if ports:
         container["ports"] = [{"name": each, "containerPort": port} for each, port in ports.items()]
     if HEALTH in ports:

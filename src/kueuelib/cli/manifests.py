@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from kueuelib.api.crd import to_yaml
 from kueuelib.api.kinds import MANAGER_NAMESPACE
@@ -18,31 +19,48 @@ from kueuelib.runtime.operator.declaration import Operator
 
 
 def run(
-    reference: str, namespace: str | None, image: str, webhook_url: str | None, *, plugin: bool
+    references: Sequence[str],
+    namespace: str | None,
+    image: str,
+    webhook_url: str | None,
+    *,
+    plugin: bool,
 ) -> None:
-    """Prints the objects that an operator, an integration or checks need in a cluster.
+    """Prints the objects that an operator, integrations or checks need in a cluster.
 
     Raises:
         ConfigError: there is nothing to run, an option does not fit, or the URL is not valid.
     """
-    objects = _manifests(reference, namespace, image, checked_url(webhook_url), plugin=plugin)
+    objects = _manifests(references, namespace, image, checked_url(webhook_url), plugin=plugin)
     sys.stdout.write("---\n".join(to_yaml(obj) for obj in objects))
 
 
 def _manifests(
-    reference: str, namespace: str | None, image: str, url: str | None, *, plugin: bool
+    references: Sequence[str], namespace: str | None, image: str, url: str | None, *, plugin: bool
 ) -> list[Obj]:
+    reference, *others = references
     program, where = load(reference), namespace or MANAGER_NAMESPACE
+    if others or isinstance(program, Integration):
+        kinds = [_kind(each) for each in references]
+        if plugin:
+            return [each for kind in kinds for each in plugin_manifests(kind, where)]
+        run_by_us = "" if others else reference
+        return process_manifests(kinds, run_by_us, where, image=image, webhook_url=url)
     if isinstance(program, Operator):
         if plugin:
             raise ConfigError("--plugin", "an operator is not part of the manager", "leave it out")
         return operator_manifests(program, reference, namespace or "", image=image, webhook_url=url)
-    if isinstance(program, Integration):
-        if plugin:
-            return plugin_manifests(program, where)
-        return process_manifests(program, reference, where, image=image, webhook_url=url)
     if plugin:
         return check_plugin_manifests(program, reference, where)
     if url is not None:
         raise ConfigError("--webhook-url", "a check has no webhooks", "leave it out")
     return check_manifests(program, reference, where, image=image)
+
+
+def _kind(reference: str) -> Integration:
+    """One of several kinds of jobs that run in one process."""
+    program = load(reference)
+    if not isinstance(program, Integration):
+        problem = "is not a kind of jobs; only these can be named together"
+        raise ConfigError(reference, problem, "write a command for each")
+    return program

@@ -57,7 +57,7 @@ async def queueing(
             continue
         kind = each if isinstance(each, Integration) else Integration.of(each)
         port = free_port()
-        for hook in own_webhooks(kind, MANAGER_NAMESPACE, by_url(_url(port))):
+        for hook in own_webhooks([kind], MANAGER_NAMESPACE, by_url(_url(port))):
             await client.apply(resource_of(hook), hook)
         base = own_configuration(_configuration(port), kind)
         managers.append(await _manager(client, base, version, assembler(kind)))

@@ -134,10 +134,10 @@ def test_a_plugin_needs_only_to_read_its_parameters() -> None:
 
 def test_the_command_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(Path(__file__).parents[3] / "examples" / "budget_check" / "budget.py")
-    run(path, None, "budget:1", None, plugin=False)
+    run([path], None, "budget:1", None, plugin=False)
     printed = capsys.readouterr().out
     for each in ("kind: ServiceAccount", "workloads/status", "admissionchecks/status", "budgets"):
         assert each in printed
     with pytest.raises(ConfigError, match="a check has no webhooks"):
-        run(path, None, "budget:1", "https://127.0.0.1:1", plugin=False)
+        run([path], None, "budget:1", "https://127.0.0.1:1", plugin=False)
     assert isinstance(load(path), tuple)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from kueuelib.app.programs import load
+from kueuelib.cli import manifests
 from kueuelib.errors import ConfigError
 from kueuelib.jobs import GenericJob, Integration
 from kueuelib.runtime import Operator
@@ -46,6 +49,53 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plugin_of_a_test.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "plugin_of_a_test", raising=False)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *references: str, **options: Any) -> list[Any]:
+    """The objects that `kueuelib manifests` prints."""
+    given = {"namespace": None, "image": "mine:1", "webhook_url": None, "plugin": False, **options}
+    manifests.run(references, **given)
+    return [*yaml.safe_load_all(capsys.readouterr().out)]
+
+
+@pytest.mark.usefixtures("package")
+def test_one_process_gets_what_all_its_kinds_need(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has the names of the first, and the command of its image."""
+    both = ("plugin_of_a_test:first", "plugin_of_a_test:second")
+    objects = printed(capsys, *both)
+    named = {obj["kind"]: obj for obj in objects}
+    assert {obj["metadata"]["name"].removesuffix("-owners") for obj in objects} == {
+        "kueuelib-firsts-g-example-com"
+    }
+    hooks = named["MutatingWebhookConfiguration"]["webhooks"]
+    assert {rule["resources"][0] for hook in hooks for rule in hook["rules"]} == {
+        "firsts",
+        "seconds",
+    }
+    role = next(obj for obj in objects if obj["kind"] == "ClusterRole")
+    watched = {name for rule in role["rules"] for name in rule["resources"]}
+    assert {"firsts", "seconds", "firsts/status", "seconds/status"} <= watched
+    (definitions,) = (r for r in role["rules"] if r["resources"] == ["customresourcedefinitions"])
+    assert definitions["resourceNames"] == ["firsts.g.example.com", "seconds.g.example.com"]
+    (container,) = named["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "mine:1"
+    assert not {"command", "args", "livenessProbe", "readinessProbe"} & {*container}
+    (alone,) = (o for o in printed(capsys, both[0]) if o["kind"] == "Deployment")
+    (container,) = alone["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["kueuelib", "run", both[0]]
+    names = [obj["metadata"]["name"] for obj in printed(capsys, *both, plugin=True)]
+    assert names == [
+        *["kueuelib-firsts-g-example-com-plugin"] * 2,
+        *["kueuelib-seconds-g-example-com-plugin"] * 2,
+    ]
+
+
+@pytest.mark.usefixtures("package")
+def test_only_kinds_of_jobs_are_named_together(tmp_path: Path) -> None:
+    (tmp_path / "operator_of_a_test.py").write_text(OPERATOR)
+    operator = str(tmp_path / "operator_of_a_test.py")
+    with pytest.raises(ConfigError, match="is not a kind of jobs"):
+        manifests.run(["plugin_of_a_test:first", operator], None, "i", None, plugin=False)
 
 
 @pytest.mark.parametrize("name", ["training.py", "training_declared.py", "training.py:Training"])

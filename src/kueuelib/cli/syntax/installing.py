@@ -99,7 +99,7 @@ def crds(output: Path | None) -> int:
 
 
 @click.command()
-@click.argument("reference", metavar="MODULE[:NAME]")
+@click.argument("references", metavar="MODULE[:NAME]...", nargs=-1, required=True)
 @click.option(
     "--namespace",
     help="The namespace to run in; default: kueue-system; for an operator, one with its name.",
@@ -111,12 +111,16 @@ def crds(output: Path | None) -> int:
 )
 @click.option("--plugin", is_flag=True, help="For the bundled manager: permissions only.")
 def manifests(
-    reference: str, namespace: str | None, image: str, webhook_url: str | None, plugin: bool
+    references: tuple[str, ...],
+    namespace: str | None,
+    image: str,
+    webhook_url: str | None,
+    plugin: bool,
 ) -> int:
-    """Print the CRDs, RBAC, webhooks and Deployment of your operator, kind of jobs or check."""
+    """Print the CRDs, RBAC, webhooks and Deployment of your operator, kinds of jobs or check."""
     from kueuelib.cli.manifests import run
 
-    run(reference, namespace, image, webhook_url, plugin=plugin)
+    run(references, namespace, image, webhook_url, plugin=plugin)
     return 0
 
 

@@ -130,7 +130,7 @@ class JobProgram:
     def __init__(self, integration: Integration, objects: Sequence[Obj] = ()) -> None:
         name = process_name(integration)
         self.services = {f"{NAMESPACE}/{name}": f"{WEBHOOK_HOST}:{JOB_WEBHOOK_PORT}"}
-        manifests = process_manifests(integration, "storm", NAMESPACE, image="storm")
+        manifests = process_manifests([integration], "storm", NAMESPACE, image="storm")
         self._objects = (
             *objects,
             *(each for each in manifests if each["kind"] in _INSTALLED),
