@@ -228,8 +228,8 @@ def release(wl: Obj, now: float) -> Obj:
     """The second half of an eviction, once the job has no active pods: quota is free again.
 
     Admission is removed, QuotaReserved and Admitted turn False, and checks take back what they said
-    (KEP-993): a Retry only after its delay, a Rejected once the workload is inactive. Requeued says
-    whether the workload waits for something other than quota.
+    (KEP-993): a Retry only after its delay, a Rejected once it has deactivated the workload.
+    Requeued says whether the workload waits for something other than quota.
 
     Raises:
         IllegalTransition: the workload is not being evicted.
@@ -354,7 +354,9 @@ def _check(wl: Obj, step: str, words: str) -> Phase:
 
 
 def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
-    kept = (CHECK_RETRY, CHECK_REJECTED) if is_active(wl) else ()
+    kept: tuple[str, ...] = (CHECK_RETRY, CHECK_REJECTED) if is_active(wl) else ()
+    if kept and reason == names.REASON_DEACTIVATED:
+        kept = (CHECK_RETRY,)  # a user has activated it again before its job had stopped
     lost = [entry["name"] for entry in check_states(wl) if entry.get("state") not in kept]
     changed = reset_checks(wl, lost, QUOTA_LOST, now)
     changed = without_status(changed, "admission")

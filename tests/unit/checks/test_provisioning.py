@@ -14,7 +14,14 @@ from kueuelib.api.checks import ProvisioningRequestConfigSpec, ProvisioningRetry
 from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of
 from kueuelib.checks import Pending, Ready, Rejected
 from kueuelib.checks.provisioning import CONTROLLER_NAME, provisioning_check
-from kueuelib.checks.provisioning.decision import CONSUME, decide, fitting, updates, wanted
+from kueuelib.checks.provisioning.decision import (
+    CONSUME,
+    MADE_FROM,
+    decide,
+    fitting,
+    updates,
+    wanted,
+)
 from kueuelib.errors import NotFound
 from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
@@ -186,6 +193,26 @@ async def test_requests_are_taken_away_when_the_quota_is_lost(checks: Checks) ->
 
         await checks.until(gone)
         assert (await checks.entry("wl"))["state"] == "Pending"
+
+
+async def test_a_template_that_is_not_its_own_is_waited_for(checks: Checks) -> None:
+    scaler = Autoscaler(checks.client, lambda _: None)
+    name = "ppt-wl-check-1-main"
+    template = {"spec": {"containers": [{"name": "old", "image": "old"}]}}
+    async with checks.running(provisioning_check()):
+        await configure(checks)
+        old = {"metadata": {"name": name, "namespace": "default"}, "template": template}
+        await checks.client.create(TEMPLATES, {"apiVersion": "v1", "kind": "PodTemplate", **old})
+        await checks.world.workload("wl")
+
+        async def told() -> bool:
+            return f"PodTemplate {name} " in (await checks.entry("wl"))["message"]
+
+        await checks.until(told)
+        await checks.world.delete(TEMPLATES, name, "default")
+        async with scaler.running():
+            await checks.until(lambda: name in scaler.templates)
+    assert scaler.templates[name]["template"] != template
 
 
 async def test_a_failed_request_is_followed_by_another_one_and_the_last_failure_rejects(
@@ -380,6 +407,28 @@ def test_what_asks_for_something_else_is_deleted_unless_it_runs() -> None:
     old = request(config=ProvisioningRequestConfigSpec("other"))
     assert decide(workload(), "check", SPEC, [old], NOW).delete == ("wl-check-1",)
     assert decide(workload(**ADMITTED), "check", SPEC, [old], NOW).delete == ()
+
+
+def test_a_request_of_an_earlier_reservation_does_not_answer_for_other_pods_or_flavors() -> None:
+    other_pods, other_flavors = workload(), workload()
+    other_pods["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"zone": "new"}
+    other_flavors["status"]["admission"]["podSetAssignments"][0]["flavors"] = {"cpu": "g"}
+    made_from = wanted(workload(), "check", SPEC, 1).made_from
+    old = request(1, "Provisioned")
+    old["metadata"]["annotations"] = {MADE_FROM: made_from}
+    assert isinstance(decide(workload(), "check", SPEC, [old], NOW).verdict, Ready)
+    for changed in (other_pods, other_flavors):
+        found = decide(changed, "check", SPEC, [old], NOW)
+        assert isinstance(found.verdict, Pending)
+        assert found.delete == ("wl-check-1",)
+
+
+def test_a_request_that_is_being_deleted_answers_nothing() -> None:
+    old = request(1, "Provisioned")
+    old["metadata"]["deletionTimestamp"] = format_time(NOW)
+    found = decide(workload(), "check", SPEC, [old], NOW)
+    assert isinstance(found.verdict, Pending)
+    assert (found.create, found.delete) == (None, ())
 
 
 def test_parameters_of_the_workload_win_and_counts_are_those_of_the_admission() -> None:

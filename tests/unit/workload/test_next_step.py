@@ -334,13 +334,21 @@ def test_a_rejection_tells_the_job_what_the_check_said() -> None:
     assert eviction["reason"] == "DeactivatedDueToAdmissionCheck"
 
 
-def test_a_workload_that_was_rejected_and_is_activated_again_waits_for_its_checks() -> None:
-    wl = reserved(check("a", "Rejected"))
-    wl = {**wl, "spec": {**wl["spec"], "active": False}}
+def activate(wl: Obj, *, active: bool = True) -> Obj:
+    return {**wl, "spec": {**wl["spec"], "active": active}}
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_workload_that_was_rejected_and_is_activated_again_waits_for_its_checks(
+    stopped: bool,
+) -> None:
+    wl = activate(reserved(check("a", "Rejected")), active=False)
     evicting = next_step(wl, around(queue("a")), NOW).workload
     assert evicting is not None
-    wl = states.release(evicting, NOW)
-    wl = {**wl, "spec": {**wl["spec"], "active": True}}
+    if stopped:
+        wl = activate(states.release(evicting, NOW))
+    else:
+        wl = states.release(activate(evicting), NOW)
     for _ in range(3):
         step = next_step(wl, around(queue("a")), NOW)
         wl = step.workload or wl

@@ -209,8 +209,8 @@ def test_a_request_that_was_stored_without_quota_is_not_about_the_next_reservati
     assert states.check_states(wl) == [UNASKED, check("b")]
 
 
-def test_a_rejected_check_is_reset_only_once_the_workload_is_inactive() -> None:
-    wl = states.evict(reserved(admissionChecks=[check("a", "Rejected")]), "Deactivated", "why", NOW)
+def test_a_rejected_check_is_reset_only_once_it_has_deactivated_the_workload() -> None:
+    wl = states.evict(reserved(admissionChecks=[check("a", "Rejected")]), "Preempted", "why", NOW)
     assert states.checks_in(states.release(wl, NOW), "Rejected") == ("a",)
     assert states.checks_in(states.release(inactive(wl), NOW), "Pending") == ("a",)
 

@@ -12,7 +12,13 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.checks.context import CheckContext, current
 from kueuelib.checks.definition import Check, check
 from kueuelib.checks.owned import OwnedObjects
-from kueuelib.checks.provisioning.decision import Decision, RequestPlan, decide
+from kueuelib.checks.provisioning.decision import (
+    MADE_FROM,
+    SYNC_PAUSE,
+    Decision,
+    RequestPlan,
+    decide,
+)
 from kueuelib.checks.verdicts import Pending, Verdict
 from kueuelib.errors import AlreadyExists, ApiError, NotFound, PodSetError, TransportError
 from kueuelib.jobs.contract.podset_info import FlavorNotFound, from_assignment, merge
@@ -77,7 +83,12 @@ async def _carry_out(
     present = next((one for one in requests if one["metadata"]["name"] == wanted.name), None)
     if present is None:
         present = await _create_request(context, resource, wl, wanted)
-    await _create_templates(context, wl, wanted, present)
+    in_the_way = await _create_templates(context, wl, wanted, present)
+    if in_the_way:
+        message = (
+            f"PodTemplate {in_the_way} does not belong to this request: waiting until it is gone"
+        )
+        return Pending(message, again=SYNC_PAUSE)
     return decision.verdict
 
 
@@ -92,6 +103,7 @@ async def _create_request(
             "name": wanted.name,
             "namespace": meta["namespace"],
             "labels": {PROVISIONING_LABEL: "true"},
+            "annotations": {MADE_FROM: wanted.made_from},
             "ownerReferences": [_owner(wl)],
         },
         "spec": {
@@ -118,8 +130,14 @@ async def _create_request(
 
 async def _create_templates(
     context: CheckContext, wl: Obj, wanted: RequestPlan, request: Obj
-) -> None:
-    """Creates the templates of the expected pods, with their assigned flavors."""
+) -> str:
+    """Creates the templates of the expected pods, with their assigned flavors.
+
+    Returns:
+        The name of a template that belongs to something else, such as an earlier request, with
+        which the cluster deletes it. It may be about other pods. Empty if there is none.
+    """
+    owners = {request["metadata"]["uid"], wl["metadata"]["uid"]}  # the Go manager's start with wl
     pod_sets = {one["name"]: one for one in wl["spec"]["podSets"]}
     resource = kinds.RESOURCE_FLAVORS.at(wl["apiVersion"].rpartition("/")[2])
     admission = states.status_of(wl)["admission"]
@@ -127,10 +145,13 @@ async def _create_templates(
     for one in wanted.pod_sets:
         key = ObjectKey(key_of(wl).namespace, wanted.template_of(one.name))
         try:
-            await context.client.get(kinds.POD_TEMPLATES, key)
+            present = await context.client.get(kinds.POD_TEMPLATES, key)
         except NotFound:
             pass
         else:
+            refs = present["metadata"].get("ownerReferences") or ()
+            if owners.isdisjoint(ref["uid"] for ref in refs):
+                return key.name
             continue
         template = _copy(pod_sets[one.name].get("template") or {})
         assignment = assigned[one.name]
@@ -150,10 +171,8 @@ async def _create_templates(
             },
             "template": template,
         }
-        try:
-            await context.client.create(kinds.POD_TEMPLATES, body)
-        except AlreadyExists:
-            continue
+        await context.client.create(kinds.POD_TEMPLATES, body)
+    return ""
 
 
 def _owner(obj: Obj) -> Obj:

@@ -7,6 +7,7 @@ stays until the workload has released its quota, so that it can be inspected.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from kueuelib.api.checks import (
     ProvisioningRetryStrategy,
 )
 from kueuelib.api.kueue import PodSetUpdate
-from kueuelib.api.meta import Obj, find_condition, parse_time
+from kueuelib.api.meta import Obj, annotations_of, find_condition, parse_time
 from kueuelib.api.names import PARAMETER_PREFIX
 from kueuelib.api.quantity import Quantity
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Verdict
@@ -35,6 +36,12 @@ CLASS_NAME = (
     "autoscaling.x-k8s.io/provisioning-class-name",
     "cluster-autoscaler.kubernetes.io/provisioning-class-name",
 )
+MADE_FROM = "kueuelib.dev/made-from"
+"""An annotation of a request: the digest of the templates and flavors of its pods.
+
+A request outlives its reservation until it is deleted. If the next one is about other pods or other
+flavors, its name and counts may still be the same.
+"""
 NAME_LIMIT = 253
 _KEPT = 247
 SYNC_PAUSE = 1.0
@@ -70,6 +77,7 @@ class RequestPlan:
         class_name: how the autoscaler provisions.
         parameters: for the provisioning class.
         pod_sets: the pods that need nodes.
+        made_from: the digest of their templates and flavors.
     """
 
     name: str
@@ -77,20 +85,26 @@ class RequestPlan:
     class_name: str
     parameters: Mapping[str, str]
     pod_sets: tuple[NodeRequest, ...]
+    made_from: str
 
     def template_of(self, pod_set: str) -> str:
         """The name of the PodTemplate of a pod set."""
         return fitting(f"ppt-{self.name}-{pod_set}")
 
     def matches(self, request: Mapping[str, Any]) -> bool:
-        """Whether a raw ProvisioningRequest asks for the same."""
+        """Whether a raw ProvisioningRequest asks for the same.
+
+        The Go manager's do not say what they were made from.
+        """
         spec = request["spec"]
+        made_from = annotations_of(request).get(MADE_FROM, self.made_from)
         refs = [(one["podTemplateRef"]["name"], one["count"]) for one in spec.get("podSets") or ()]
         mine = [(self.template_of(one.name), one.count) for one in self.pod_sets]
         return (
             spec.get("provisioningClassName") == self.class_name
             and dict(spec.get("parameters") or {}) == dict(self.parameters)
             and refs == mine
+            and made_from == self.made_from
         )
 
 
@@ -126,10 +140,7 @@ def pod_sets_of(
         managed: only pod sets that ask for one of these resources; empty: all.
         policy: which pod sets with the same flavors are merged; empty: none.
     """
-    assigned = {
-        one["name"]: one
-        for one in (states.status_of(wl).get("admission") or {}).get("podSetAssignments") or ()
-    }
+    assigned = _assigned(wl)
     requests: list[tuple[Any, NodeRequest]] = []
     for pod_set in wl["spec"]["podSets"]:
         name, template = pod_set["name"], pod_set["template"]
@@ -147,6 +158,26 @@ def pod_sets_of(
         else:
             requests.append((kind, NodeRequest(name, count)))
     return tuple(request for _, request in requests)
+
+
+def _assigned(wl: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    admission = states.status_of(wl).get("admission") or {}
+    return {one["name"]: one for one in admission.get("podSetAssignments") or ()}
+
+
+def _digest(wl: Mapping[str, Any], pod_sets: Sequence[NodeRequest]) -> str:
+    """A short text that is the same for the same templates and flavors."""
+    asked, assigned = {one.name for one in pod_sets}, _assigned(wl)
+    pods = [
+        (
+            one["name"],
+            _without_nothing(one["template"]),
+            (assigned.get(one["name"]) or {}).get("flavors"),
+        )
+        for one in wl["spec"]["podSets"]
+        if one["name"] in asked
+    ]
+    return hashlib.sha256(json.dumps(pods, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _identity(template: Mapping[str, Any], policy: str) -> Any:
@@ -197,12 +228,14 @@ def wanted(
         for name, value in (meta.get("annotations") or {}).items()
         if name.startswith(PARAMETER_PREFIX)
     }
+    pod_sets = pod_sets_of(wl, spec.managed_resources, spec.pod_set_merge_policy)
     return RequestPlan(
         fitting(f"{meta['name']}-{check}-{attempt}"),
         attempt,
         spec.provisioning_class_name,
         {**spec.parameters, **own},
-        pod_sets_of(wl, spec.managed_resources, spec.pod_set_merge_policy),
+        pod_sets,
+        _digest(wl, pod_sets),
     )
 
 
@@ -232,6 +265,8 @@ def decide(
         return Decision(_while_admitted(wl, check, by_name, pairs))
     if not pairs:
         return Decision(Pending("Waiting for the nodes to be provisioned"), attempts[0])
+    if any(request["metadata"].get("deletionTimestamp") for _, request in pairs):
+        return Decision(Pending("An earlier request for nodes is being deleted", again=SYNC_PAUSE))
     unused = tuple(one.name for one, request in pairs if not one.matches(request))
     if unused:
         return Decision(Pending("The request for nodes is renewed", again=SYNC_PAUSE), None, unused)

@@ -1,0 +1,61 @@
+"""When a check is asked, as a function of a Workload and what was answered before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.checks.moves import Ask, Asked, Reset, Rest, next_move, reservation_of
+
+NOW = 1_700_000_000.0
+
+
+def workload(*, reserved: float | None = NOW, active: bool = True) -> Obj:
+    status: Obj = {}
+    if reserved is not None:
+        since = {"lastTransitionTime": format_time(reserved)}
+        conditions = [{"type": "QuotaReserved", "status": "True", "reason": "R", **since}]
+        status = {"admission": {"clusterQueue": "cq"}, "conditions": conditions}
+    return {"metadata": {"name": "wl", "uid": "u"}, "spec": {"active": active}, "status": status}
+
+
+def entry(state: str) -> Obj:
+    return {"name": "check", "state": state, "lastTransitionTime": format_time(NOW)}
+
+
+def move(wl: Obj, state: str, asked: Asked | None = None, now: float = NOW) -> Any:
+    return next_move(wl, entry(state), None, asked, 60.0, now)
+
+
+@pytest.mark.parametrize(
+    ("state", "active", "wanted"),
+    [
+        ("Pending", True, Rest()),
+        ("Ready", True, Reset("Reset to Pending after quota was lost")),
+        ("Retry", True, Rest(NOW + 60)),
+        ("Rejected", True, Rest()),
+        ("Rejected", False, Reset("Reset to Pending after deactivation")),
+    ],
+)
+def test_without_quota_a_check_is_not_asked(state: str, active: bool, wanted: Any) -> None:
+    assert move(workload(reserved=None, active=active), state) == wanted
+
+
+def test_each_reservation_is_asked_about_once() -> None:
+    first, second = workload(), workload(reserved=NOW + 1)
+    assert move(first, "Pending") == Ask()
+    reservation = reservation_of(first)
+    assert reservation is not None
+    asked = Asked(reservation, None, "Pending", None)
+    assert move(first, "Pending", asked) == Rest()
+    assert move(second, "Pending", asked) == Ask()
+
+
+def test_a_pending_check_is_asked_again_when_it_said() -> None:
+    reservation = reservation_of(workload())
+    assert reservation is not None
+    asked = Asked(reservation, None, "Pending", NOW + 5)
+    assert move(workload(), "Pending", asked, NOW + 4) == Rest(NOW + 5)
+    assert move(workload(), "Pending", asked, NOW + 5) == Ask()
