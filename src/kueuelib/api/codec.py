@@ -19,11 +19,12 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import KubeObject, Obj, format_micro_time, format_time, parse_time
+from kueuelib.api.models import ModelPart, decode_model, encode_model
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 
-T = TypeVar("T", bound=Struct)
+T = TypeVar("T", bound=Struct | ModelPart)
 
 _ONE_OF = "one of "
 _EXTRA = " extra"
@@ -48,7 +49,7 @@ def decode(cls: type[T], obj: Obj) -> T:
     """The typed value of a raw object or of a piece of one; the object is not changed.
 
     Args:
-        cls: the class of the object, for example `Workload`.
+        cls: the class of the object, for example `Workload`, or a model of kubernetes_asyncio.
         obj: the raw form, with which the value may share parts. Objects and arrays in it may be
             typed already. `apiVersion` says which version a queueing object is in; without it,
             `v1beta2` is assumed.
@@ -59,6 +60,8 @@ def decode(cls: type[T], obj: Obj) -> T:
     """
     if not isinstance(obj, dict):
         raise InvalidObject(cls.__name__, "", [_type_error("", _WrongType("object", obj))])
+    if not issubclass(cls, Struct):
+        return decode_model(cls, obj)
     if issubclass(cls, KubeObject):
         obj = _at_internal_version(cls, obj)
     try:
@@ -67,15 +70,18 @@ def decode(cls: type[T], obj: Obj) -> T:
         raise InvalidObject(cls.__name__, _name_of(obj), list(_field_errors(error, ""))) from None
 
 
-def encode(value: Struct, version: str = V1BETA2) -> Obj:
+def encode(value: Struct | ModelPart, version: str = V1BETA2) -> Obj:
     """The raw form of a typed value.
 
     Optional fields with their default value are left out.
 
     Args:
-        value: an object, or a piece of one, which is always written in `v1beta2`.
+        value: an object, or a piece of one, which is always written in `v1beta2`; also a model of
+            kubernetes_asyncio.
         version: the version of a queueing object; other kinds have only one.
     """
+    if not isinstance(value, Struct):
+        return encode_model(value)
     raw: Obj = _converter.unstructure(value)
     if not isinstance(value, KubeObject):
         return raw

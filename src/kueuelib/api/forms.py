@@ -61,7 +61,7 @@ def typed_of(cls: type[T], obj: Obj) -> T:
         return made  # type: ignore[no-any-return]
     from kueuelib.api.codec import decode
 
-    return decode(cls, obj)  # type: ignore[type-var]  # the other half of the bound
+    return decode(cls, obj)
 
 
 def resource_of(kind: Resource | type[Any]) -> Resource:

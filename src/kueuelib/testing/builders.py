@@ -20,6 +20,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.models import without_models
 
 Amount = str | int
 Quota = Amount | Mapping[str, Amount]
@@ -31,7 +32,7 @@ def _object(kind: str, metadata: Mapping[str, Any], **parts: Any) -> Obj:
         "apiVersion": f"{KUEUE}/{V1BETA2}",
         "kind": kind,
         "metadata": dict(metadata),
-        **parts,
+        **without_models(parts),
     }
 
 
@@ -157,12 +158,13 @@ def make_pod_set(
         name: the pod set.
         count: the number of pods.
         min_count: the fewest pods worth starting.
-        pod: fields of the pod spec, spelled as in YAML; `containers` replaces the container.
+        pod: fields of the pod spec, spelled as in YAML; `containers` replaces the container. Models
+            of kubernetes_asyncio may be among the values.
     """
     amounts = {resource: str(amount) for resource, amount in (requests or {}).items()}
     container = {"name": "c", "image": "registry.example/c:1", "resources": {"requests": amounts}}
     pod_set: Obj = {"name": name, "count": count}
-    pod_set["template"] = {"spec": {"containers": [container], **pod}}
+    pod_set["template"] = {"spec": without_models({"containers": [container], **pod})}
     if min_count is not None:
         pod_set["minCount"] = min_count
     return pod_set

@@ -10,6 +10,7 @@ import pytest
 from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.jobs.contract.additions import ADDED_AT_START
+from kueuelib.jobs.contract.loose_objects import read_loosely
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.testing.job_adapter import AdaptedJobs, about, placed_parts, pod_specs
 from kueuelib.testing.job_world import JobWorld
@@ -158,8 +159,9 @@ class EditCases(AdaptedJobs):
         world.change(job)
         world.evict()
         world.settle()
-        suspended = self._job(world.live_job).suspended_copy().raw
-        assert world.live_job == suspended, "its pods run without quota"
+        live = self._job(world.live_job)
+        typed = live if live.object_class is None else read_loosely(live)
+        assert world.live_job == typed.suspended_copy().raw, "its pods run without quota"
         world.change(self.adapter.stopped(world.live_job))
         world.settle()
         assert not any(map(states.has_quota, world.workloads)), "nothing can release its quota"

@@ -112,12 +112,27 @@ async def _face(setting: Setting, block: Block) -> None:
     exec(made, setting.names)
 
 
+async def _known_package(setting: Setting, block: Block) -> None:
+    from kubernetes_asyncio.config import kube_config
+
+    setting.monkeypatch.setenv("KUBECONFIG", str(setting.kubeconfig))
+    where = str(setting.kubeconfig)  # the package reads the variable when it is imported
+    setting.monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", where)
+    if "client = await connect()" in block.text:
+        setting.stack.push_async_callback(_close_client, setting.names)
+
+
+async def _close_client(names: Names) -> None:
+    await names["client"].close()
+
+
 GIVEN: dict[str, Callable[[Setting, Block], Awaitable[None]]] = {
     "docs/controllers.md": _controllers,
     "docs/controller-parts.md": _parts,
     "docs/custom-jobs.md": _custom_jobs,
     "docs/doctor.md": _doctor,
     "docs/designs/0007-face.md": _face,
+    "docs/kubernetes-asyncio.md": _known_package,
 }
 """What the prose around a block says is there, made before the block runs."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,18 @@ class DeclaredTrainings(Trainings):
 
 class TypedTrainings(Trainings):
     integration = of_file(str(EXAMPLE / "training_typed.py"))
+
+
+class ModelJobs(BatchJobs):
+    """The same kind with models of kubernetes_asyncio."""
+
+    integration = Integration.of(
+        runpy.run_path(str(EXAMPLE.parent / "from_kubernetes_asyncio/queued.py"))["SmallJob"]
+    )
+
+
+class TestModelJob(JobConformance):
+    adapter = ModelJobs()
 
 
 class TestBatchJob(JobConformance):

@@ -1,8 +1,8 @@
 """The methods that a kind of job needs in order to be queued (KEP-369, spec/jobs 1.1).
 
-A `GenericJob` wraps one object, as raw JSON or as a value of a class with `@crd`. Methods change it
-in memory only: the framework works on a copy, compares its raw form with the original and sends the
-difference as one merge patch, so that unknown fields survive.
+A `GenericJob` wraps one object, as raw JSON, as a value of a class with `@crd`, or as a model of
+kubernetes_asyncio. Methods change it in memory only: the framework works on a copy, compares its
+raw form with the original and sends the difference as one merge patch: unknown fields survive.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
 import attrs
 
+from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.meta import (
-    KubeObject,
     Obj,
     ObjectKey,
     Resource,
@@ -23,6 +23,7 @@ from kueuelib.api.meta import (
     key_of,
     labels_of,
 )
+from kueuelib.api.models import ModelPart, encode_model, is_model, is_model_class
 from kueuelib.api.names import (
     MAX_EXECUTION_LABEL,
     PREBUILT_LABEL,
@@ -31,13 +32,14 @@ from kueuelib.api.names import (
     is_dns1123_label,
 )
 from kueuelib.errors import InvalidJob
+from kueuelib.jobs.contract.model_objects import settle_methods
 from kueuelib.jobs.contract.podset_info import PodSetInfo, check_template
 from kueuelib.jobs.contract.typed_objects import class_of_objects, members_for
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # type checkers know it, installed or not
 
-    T = TypeVar("T", bound=Obj | KubeObject, default=Obj)
+    T = TypeVar("T", bound=Obj | Typed, default=Obj)
 else:
     from typing import TypeVar
 
@@ -47,6 +49,10 @@ DEFAULT_POD_SET = "main"
 """The name of the only pod set of a job."""
 
 
+def _raw_template(given: Obj | ModelPart) -> Obj:
+    return encode_model(given) if is_model(given) else cast("Obj", given)
+
+
 @attrs.frozen
 class PodSet:
     """Pods of one shape that a job wants to run.
@@ -54,7 +60,7 @@ class PodSet:
     Attributes:
         name: a DNS label, unique within the job.
         count: how many pods run at the same time at most.
-        template: the raw `PodTemplateSpec`, a copy that may be kept.
+        template: the raw `PodTemplateSpec`, a copy that may be kept; given as one, or as a model.
         min_count: the job can also run with as few pods as this; None when it cannot.
 
     Raises:
@@ -63,7 +69,7 @@ class PodSet:
 
     name: str
     count: int
-    template: Obj
+    template: Obj = attrs.field(converter=_raw_template)
     min_count: int | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -116,17 +122,20 @@ class GenericJob(abc.ABC, Generic[T]):
 
     `class Training(GenericJob)` has raw JSON as `object`. `class TrainingJob(GenericJob[Training])`
     has a value of a class with `@crd`, whose kind is its `resource`. Such values are immutable; a
-    method assigns a changed one, `self.object = self.object.evolve(...)`.
+    method assigns a changed one, `self.object = self.object.evolve(...)`. The object of
+    `class BatchJob(GenericJob[V1Job])` is a model of kubernetes_asyncio, which methods change as
+    they like; `self.raw` follows.
 
     Attributes:
         object: the object.
 
     Args:
-        obj: the raw object as the API server sent it; treat it as read-only unless it is a `copy`.
+        obj: the object as the API server sent it, or in another form; treat a raw one as read-only
+            unless it is a `copy`.
     """
 
     object: T
-    object_class: ClassVar[type[KubeObject] | None] = None
+    object_class: ClassVar[type[Typed] | None] = None
     """The class that `GenericJob[...]` names; None: `object` is raw JSON."""
     resource: ClassVar[Resource]
     """The kind, at the version that is read and written."""
@@ -147,9 +156,11 @@ class GenericJob(abc.ABC, Generic[T]):
             for name, member in members_for(named).items():
                 if name not in vars(cls):
                     setattr(cls, name, member)
+        if is_model_class(cls.object_class):
+            settle_methods(cls)
 
-    def __init__(self, obj: Obj) -> None:
-        self.object = cast("T", obj)
+    def __init__(self, obj: Obj | Typed) -> None:
+        self.object = cast("T", obj if isinstance(obj, dict) else raw_of(obj))
 
     @property
     def raw(self) -> Obj:

@@ -7,6 +7,7 @@ usual. Another one reads as its default, or as an empty value, and stays in the 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -14,11 +15,14 @@ import attrs
 
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import KubeObject, Obj
+from kueuelib.api.models import Model
 from kueuelib.api.struct import Struct, json_name
 from kueuelib.errors import InvalidJob, InvalidObject
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
-from kueuelib.jobs.contract.typed_objects import decoded, members_for
+from kueuelib.jobs.contract.typed_objects import decoded, model_members_for, value_members_for
 
+_STEPS = re.compile(r"(?<=\[)[^\]]*|[^.\[\]]+")
+"""The steps of a path such as `spec.containers[0].name`; in brackets there are also map keys."""
 _BLANKS: tuple[Any, ...] = ({}, [], "", 0, False, "1970-01-01T00:00:00Z")
 """One of these fits any required field that is neither a class nor a `Literal`."""
 
@@ -41,8 +45,32 @@ def _loose(base: type[GenericJob]) -> type[GenericJob]:
             raise InvalidJob(first.path, first.message) from error
         return base.pod_sets(job)
 
-    members = {**members_for(named, decoded_loosely), "resource": base.resource}
-    return type(base.__name__, (base,), {**members, "pod_sets": pod_sets})
+    if issubclass(named, KubeObject):
+        members = value_members_for(named, decoded_loosely)
+    else:
+        members = model_members_for(named, _model_loosely)
+    own = {**members, "resource": base.resource, "pod_sets": pod_sets}
+    return type(base.__name__, (base,), own)
+
+
+def _model_loosely(named: type[Model], raw: Obj) -> Model:
+    """A raw object as a model, without the fields that do not fit."""
+    while True:
+        try:
+            return decoded(named, raw)
+        except InvalidObject as error:
+            raw = _without(raw, _STEPS.findall(error.errors[0].path))
+
+
+def _without(raw: Any, steps: Sequence[str]) -> Any:
+    """Raw JSON without the field or entry to which the steps lead."""
+    first, *rest = steps
+    if isinstance(raw, list):
+        index = int(first)
+        kept = [_without(raw[index], rest)] if rest else []
+        return [*raw[:index], *kept, *raw[index + 1 :]]
+    kept_field = {first: _without(raw[first], rest)} if rest else {}
+    return {name: value for name, value in raw.items() if name != first} | kept_field
 
 
 def decoded_loosely(named: type[KubeObject], raw: Obj) -> KubeObject:

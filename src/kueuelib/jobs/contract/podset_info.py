@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, copied
+from kueuelib.api.models import ModelPart, without_models
 from kueuelib.errors import InvalidJob, InvalidPodSetInfo, InvalidPodSetUpdate, KueuelibError
 
 _MAPS = ("annotations", "labels", "nodeSelector")
@@ -217,22 +218,23 @@ def merge_all(kind: str, templates: Sequence[Obj], infos: Sequence[PodSetInfo]) 
 
 
 def merged_all(
-    kind: str, templates: Sequence[Mapping[str, Any]], infos: Sequence[PodSetInfo]
+    kind: str, templates: Sequence[Mapping[str, Any] | ModelPart], infos: Sequence[PodSetInfo]
 ) -> tuple[Obj, ...]:
     """Each template with what the info of its pod set brings; see `merge_all`.
 
-    The templates stay as they are, as those in values of a class with `@crd` must.
+    The templates, raw ones or models, stay as they are: those in values of a class with `@crd`
+    must.
     """
-    merged = tuple(copied(dict(template)) for template in templates)
+    merged = tuple(copied(dict(without_models(template))) for template in templates)
     merge_all(kind, merged, infos)
     return merged
 
 
 def restored_all(
-    templates: Iterable[Mapping[str, Any]], infos: Iterable[PodSetInfo]
+    templates: Iterable[Mapping[str, Any] | ModelPart], infos: Iterable[PodSetInfo]
 ) -> tuple[Obj, ...]:
     """Each template as the info of its pod set says; see `restore_all`. The originals stay."""
-    restored = tuple(copied(dict(template)) for template in templates)
+    restored = tuple(copied(dict(without_models(template))) for template in templates)
     restore_all(restored, infos)
     return restored
 
