@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import Any
 
 import pytest
@@ -66,6 +66,8 @@ def _entry(name: str, value: Any) -> Iterator[str]:
     elif isinstance(value, ModuleType):
         yield f"module {name}"
         yield from (f"    {each}" for each in sorted(vars(value)) if _is_own(value, each))
+    elif isinstance(value, UnionType):
+        yield f"{name}: a union"
     else:
         yield f"{name}: {type(value).__name__}"
 

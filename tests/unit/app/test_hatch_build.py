@@ -163,7 +163,7 @@ PLAIN, MADE = loaded(rewritten(MODULE)), loaded(MODULE)
         "Record('a', last='z', unseen=1.0).unseen",
         "Record('a') == Frozen('a')",
         "Value() == Value()",
-        "hash(Value()) == hash(Value())",
+        "len({hash(one) for one in [Value(), Value()]})",
         "Value('b')",
         "Changing('a') == Changing('a')",
         "hash(Changing('a'))",

@@ -9,8 +9,14 @@ import pytest
 from kueuelib import State, submit, wait
 from kueuelib.api.meta import find_condition
 from kueuelib.checks import Ready, check
-from kueuelib.runtime import Client, ObjectKey, kinds
-from kueuelib.testing import make_cluster_queue, make_flavor, make_local_queue, queueing
+from kueuelib.runtime import Client, Obj, ObjectKey, kinds
+from kueuelib.testing import (
+    eventually,
+    make_cluster_queue,
+    make_flavor,
+    make_local_queue,
+    queueing,
+)
 
 
 async def test_what_runs_ends_with_the_block(client: Client) -> None:
@@ -69,8 +75,13 @@ async def test_a_job_deleted_without_its_workload_gives_its_quota_to_the_next(
             handle = await submit(job, queue="q", client=client)
             await wait(handle, until=State.RUNNING, client=client, timeout=30)
             await client.delete(kinds.JOBS, ObjectKey("default", name))
-        workloads = (await client.list(kinds.WORKLOADS)).items
-    for workload in workloads:
-        assert not workload["metadata"].get("ownerReferences")
+        workloads = await eventually(lambda: _without_owners(client))
     ended = [find_condition(each["status"]["conditions"], "Finished") for each in workloads]
     assert "OwnerNotFound" in [each.get("reason") for each in ended]
+
+
+async def _without_owners(client: Client) -> list[Obj] | None:
+    """All Workloads, once the garbage collector has orphaned them."""
+    workloads = (await client.list(kinds.WORKLOADS)).items
+    owned = any(each["metadata"].get("ownerReferences") for each in workloads)
+    return None if owned else list(workloads)
