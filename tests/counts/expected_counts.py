@@ -9,6 +9,10 @@ from pathlib import Path
 FILE = Path(__file__).with_name("expected.json")
 TOLERANCE = 0.05
 """A count may differ from the expected one by this part of it,"""
+WIDER = {"cycles": 0.1}
+"""Of counts that depend on the interpreter: from Python 3.12 on, aiohttp starts tasks at once, so
+that a cycle sees more changes together. There are 5 % fewer of them, but the calls are the same.
+"""
 SMALLEST = 0.02
 """or by so much per admission, if that is more."""
 HOW_TO_ACCEPT = (
@@ -34,7 +38,7 @@ def moved(expected: Mapping[str, float], counted: Mapping[str, float]) -> str:
     lines = []
     for name in sorted(expected.keys() | counted.keys()):
         before, now = expected.get(name, 0.0), counted.get(name, 0.0)
-        if abs(now - before) <= max(before * TOLERANCE, SMALLEST):
+        if abs(now - before) <= max(before * WIDER.get(name, TOLERANCE), SMALLEST):
             continue
         verb = "grew" if now > before else "fell"
         part = f" ({now / before - 1:+.0%})" if before else ""

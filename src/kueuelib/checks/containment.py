@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ParamSpec, TypeVar
 
+import anyio
 import attrs
 
 from kueuelib.checks.verdicts import readable
@@ -22,6 +23,8 @@ LONGEST_TEXT = 2000
 """Characters of an exception's text that are kept."""
 _SHOWN = 3
 """How many exceptions of a group are reported."""
+_PATIENCE = 100
+"""Cancellations by scopes of anyio after which an abandoned call is closed."""
 
 
 class CheckFailed(KueuelibError):
@@ -33,11 +36,22 @@ class Call:
     """One call to users' code.
 
     Attributes:
-        given_up: whether it was abandoned. It is then cancelled once more; if it still continues,
-            it is closed at its next await.
+        given_up: whether it was abandoned. What ignores its cancellation then is closed.
     """
 
     given_up: bool = False
+    _scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
+
+    def give_up(self) -> None:
+        """Cancel it as a scope of anyio does: again at each await that no shield protects."""
+        self.given_up = True
+        self._scope.cancel()
+
+    async def run(self, inner: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, or a cancellation."""
+        with self._scope:
+            return await inner
+        raise asyncio.CancelledError
 
 
 _CALL: contextvars.ContextVar[Call] = contextvars.ContextVar("call of a check")
@@ -66,24 +80,41 @@ def started(call: Call, inner: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         loop.set_task_factory(_Factory(loop.get_task_factory()))
     context = contextvars.copy_context()
     context.run(_CALL.set, call)
-    return loop.create_task(_Contained(call, inner), context=context)
+    return loop.create_task(_Contained(call, call.run(inner), told=1), context=context)
 
 
 class _Contained(Coroutine[Any, Any, T]):
     """A coroutine that stops exceptions that would end the process.
 
-    If it ignores its cancellation after it was abandoned, the next cancellation closes it, so that
-    a program which cancels its tasks at its end does end.
+    After the call was abandoned, it is closed if it ignores too many cancellations: the second one,
+    so that a program which cancels its tasks at its end does end, or the 100th one of a scope of
+    anyio, which cancels again as long as the code in it continues.
 
     Args:
         call: what the coroutine belongs to.
         inner: the coroutine.
+        told: how often it was cancelled before.
     """
 
-    def __init__(self, call: Call, inner: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, call: Call, inner: Coroutine[Any, Any, T], told: int = 0) -> None:
         self._call = call
         self._inner: Coroutine[Any, Any, T] | None = inner
-        self._told = False
+        self._told = told
+
+    @property
+    def cr_running(self) -> bool:
+        """As of a coroutine; `inspect.getcoroutinestate` asks, and with it anyio."""
+        return bool(getattr(self._inner, "cr_running", False))
+
+    @property
+    def cr_suspended(self) -> bool:
+        """As of a coroutine."""
+        return bool(getattr(self._inner, "cr_suspended", False))
+
+    @property
+    def cr_frame(self) -> Any:
+        """As of a coroutine."""
+        return getattr(self._inner, "cr_frame", None)
 
     def send(self, value: Any, /) -> Any:
         """Continues until the next thing to wait for."""
@@ -96,11 +127,11 @@ class _Contained(Coroutine[Any, Any, T]):
         """Continues with an exception until the next thing to wait for."""
         error = kind if isinstance(kind, BaseException) else value or kind()
         if self._call.given_up and isinstance(error, asyncio.CancelledError):
-            if self._told:
+            self._told += 1 if error.args else _PATIENCE  # a scope says which one it is
+            if self._told > _PATIENCE:
                 # Freed here and now, so that its finalizers run while the loop still does.
                 self._inner = None
                 raise error
-            self._told = True
         try:
             return self._started().throw(error)
         except (SystemExit, KeyboardInterrupt) as end:

@@ -102,8 +102,7 @@ class Evaluator:
 
     def _abandon(self, task: asyncio.Task[Any], call: Call) -> None:
         """Cancels without waiting: a function may ignore that for as long as it likes."""
-        call.given_up = True
-        task.cancel()
+        call.give_up()
         self._abandoned.add(task)
         task.add_done_callback(self._forget)
 

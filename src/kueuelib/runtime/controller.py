@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
+import anyio
 import attrs
+from anyio.lowlevel import checkpoint
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of
-from kueuelib.errors import ConfigError, KueuelibError, TerminalError
+from kueuelib.errors import ConfigError, KueuelibError
 from kueuelib.machinery.queue import LOW_PRIORITY, Item
 from kueuelib.machinery.rate_limits import RateLimiter
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.deadlines import Deadlines, Limit
 from kueuelib.runtime.dispatch import Handler, is_old_news
+from kueuelib.runtime.failures import is_terminal
 from kueuelib.runtime.logs import get_logger, run_of
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queue import WorkQueue
@@ -108,6 +109,19 @@ class Source(Protocol):
         ...
 
 
+@attrs.frozen(eq=False)
+class _Worker:
+    """One that reconciles. The end of the scope that it is started in only lets it end.
+
+    Attributes:
+        scope: ends its reconciliation.
+        ended: set at its end.
+    """
+
+    scope: anyio.CancelScope = attrs.field(factory=lambda: anyio.CancelScope(shield=True))
+    ended: anyio.Event = attrs.field(factory=anyio.Event)
+
+
 class Controller:
     """A queue of keys, what fills it, and the workers that empty it.
 
@@ -145,7 +159,6 @@ class Controller:
         self._reconciler = reconciler
         self._workers = workers
         self._timeout = timeout
-        self._deadlines = Deadlines()
         self._sync_timeout = sync_timeout
         self._clock = clock
         self._sources: list[tuple[Source, Handler]] = []
@@ -240,25 +253,24 @@ class Controller:
         for informer in sources:
             if not informer.cluster:
                 await informer.wait_synced(self._sync_timeout)
-        tasks = [
-            asyncio.create_task(self._work(), name=f"{self.name}-{number}")
-            for number in range(self._workers)
-        ]
-        ready()
-        try:
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                task.result()
-        finally:
-            while self._unsubscribe:
-                self._unsubscribe.pop()()
-            self.queue.shut_down(drain=False)
+        workers = [_Worker() for _ in range(self._workers)]
+        async with anyio.create_task_group() as group:
+            for number, worker in enumerate(workers):
+                group.start_soon(self._work, worker, name=f"{self.name}-{number}")
+            ready()
             try:
-                await asyncio.wait(tasks, timeout=STOP_GRACE)
+                await anyio.sleep_forever()
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                while self._unsubscribe:
+                    self._unsubscribe.pop()()
+                self.queue.shut_down(drain=False)
+                try:  # a second cancellation of the task ends the grace
+                    with anyio.move_on_after(STOP_GRACE, shield=True):
+                        for worker in workers:
+                            await worker.ended.wait()
+                finally:
+                    for worker in workers:
+                        worker.scope.cancel()
 
     async def _until_started(self, sources: Iterable[Source]) -> None:
         """Fail soon when the cache was forgotten, and not after the whole sync timeout."""
@@ -272,15 +284,19 @@ class Controller:
                 )
             await self._clock.sleep(START_GRACE / 20)
 
-    async def _work(self) -> None:
-        while (item := await self.queue.get()) is not None:
-            settled = False
-            try:
-                settled = await self._process(item)
-            finally:
-                self.queue.done(item.key, settled=settled)
-            if item.priority < 0:
-                await asyncio.sleep(0)  # most have nothing to await, and there may be many
+    async def _work(self, worker: _Worker) -> None:
+        try:
+            with worker.scope:
+                while (item := await self.queue.get()) is not None:
+                    settled = False
+                    try:
+                        settled = await self._process(item)
+                    finally:
+                        self.queue.done(item.key, settled=settled)
+                    if item.priority < 0:  # most have nothing to await, and there may be many
+                        await checkpoint()
+        finally:
+            worker.ended.set()
 
     async def _process(self, item: Item[ObjectKey]) -> bool:
         """Reconcile a key; returns whether the result says that it is settled."""
@@ -289,10 +305,10 @@ class Controller:
             with run_of(self.name, key):
                 steps = Steps(self._reconciler.reconcile(key), self._clock.monotonic)
                 try:
-                    with Limit(self._deadlines, self._timeout) as limit:
+                    with anyio.fail_after(self._timeout) as limit:
                         result = checked(await contained(steps))
                 except Exception as error:  # noqa: BLE001 - the one place: whatever it is, continue
-                    self._failed(item, error, timed_out=limit.expired)
+                    self._failed(item, error, timed_out=limit.cancel_called)
                     result = DONE
                 else:
                     self._succeeded(item, result)
@@ -300,7 +316,7 @@ class Controller:
                     self._log.warning(
                         "blocks the event loop",
                         seconds=round(steps.longest, 1),
-                        fix="await what waits, and move long work to asyncio.to_thread",
+                        fix="await what waits, and move long work to anyio.to_thread",
                     )
                 return result.settled and not result.requeue_after and not result.rate_limited
         finally:
@@ -373,21 +389,6 @@ def checked(result: object, function: object = None) -> Result:
         f"returned {result!r:.60}",
         "return None, or for example Result(requeue_after=60)",
     )
-
-
-def is_terminal(error: BaseException) -> bool:
-    """Whether no retry can cure this error: a `TerminalError` in the chain of its causes.
-
-    In a group, all errors must be terminal.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_terminal(each) for each in error.exceptions)
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, TerminalError):
-            return True
-        cause = cause.__cause__
-    return False
 
 
 def controller_key(obj: Obj, owner: Resource) -> ObjectKey | None:

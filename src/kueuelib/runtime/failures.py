@@ -1,4 +1,7 @@
-"""How a program ends with an error: one line that names the fix, and an exit code."""
+"""How a program ends with an error: one line that names the fix, and an exit code.
+
+Also which errors no retry can cure.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from kueuelib.errors import (
     ConfigError,
     Forbidden,
     KueuelibError,
+    TerminalError,
     TransportError,
     Unauthorized,
 )
@@ -52,3 +56,18 @@ def with_fix(error: Exception) -> str:
     if isinstance(error, TransportError) or (isinstance(error, ApiError) and error.code >= 500):
         return f"{text}; check the API server, then try again"
     return text
+
+
+def is_terminal(error: BaseException) -> bool:
+    """Whether no retry can cure this error: a `TerminalError` in the chain of its causes.
+
+    In a group, all errors must be terminal.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_terminal(each) for each in error.exceptions)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TerminalError):
+            return True
+        cause = cause.__cause__
+    return False

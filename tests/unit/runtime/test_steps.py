@@ -131,7 +131,7 @@ async def test_a_reconciler_that_blocks_the_loop_is_named(
     lines = await reconciled(reconcile, lambda: bool(calls))
     blocked = [each for each in lines if each["event"] == "blocks the event loop"]
     assert [each["seconds"] for each in blocked] == warned
-    assert all("asyncio.to_thread" in each["fix"] for each in blocked)
+    assert all("anyio.to_thread" in each["fix"] for each in blocked)
 
 
 async def test_a_part_that_ends_cancelled_although_nobody_stopped_it_stops_the_program() -> None:
