@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.names import MIN_PARALLELISM
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.additions import ADDED_AT_START, remembered
@@ -228,7 +229,18 @@ def test_an_edit_while_the_job_stops_is_kept(build):
     changed["spec"]["template"]["spec"]["nodeSelector"]["own"] = "a"
     (last,) = plan(build.situation(changed, evicted))
     assert last.new["spec"]["template"]["spec"]["nodeSelector"] == {"own": "a"}
+    assert last.versioned, "it fails if there is an edit that it does not know"
     assert ADDED_AT_START not in last.new["metadata"]["annotations"]
+
+
+def test_an_edit_between_an_admission_and_the_deletion_of_its_workload_is_kept(build):
+    """The job was never started: nothing of it has to be restored."""
+    job = build.job()
+    gone = {"deletionTimestamp": "2024-01-01T00:00:00Z"}
+    deleted = build.workload(job, admitted=True, meta=gone)
+    commands = plan(build.situation(edited(job, nodeSelector={"c": "d"}), deleted))
+    assert commands
+    assert all(command.resource == WORKLOADS for command in commands)
 
 
 def test_fewer_pods_reclaimable_ones_and_an_edit_go_together(build):
