@@ -39,7 +39,7 @@ CALLED: Mapping[str, str] = {
     "finalize": "when a queued job has ended, and when any job of the kind is being deleted",
     "skip": "before everything else, and by the webhook when a job is created",
     "priority_class": "when the Workload is made, unless a label names a WorkloadPriorityClass",
-    "is_equivalent": "for each Workload of the job, on every look",
+    "is_equivalent": "for each Workload with the pod sets of the job, on every look",
     "after_release": "when the quota of an evicted job is free",
     "match_workloads": "on every look, for all Workloads of the job",
     "compose_workload": "when the job has no Workload",
@@ -53,7 +53,7 @@ WITHOUT: Mapping[str, str] = {
     "JobWithFinalize": "no finalizer is removed",
     "JobWithSkip": "no object is ignored",
     "JobWithPriorityClass": "the first pod template that names one decides",
-    "JobWithEquivalence": "pod sets and counts decide",
+    "JobWithEquivalence": "only the pod sets decide",
     "JobWithReplacements": "the Workload stays as it was released",
     "ComposableJob": "one object is one job",
 }
@@ -68,7 +68,7 @@ KEP_369: Mapping[str, str] = {
     "RestoreNodeSelectors(...)": "`restore_podsets_info`; Kueue: `RestorePodSetsInfo`",
     "Finished()": "`finished`, which also says whether the job succeeded",
     "PodSets()": "`pod_sets`",
-    "EquivalentToWorkload(wl)": "nothing to write: pod sets and counts are compared; "
+    "EquivalentToWorkload(wl)": "nothing to write: pod sets are compared; "
     "`JobWithEquivalence.is_equivalent` adds a condition",
     "PriorityClass()": "nothing to write: the first template that names one decides; "
     "`JobWithPriorityClass.priority_class` for other places",

@@ -98,7 +98,9 @@ class JobWithSkip(abc.ABC):
 
     @abc.abstractmethod
     def skip(self) -> bool:
-        """Whether to leave the object alone."""
+        """Whether to leave the object alone. One that waits loses its Workload; one that runs keeps
+        it until its end or its eviction.
+        """
 
 
 class JobWithPriorityClass(abc.ABC):
@@ -110,11 +112,13 @@ class JobWithPriorityClass(abc.ABC):
 
 
 class JobWithEquivalence(abc.ABC):
-    """The kind itself decides whether a Workload matches the job, beyond the pod sets."""
+    """A Workload has to match the job in more than its pod sets."""
 
     @abc.abstractmethod
     def is_equivalent(self, workload: Mapping[str, Any]) -> bool:
-        """Whether a raw Workload still matches the job."""
+        """Whether a raw Workload with the pod sets of the job matches it, as one that was just made
+        for the job has to.
+        """
 
 
 class JobWithReplacements(abc.ABC):

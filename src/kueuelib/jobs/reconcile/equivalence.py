@@ -6,8 +6,9 @@ or what an admission check asks for. Only names of pod sets are not compared, an
 held the priority is not, which can change on its own.
 
 For a *running* job, and for a prebuilt Workload, only counts, tolerations, init containers and
-containers count. So a job that an older version or Kueue started, or whose flavor was changed, is
-not stopped.
+containers count. A job that an older version or Kueue started does not say which of its tolerations
+the start added, and its flavor may have changed since: it may have any besides those of its
+Workload.
 
 Templates are compared by meaning: quantities by their value, absent equals empty.
 """
@@ -23,8 +24,7 @@ from kueuelib.api.meta import annotations_of
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
 from kueuelib.jobs.contract.generic_job import PodSet
-from kueuelib.jobs.reconcile.written import as_admitted
-from kueuelib.workload.states import has_quota
+from kueuelib.workload.states import has_quota, status_of
 
 MADE_FROM = "kueuelib.dev/made-from"
 """An annotation of a changed Workload: the digest of the pod sets that it was given.
@@ -41,13 +41,30 @@ _OPEN = ("labelSelector", "namespaceSelector")
 """Selectors that select everything if they are empty, and nothing if they are absent."""
 
 
-def as_started(
-    pod_sets: Sequence[PodSet],
-    workload: Mapping[str, Any],
-    flavors: Mapping[str, Mapping[str, Any]],
-) -> bool:
-    """Whether the pod sets of a running job are those of its Workload, as admitted."""
-    return same_pod_sets(pod_sets, as_admitted(workload, flavors) or workload["spec"]["podSets"])
+def as_started(pod_sets: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
+    """Whether the pod sets of a running job may be those of its Workload after a start."""
+    stored = workload["spec"]["podSets"]
+    admission = status_of(workload).get("admission") or {}
+    counts = {each["name"]: each.get("count") for each in admission.get("podSetAssignments") or ()}
+    return len(pod_sets) == len(stored) and all(
+        _same(_as_stored(entry.raw(), other), _as_counted(other, counts.get(other["name"])))
+        for entry, other in zip(pod_sets, stored, strict=True)
+    )
+
+
+def _as_counted(pod_set: Mapping[str, Any], count: int | None) -> Mapping[str, Any]:
+    """A pod set with the count that was admitted; only a lower bound permits another one."""
+    if count is None or pod_set.get("minCount") is None:
+        return pod_set
+    return {**pod_set, "count": count}
+
+
+def _as_stored(pod_set: Mapping[str, Any], stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A pod set without tolerations that its Workload lacks."""
+    own, spec = _canonical(_pod_spec(stored).get("tolerations")) or (), _pod_spec(pod_set)
+    shared = [each for each in spec.get("tolerations") or () if _canonical(each) in own]
+    template = {**pod_set["template"], "spec": {**spec, "tolerations": shared}}
+    return {**pod_set, "template": template}
 
 
 def same_templates(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:

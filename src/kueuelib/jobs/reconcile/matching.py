@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, controller_of
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalence, Matching
 from kueuelib.jobs.contract.generic_job import GenericJob
@@ -36,9 +37,19 @@ def by_age(workloads: Iterable[Obj]) -> tuple[Obj, ...]:
 
 
 def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool]:
-    """Whether a Workload matches the job."""
-    if isinstance(job, JobWithEquivalence):
+    """Whether a Workload matches the job, by its pod sets and by what the kind adds.
+
+    A pod compares itself: it runs once, with what admission and a resize in place have added.
+    """
+    if not isinstance(job, JobWithEquivalence):
+        return _has_its_pod_sets(situation, job)
+    if job.resource == PODS:
         return job.is_equivalent
+    compared = _has_its_pod_sets(situation, job)
+    return lambda workload: compared(workload) and job.is_equivalent(workload)
+
+
+def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], bool]:
     if job.is_suspended():
         pod_sets = situation.pod_sets(as_written(job))
         if job.prebuilt_workload is None:
@@ -47,12 +58,10 @@ def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool
 
     def stands_for(workload: Obj) -> bool:
         written = as_written(job, workload)
-        if written is not job:
-            pod_sets = situation.pod_sets(written)
-            stored = workload["spec"]["podSets"]
-            if same_pod_sets(pod_sets, stored) or is_made_from(pod_sets, workload):
-                return True
-        return as_started(situation.pod_sets(job), workload, situation.flavors)
+        if written is job:
+            return as_started(situation.pod_sets(job), workload)
+        pod_sets, stored = situation.pod_sets(written), workload["spec"]["podSets"]
+        return same_pod_sets(pod_sets, stored) or is_made_from(pod_sets, workload)
 
     return stands_for
 

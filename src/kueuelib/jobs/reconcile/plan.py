@@ -55,18 +55,20 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
     if job.is_deleted:
         gone = tuple(c for workload in situation.workloads for c in release(workload))
         return (*gone, *finalize(job))
-    if isinstance(job, JobWithSkip) and job.skip():
+    skipped = isinstance(job, JobWithSkip) and job.skip()
+    if skipped and not situation.workloads:
         return ()
     if situation.namespace_labels is None:
         return (Wait("its namespace is not known yet", NAMESPACE_RETRY),)
     if situation.is_left_alone:
         deleted = filter(states.is_deleted, situation.workloads)
         return tuple(command for workload in deleted for command in release(workload))
-    if situation.ancestor is not None:
+    if situation.ancestor is not None and not skipped:
         return _plan_child(job, situation.ancestor)
-    if not situation.settings.manages(job.queue_name, situation.namespace_labels):
+    manages = situation.settings.manages
+    if skipped or not manages(job.queue_name, situation.namespace_labels):
         made = tuple(wl for wl in situation.workloads if _made_for(job, wl))
-        if job.is_suspended() or not any(map(states.is_admitted, made)):
+        if not any(map(states.is_admitted, made)) or job.is_suspended():
             return delete_all(job, made, "the job is no longer queued")
     try:
         return _plan_managed(situation, job)

@@ -12,14 +12,17 @@ from kueuelib.api.meta import Resource
 from kueuelib.jobs.contract.additions import ADDED_AT_START, between
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
+    JobWithEquivalence,
     JobWithFinalize,
     JobWithPriorityClass,
     JobWithSkip,
     Matching,
 )
-from kueuelib.jobs.contract.commands import Change, Create, DropFinalizer, Emit, Wait
+from kueuelib.jobs.contract.commands import Change, Create, Delete, DropFinalizer, Emit, Wait
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo, merge, restore
+from kueuelib.jobs.lookups.owners import Ancestor
+from kueuelib.jobs.reconcile.matching import is_equivalent
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.situation import Situation
@@ -191,6 +194,45 @@ def test_finalizers_of_the_kind_go_when_it_has_ended():
 
 def test_an_object_that_is_none_of_our_business_is_skipped():
     assert plan(situation(training(labels={"ours": "no"}, suspend=False))) == ()
+
+
+@pytest.mark.parametrize("status", [{}, {"conditions": []}], ids=["admitted", "waiting"])
+def test_a_job_that_is_skipped_while_it_waits_loses_its_workload(status):
+    workload = admitted(training(), **status)
+    commands = plan(situation(training(labels={"ours": "no"}), workload))
+    assert Delete(WORKLOADS, workload) in commands
+
+
+def test_a_job_that_is_skipped_while_it_runs_is_stopped_when_it_is_evicted():
+    start = situation(training(), admitted(training()))
+    running = plan(start)[1].new
+    running["metadata"]["labels"]["ours"] = "no"
+    assert plan(situation(running, start.workloads[0])) == ()
+    assert plan(situation(running)) == ()
+    child = situation(running, *start.workloads, ancestor=Ancestor("owner", admitted=False))
+    assert plan(child) == ()
+    stopping, _ = plan(situation(running, evicted(start.workloads[0])))
+    assert stopping.new["spec"]["suspend"]
+
+
+class Picky(Training, JobWithEquivalence):
+    """Only matches Workloads with a label."""
+
+    def is_equivalent(self, workload):
+        return "example.com/mine" in workload["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("suspend", [True, False], ids=["waiting", "running"])
+def test_a_kind_that_compares_more_still_compares_its_pod_sets(suspend):
+    workload = admitted(training())
+    del workload["status"]
+    other = situation(training(suspend=suspend), workload)
+    matches = is_equivalent(other, Picky(other.job.object))
+    assert not matches(workload)
+    workload["metadata"]["labels"]["example.com/mine"] = "yes"
+    assert matches(workload)
+    workload["spec"]["podSets"][1]["count"] = 7
+    assert not matches(workload)
 
 
 def test_the_kind_may_know_its_priority_class_elsewhere():
