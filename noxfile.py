@@ -31,6 +31,7 @@ def lint(session: nox.Session) -> None:
     session.run(*check, "vendor.github-workflows", *map(str, Path(".github/workflows").iterdir()))
     forms = map(str, Path(".github/ISSUE_TEMPLATE").iterdir())
     session.run(*check, "vendor.github-issue-forms", *forms)
+    session.run(*check, "vendor.dependabot", ".github/dependabot.yml")
 
 
 @nox.session
