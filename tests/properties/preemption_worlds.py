@@ -16,7 +16,7 @@ from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.reasons import NoFlavors
+from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, Preempting
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
@@ -197,6 +197,18 @@ class Replay:
                 return
         raise AssertionError("preemptions go on for ever")
 
+    def rest_without_leaving(self) -> None:
+        """Cycles until nothing is left to decide, and those that were being evicted have left.
+
+        Until then it matters who was promised their room, and a new engine does not know that.
+        """
+        self.rest()
+        for holder in list(self.engine.cache.holders.values()):
+            if holder.evicted:
+                quota = make_condition("QuotaReserved", False)
+                self.set(self.workloads[holder.key], quota, admission=None)
+        self.rest()
+
     def finish_one(self) -> bool:
         """Ends the workload that has run longest; False when none runs."""
         holders = self.engine.cache.holders.values()
@@ -207,6 +219,12 @@ class Replay:
         self.engine.observe(events.WorkloadGone(key), self.now)
         del self.workloads[key]
         return True
+
+    def awaits(self, key: ObjectKey) -> bool:
+        """Whether a Workload has room of its own as soon as others have left."""
+        reason = self.engine.standing(key).reason
+        waits = isinstance(reason, Preempting | FitsAfterPreemptions)
+        return self.policy.parallel_preemptors and waits
 
     def sleeper(self) -> str | None:
         """What an engine would do that is told the same facts now; None when nothing.
@@ -222,7 +240,8 @@ class Replay:
                 return None
             plan = decide(cycle, self.now)
             for admit in plan.admissions:
-                return f"{admit.key} fits, but stays parked"
+                if not self.awaits(admit.key):
+                    return f"{admit.key} fits, but stays parked"
             for preemption in plan.preemptions:
                 reason = self.engine.standing(preemption.key).reason
                 if not (isinstance(reason, NoFlavors) and reason.in_vain):

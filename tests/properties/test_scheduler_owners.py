@@ -30,9 +30,9 @@ class Watched(Replay):
         room = {one.key: (one.cluster_queue, one.promise) for one in plan.waits if one.promise}
         settled = room.keys() | promised  # they have their room
         snapshot = Snapshot(cycle.frozen)
-        for preemption in plan.preemptions:
-            for victim in preemption.victims:
-                snapshot.take_out(victim.holder)
+        victims = [one.holder for each in plan.preemptions for one in each.victims]
+        for holder in (*cycle.leaving, *victims):
+            snapshot.take_out(holder)
         for name, promise in room.values():
             charge(snapshot, name, promise.usage)
         for admit in plan.admissions:
@@ -43,7 +43,7 @@ class Watched(Replay):
                 for key, info in infos.items()
                 if key not in settled
             }
-            judge(cycle, snapshot, admit, {} if admit.key in promised else needs)
+            judge(cycle, snapshot, admit, needs)
         self.carry_out(self.engine.settle(plan, self.now))
         for preemption in plan.preemptions:
             for victim in preemption.victims:
@@ -101,7 +101,7 @@ def test_nobody_borrows_later_what_an_owner_waits_for(
     choices = Settings(protects_nominal=True, fair_sharing=sharing, parallel_preemptors=parallel)
     replay = Watched(facts, choices)
     for _ in range(4):
-        replay.rest()
+        replay.rest_without_leaving()
         assert replay.sleeper() is None
         if not replay.finish_one():
             break

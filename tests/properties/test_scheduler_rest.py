@@ -57,7 +57,7 @@ def test_preemptions_come_to_an_end_and_then_nobody_sleeps(
     """Also when workloads end afterwards, one after the other."""
     replay = Replay(facts, Settings(priority_sorting=by_priority))
     for _ in range(4):
-        replay.rest()
+        replay.rest_without_leaving()
         assert replay.sleeper() is None
         if not replay.finish_one():
             break

@@ -116,7 +116,6 @@ class Watched(Replay):
         self.rounds: list[int] = []
         self.woken: dict[Kind, str] = {}
         self.causes: Counter[str] = Counter()
-        self.promised = -1
 
     def cycle(self) -> bool:
         self.now += 1
@@ -132,8 +131,6 @@ class Watched(Replay):
         for head in found.heads:
             if kind_of(head) in self.woken:
                 self.causes[self.woken.pop(kind_of(head))] += 1
-            elif head.info.key in parked and self.last(kind_of(head)).tried <= self.promised:
-                self.causes["promise"] += 1  # since then, victims count as gone
             elif head.info.key in parked:
                 freed = self.engine.frees(self.last(kind_of(head)).tried)
                 enough = self.is_enough(found, head, freed)
@@ -144,8 +141,12 @@ class Watched(Replay):
         plan = decide(found, self.now)
         self.plans.append(plan)
         settled = self.engine.settle(plan, self.now)
-        if any(wait.promise and wait.promise.victims for wait in plan.waits):
-            self.promised = self.engine.moment
+        self.engine.freed[-1] |= {
+            pair
+            for head in found.promised
+            if head.promise is not None and head.info.key in plan.broken
+            for pair in head.promise.usage
+        }
         self.note(found, plan)
         self.carry_out(settled)
         for preemption in plan.preemptions:

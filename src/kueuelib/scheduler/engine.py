@@ -21,12 +21,8 @@ from kueuelib.scheduler.decide.owners import wanted_by_owners
 from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
-from kueuelib.scheduler.decide.revalidation import (
-    Promised,
-    missing_quota,
-    victims_for,
-    withdrawn_flavor,
-)
+from kueuelib.scheduler.decide.promises import Promises
+from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
 from kueuelib.scheduler.pending.holding import assumed_holder
@@ -171,11 +167,12 @@ class Engine(Knowledge):
             if popped is None and not promised:
                 continue
             heads = tuple(map(self._head, popped or ()))
-            frozen = self._freeze([head.cluster_queue for head in (*heads, *promised)])
+            both = (*heads, *promised)
+            frozen, leaving = self._freeze(homes := _homes(both)), self._leaving_near(homes)
             past = self.history.past()
             ready = self._cache.all_ready
-            wanted = self._wanted(heads) if self._settings.protects_nominal else {}
-            return CycleInput(heads, frozen, ready, self._settings, past, promised, wanted)
+            wanted = self._wanted(both) if self._settings.protects_nominal else {}
+            return CycleInput(heads, frozen, ready, self._settings, past, promised, leaving, wanted)
         return None
 
     def _wanted(self, heads: Iterable[Head]) -> dict[str, dict[FlavorResource, int]]:
@@ -203,30 +200,27 @@ class Engine(Knowledge):
         )
 
     def _promised(self) -> tuple[Head, ...]:
-        """The workloads whose victims are leaving, in the scopes of the next cycle.
+        """The preemptors that wait in the scopes of the next cycle.
 
-        If a victim stays after all, or has another root by now, its preemptor is a head again.
+        One that would not fit even if all that leaves were gone is a head again.
         """
-        heads: list[Head] = []
-        for item in self._queues.due_promises():
-            promise, scope, leaving = item.promise, item.queue.scope, []
-            assert promise is not None, "it was promised room"
-            for key, uid in promise.victims.items():
-                holder = self._cache.holder(key)
-                if holder is None or holder.uid != uid:
-                    continue
-                if not holder.evicted or self._state.scope(holder.cluster_queue) is not scope:
-                    self._queues.break_promise(item.info.key)
-                    break
-                leaving.append(holder)
-            else:
-                left = {holder.key: holder.uid for holder in leaving}
-                if len(left) < len(promise.victims):
-                    item.promise = changed(promise, victims=left)
-                helped, item.looked = scope.helped > item.looked, self._queues.instant
-                head = self._head(item)
-                heads.append(changed(head, leaving=tuple(leaving), helped=helped))
-        return tuple(heads)
+        items = self._queues.due_promises()
+        heads = [
+            changed(self._head(item), helped=item.queue.scope.helped > item.looked)
+            for item in items
+        ]
+        frozen = self._freeze(homes := _homes(heads))
+        promises = Promises(Snapshot(frozen), frozen, heads, self._leaving_near(homes))
+        for head in promises.broken:
+            self._queues.break_promise(head.info.key)
+        for item in items:
+            item.looked = self._queues.instant
+        return tuple(kept.head for kept in promises.standing)
+
+    def _leaving_near(self, cluster_queues: Iterable[str]) -> tuple[Holder, ...]:
+        """Those that count as gone in the trees of ClusterQueues."""
+        parallel = self._settings.parallel_preemptors
+        return self._state.leaving_near(cluster_queues) if parallel else ()
 
     def _freeze(self, cluster_queues: Iterable[str]) -> Frozen:
         past = self._state.past_usage
@@ -243,7 +237,7 @@ class Engine(Knowledge):
         for admit in plan.admissions:
             item = self._still_stands(admit.key, admit.uid, admit.cluster_queue)
             if item is not None:
-                self._queues.redeem(admit.key)
+                self._queues.redeem(admit.key, admit.usage)
                 self._facts.workloads.assume(
                     assumed_holder(
                         item.info, admit.cluster_queue, admit.usage, admitted=admit.admitted
@@ -268,8 +262,8 @@ class Engine(Knowledge):
                 promise=wait.promise,
             )
             touched[wait.key] = wait.cluster_queue
-        for key in plan.broken:
-            self._queues.break_promise(key, taken=True)
+        for key, overtaken in plan.broken.items():
+            self._queues.break_promise(key, overtaken=overtaken)
         waits += (self._wait(item, reason) for item, reason in self._queues.silence.take())
         effects = Effects(
             tuple(sorted(set(touched.values()))),
@@ -361,20 +355,15 @@ class Engine(Knowledge):
         policy.
         """
         judge = Judge(self._settings.preemption, self.history.past(), self._now)
-        promised = self._promised_around(holder)
-        victims = victims_for(frozen, holder, self._settings.fair_sharing, judge, promised)
+        near = [
+            self._head(item)
+            for item in self._queues.promised.values()
+            if item.queue.scope is self._state.scope(holder.cluster_queue)
+        ]
+        leaving = self._leaving_near([holder.cluster_queue])
+        fair_sharing = self._settings.fair_sharing
+        victims = victims_for(frozen, holder, fair_sharing, judge, near, leaving)
         return victims, judge.reported
-
-    def _promised_around(self, holder: Holder) -> list[Promised]:
-        """The preemptors in the tree of a reservation that wait for their victims."""
-        scope, preemptors = self._state.scope(holder.cluster_queue), []
-        for item in self._queues.promised.values():
-            promise = item.promise
-            if promise is not None and item.queue.scope is scope:
-                victims = map(self._cache.holder, promise.victims)
-                leaving = [one for one in victims if one and one.uid == promise.victims[one.key]]
-                preemptors.append(Promised(item.queue.name, promise.usage, tuple(leaving)))
-        return preemptors
 
     def make_room(self, key: ObjectKey) -> Settled:
         """Marks the victims of a reservation as leaving; returns those without an earlier eviction.
@@ -396,3 +385,7 @@ class Engine(Knowledge):
         places = Snapshot(frozen).places({name, *map(home_of, victims)})
         preemption = Preemption(key, holder.uid, workload, name, places, victims)
         return attrs.evolve(nothing, preemptions=(preemption,), faults=faults)
+
+
+def _homes(heads: Iterable[Head]) -> list[str]:
+    return [head.cluster_queue for head in heads]

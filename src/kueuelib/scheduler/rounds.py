@@ -3,7 +3,7 @@
 A round is a cycle that reuses the snapshot of earlier rounds, on which their admissions are
 charged. The state is the same as long as nothing else happened and no victims are searched for,
 because a snapshot does not contain workloads that were admitted after it was taken. So heads that
-may preempt get a new one, as does a cycle in which others wait for their victims.
+may preempt get a new one, as does a cycle beside Workloads that leave.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Rounds:
 
 
 def _serves(snapshot: Snapshot, cycle: CycleInput) -> bool:
-    if cycle.promised:
+    if cycle.promised or cycle.leaving:
         return False
     queues = [snapshot.queue(head.cluster_queue) for head in cycle.heads]
     return all(queue is not None and queue.spec.preemption.never_preempts for queue in queues)

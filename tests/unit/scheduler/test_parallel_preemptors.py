@@ -9,7 +9,7 @@ from preemption_cluster import LOWER, RECLAIM, Cluster, key
 
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, Preempting
+from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.testing.builders import make_cluster_queue, make_flavor
 
@@ -126,8 +126,8 @@ def test_something_else_that_becomes_free_is_for_the_first_preemptor() -> None:
     assert rest(cluster) == ["+high0"]
     cluster.submit("more", "q", priority=1, created=9)
     assert rest(cluster) == []
-    both = FitsAfterPreemptions((key("low1"), key("low2")))
-    assert cluster.engine.standing(key("more")).reason == both
+    reason = cluster.engine.standing(key("more")).reason
+    assert reason == FitsAfterPreemptions((key("low1"), key("low2")))
     cluster.leaves("low1")
     cluster.leaves("low2")
     assert rest(cluster) == ["+high1", "+more"]
@@ -163,7 +163,7 @@ def test_who_comes_first_takes_the_room_of_a_preemptor_behind(strategy: str) -> 
     assert rest(cluster) == ["-low"]
     cluster.submit("higher", "q", priority=2)
     assert rest(cluster) == []
-    assert isinstance(cluster.engine.standing(key("higher")).reason, Preempting)
+    assert cluster.engine.standing(key("higher")).reason == FitsAfterPreemptions((key("low"),))
     assert isinstance(cluster.engine.standing(key("high")).reason, NoFlavors)
     cluster.leaves("low")
     assert rest(cluster) == ["+higher"]
@@ -225,7 +225,7 @@ def test_the_room_of_a_preemptor_that_gives_up_is_for_others(how: str) -> None:
     else:
         cluster.submit("high", "q", 2, priority=2)
     assert rest(cluster) == []
-    assert isinstance(cluster.engine.standing(key("next")).reason, Preempting)
+    assert cluster.engine.standing(key("next")).reason == FitsAfterPreemptions((key("low"),))
     cluster.leaves("low")
     assert rest(cluster) == ["+next"]
 
@@ -337,75 +337,123 @@ def test_one_at_a_time_while_pods_have_to_be_ready() -> None:
     assert rest(cluster) == ["+high0"]
 
 
+# --- room that depends on the victims of others
+
+
 def test_room_that_depends_on_the_victim_of_another_is_kept() -> None:
+    """A victim that comes back does not take it, and is not evicted again."""
     cluster = parallel()
-    cluster.queue("q", {"f": {"gpu": 3}}, preemption=LOWER)
-    cluster.running("small", "q", 1, at=1)
-    cluster.running("large", "q", 2, at=2)
-    cluster.submit("first", "q", 1, priority=3)
-    assert rest(cluster) == ["-large"]
-    cluster.submit("second", "q", 2, priority=2, created=5)
-    assert rest(cluster) == ["-small"]
-    cluster.leaves("small")
+    cluster.queue("q", {"f": {"gpu": 3}}, cohort="c", preemption=LOWER)
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    cluster.running("b", "q", 1, at=1)
+    cluster.running("a", "q", 2, at=2)
+    cluster.submit("borrows", "z", 1, priority=-9)
+    cluster.submit("one", "q", 1, priority=3, created=3)
+    assert rest(cluster) == ["-a"]
+    cluster.submit("two", "q", 2, priority=2, created=5)
+    assert rest(cluster) == ["-b"]
+    cluster.leaves("b")
+    assert rest(cluster) == ["+one"]
+    cluster.leaves("a")
+    assert rest(cluster) == ["+two"]
+
+
+def test_an_earlier_one_of_the_same_shape_is_tried() -> None:
+    """A verdict behind a preemptor does not hold for those before it."""
+    cluster = parallel()
+    queue_of(cluster, 1, 0)
+    cluster.submit("first", "q", priority=3, created=2, active=False)
+    cluster.submit("high", "q", priority=3, created=20)
+    cluster.submit("behind", "q", priority=3, created=21)
+    assert rest(cluster) == ["-low0"]
+    cluster.submit("first", "q", priority=3, created=2)
+    assert rest(cluster) == []
+    cluster.leaves("low0")
     assert rest(cluster) == ["+first"]
-    cluster.leaves("large")
-    assert rest(cluster) == ["+second"]
 
 
-def test_a_preemptor_that_borrows_is_promised_nothing() -> None:
+def test_those_that_wait_hear_that_others_leave() -> None:
+    """The first of them gets what the victims leave over, in another ClusterQueue as well."""
     cluster = parallel()
-    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.queue("a", {"f": {"gpu": 3}}, cohort="c", preemption=LOWER)
     cluster.queue("b", {"f": {"gpu": 2}}, cohort="c")
-    cluster.running("kept", "a", 2, at=1, priority=8)
-    cluster.running("low", "a", 2, at=2)
-    cluster.submit("borrower", "a", 2, priority=1)
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    cluster.running("big", "a", 5, priority=7)
+    cluster.submit("owner", "b", 2, priority=5)
+    assert rest(cluster) == []
+    cluster.submit("high", "a", 3, priority=8, created=1)
+    assert rest(cluster) == ["-big"]
+    cluster.submit("late", "z", 2, priority=-5, created=20)
+    assert rest(cluster) == []
+    cluster.leaves("big")
+    assert rest(cluster) == ["+high", "+owner"]
+
+
+@pytest.mark.parametrize("policy", [{}, RECLAIM])
+@pytest.mark.parametrize("fair", [False, True])
+def test_a_preemptor_that_borrows_yields_to_an_owner(policy: dict[str, str], fair: bool) -> None:
+    cluster = parallel(fair_sharing=FairSharing() if fair else None)
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c", preemption=policy)
+    cluster.running("peer", "a", 2, priority=8, at=0)
+    cluster.running("low", "a", 2)
+    cluster.submit("borrows", "a", 2, priority=1)
     assert rest(cluster) == ["-low"]
-    cluster.submit("owner", "b", 2, created=9)
-    rest(cluster)
+    cluster.submit("owner", "b", 2, created=50)
+    assert rest(cluster) == []
     cluster.leaves("low")
     assert rest(cluster) == ["+owner"]
 
 
-def test_an_earlier_one_of_the_same_shape_is_tried() -> None:
+def test_a_preemptor_that_borrows_yields_to_an_owner_that_comes_as_its_victim_leaves() -> None:
     cluster = parallel()
-    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
-    cluster.running("low", "q", 1)
-    cluster.submit("preemptor", "q", 1, priority=3, created=20)
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c")
+    cluster.running("peer", "a", 2, priority=8, at=0)
+    cluster.running("low", "a", 2)
+    cluster.submit("borrows", "a", 2, priority=1)
     assert rest(cluster) == ["-low"]
-    cluster.submit("behind", "q", 1, priority=3, created=21)
-    assert rest(cluster) == []
-    cluster.submit("before", "q", 1, priority=3, created=2)
-    rest(cluster)
     cluster.leaves("low")
-    assert rest(cluster) == ["+before"]
+    cluster.submit("owner", "b", 2, created=50)
+    assert rest(cluster) == ["+owner"]
 
 
-def test_those_that_are_parked_are_tried_when_others_begin_to_leave() -> None:
-    cluster = parallel()
-    cluster.queue("q", {"f": {"gpu": 5}}, preemption=LOWER)
-    cluster.running("low", "q", 5, priority=3)
-    cluster.submit("parked", "q", 2, priority=3, created=1)
-    assert rest(cluster) == []
-    cluster.submit("preemptor", "q", 3, priority=9, created=2)
+@pytest.mark.parametrize("protects", [False, True])
+def test_a_preemptor_takes_no_other_flavor_from_its_owner(protects: bool) -> None:
+    cluster = parallel(protects_nominal=protects)
+    cluster.tell(events.FlavorSet(make_flavor("g")))
+    cluster.queue("a", {"f": {"gpu": 1}, "g": {"gpu": 0}}, cohort="c", preemption=LOWER)
+    cluster.queue("b", {"g": {"gpu": 1}}, cohort="c")
+    cluster.running("low", "a")
+    cluster.submit("holds", "b", priority=9)
+    assert rest(cluster) == ["+holds"]
+    cluster.submit("owner", "b", priority=5)
+    cluster.submit("high", "a", priority=1, created=30)
     assert rest(cluster) == ["-low"]
-    cluster.submit("later", "q", 2, created=3)
-    assert rest(cluster) == []
-    cluster.leaves("low")
-    assert rest(cluster) == ["+preemptor", "+parked"]
+    cluster.tell(events.WorkloadGone(key("holds")))
+    assert rest(cluster) == ["+owner"]
 
 
-def test_a_preemptor_whose_victims_earlier_ones_take_does_not_give_up() -> None:
+def test_who_lost_its_room_to_earlier_ones_does_not_give_up() -> None:
     cluster = parallel()
-    queue_of(cluster, 12, 0)
-    cluster.submit("patient", "q", 1, priority=1)
-    rest(cluster)
+    queue_of(cluster, 9, 1)
+    assert rest(cluster) == ["-low8"]
     for number in range(8):
-        cluster.submit(f"urgent{number}", "q", 1, priority=2 + number, created=10 + number)
-        rest(cluster)
-    for number in range(12):
-        holder = cluster.engine.cache.holder(key(f"low{number}"))
-        if holder is not None and holder.evicted:
-            cluster.leaves(f"low{number}")
-    started = rest(cluster)
-    assert "+patient" in started
-    assert len(started) == 9
+        cluster.submit(f"higher{number}", "q", priority=2 + number)
+        assert rest(cluster) == [f"-low{7 - number}"]
+    for number in range(9):
+        cluster.leaves(f"low{number}")
+    assert "+high0" in rest(cluster)
+
+
+def test_what_is_free_now_comes_before_what_others_leave() -> None:
+    """A head that fits in another flavor does not wait for the first one."""
+    cluster = parallel()
+    cluster.tell(events.FlavorSet(make_flavor("g")))
+    cluster.queue("q", {"f": {"gpu": 2}, "g": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 2)
+    cluster.submit("high", "q", 2, priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.tell(events.WorkloadGone(key("high")))
+    cluster.submit("next", "q", 1)
+    assert rest(cluster) == ["+next"]

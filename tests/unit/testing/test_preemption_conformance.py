@@ -126,10 +126,7 @@ def test_bad_policies_are_found(make: Callable[[], PreemptionPolicy], law: str) 
 def decisions(seed: int, policy: PreemptionPolicy) -> list[Any]:
     """What is admitted and preempted in a world until it rests."""
     world = random_world(seed)
-    settings = Settings(
-        fair_sharing=world.fair_sharing, preemption=policy, parallel_preemptors=False
-    )
-    engine = Engine(settings)
+    engine = Engine(Settings(fair_sharing=world.fair_sharing, preemption=policy))
     told: list[Any] = []
     engine.observe_all([*world.facts, *map(events.WorkloadSet, world.workloads)], START)
     stored, found = Objects(world.workloads), engine.next_cycle(START)

@@ -1,10 +1,12 @@
 """One scheduling cycle as a pure function: from heads and a snapshot to a plan (spec/scheduling 4).
 
-1. Those whose victims have left get the room that they were promised.
+1. What leaves counts as gone, and the room that preemptors were promised as used. Those that fit
+    already hold it.
 2. Every head is nominated against the same snapshot: it is checked and gets flavors; if their quota
     is in use, it gets victims.
 3. The nominated heads are sorted; with fair sharing, again after each of them.
 4. In that order, each one is admitted if it still fits, or its victims have to leave.
+5. The preemptors that held room are admitted, unless a head that comes before them took it.
 
 Nothing is remembered between calls.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from kueuelib.scheduler.decide.admissions import admission_of
 from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.decide.nomination import Entry, nominate
 from kueuelib.scheduler.decide.preemption.guard import Judge
@@ -43,16 +46,14 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     """
     judge = Judge(cycle.settings.preemption, cycle.past, now)
     turns = Turns(snapshot, cycle, now, judge)
-    if cycle.promised:
-        turns.keep_promises()
+    beside = bool(cycle.promised or cycle.leaving)
     entries: list[Entry] = []
     refused: list[Wait] = []
     for head in sorted(cycle.heads, key=attrgetter("cluster_queue")):
-        if cycle.promised:
-            turns.promises.lift(head)
-        outcome = nominate(snapshot, head, cycle.settings, judge)
-        if cycle.promised:
-            turns.promises.put_down()
+        if beside:
+            outcome = turns.promises.nominate(head, cycle.settings, judge)
+        else:
+            outcome = nominate(snapshot, head, cycle.settings, judge)
         if isinstance(outcome, Wait):
             refused.append(outcome)
         else:
@@ -60,20 +61,21 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     turns.expected = {entry.head.info.key: entry.head for entry in entries if entry.head.promise}
     order = []
     for entry in in_turn(entries, turns.shown, cycle.settings):
-        if cycle.promised:
-            turns.promises.lift(entry.head)
-        turns.take(entry)
-        if cycle.promised:
-            turns.promises.put_down()
+        if beside:
+            turns.take_beside(entry)
+        else:
+            turns.take(entry)
         order.append(entry.head.info.key)
+    kept = [admission_of(entry, now) for entry in turns.promises.kept()]
+    overtaken = turns.promises.overtaken
     waits = (*turns.waits, *refused)
     return Plan(
-        tuple(turns.admissions),
+        (*kept, *turns.admissions),
         waits,
         tuple(order),
         tuple(turns.preemptions),
         judge.reported,
         turns.skipped_preemptions,
         turns.recomputations,
-        tuple(turns.promises.broken),
+        {head.info.key: head.info.key in overtaken for head in turns.promises.broken},
     )

@@ -33,7 +33,6 @@ class Head:
         progress: the flavors that earlier attempts tried already.
         promise: the room for which others were preempted before; None if none were.
         preempted: how often it preempted others since the last outside change of quota.
-        leaving: the victims of its promise that still hold quota.
         helped: whether something else that may help happened since it was promised its room.
     """
 
@@ -43,7 +42,6 @@ class Head:
     progress: Progress = ()
     promise: Promise | None = None
     preempted: int = 0
-    leaving: tuple[Holder, ...] = ()
     helped: bool = False
 
 
@@ -57,7 +55,9 @@ class CycleInput:
         all_ready: whether the pods of every workload that holds quota are ready.
         settings: the administrator's choices.
         past: past preemptions that the preemption policy needs.
-        promised: the Workloads that wait for their victims, in any order.
+        promised: the preemptors that wait, in any order.
+        leaving: the Workloads near the heads that are being evicted and still hold quota, if they
+            count as gone.
         wanted: what waiting Workloads want of the nominal quota of their ClusterQueue, if that is
             protected.
     """
@@ -68,6 +68,7 @@ class CycleInput:
     settings: Settings = DEFAULTS
     past: Past = NOTHING
     promised: tuple[Head, ...] = ()
+    leaving: tuple[Holder, ...] = ()
     wanted: Mapping[str, Mapping[FlavorResource, int]] = attrs.field(factory=dict)
 
 
@@ -173,7 +174,8 @@ class Plan:
             heads.
         recomputations: by ClusterQueue and result, how many heads chose victims again because
             earlier heads took theirs.
-        broken: the Workloads that no longer have the room they were promised.
+        broken: the Workloads that no longer have the room they were promised, each with whether it
+            went to one before them in their ClusterQueue.
     """
 
     admissions: tuple[Admit, ...]
@@ -183,4 +185,4 @@ class Plan:
     faults: tuple[PolicyFault, ...] = ()
     skipped_preemptions: Mapping[str, int] = attrs.field(factory=dict, eq=False)
     recomputations: Mapping[tuple[str, str], int] = attrs.field(factory=dict, eq=False)
-    broken: tuple[ObjectKey, ...] = ()
+    broken: Mapping[ObjectKey, bool] = attrs.field(factory=dict)

@@ -73,8 +73,18 @@ def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -
     priority, queued_at, uid = head.info.order
     if not settings.priority_sorting:
         priority = 0
-    level = -1 if proposal.mode is FIT and _insists(head) else proposal.borrowing
+    level = -1 if proposal.mode is FIT and insists(head) else proposal.borrowing
     return Entry(head, queue, proposal, (level, priority, queued_at, head.cluster_queue, uid))
+
+
+def without_victims(snapshot: Snapshot, entry: Entry, settings: Settings) -> Entry | None:
+    """The same head in a state in which it may fit in other flavors; None if it does not fit."""
+    info, queue = entry.head.info, entry.queue
+    preemptor = Preemptor(queue, info.priority, info.order.queued_at, settings.fair_sharing)
+    proposal = assign(snapshot, preemptor, info, fungible=settings.flavor_fungibility)
+    if proposal.mode is not FIT:
+        return None
+    return changed(entry, proposal=proposal, order=(proposal.borrowing, *entry.order[1:]))
 
 
 def entered(head: Head, queue: FrozenQueue, proposal: Proposal) -> Entry:
@@ -155,7 +165,7 @@ def propose(
     progress = head.progress if fungible and only is None else ()
     guard = judge.guard(asking_of(head)) if judge.asks else None
     preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing, guard)
-    if head.promise is not None and only is None and _insists(head):
+    if head.promise is not None and only is None and insists(head):
         counts, flavors = head.promise.counts, head.promise.flavors
         kept = assign(snapshot, preemptor, info, counts, fungible=fungible, only=flavors)
         if kept.mode is FIT:
@@ -209,8 +219,8 @@ def asking_of(head: Head) -> Asking:
     return Asking(head.cluster_queue, head.info.local_queue, head.info.priority)
 
 
-def _insists(head: Head) -> bool:
-    """Whether a preemptor takes the room that others left before all other heads.
+def insists(head: Head) -> bool:
+    """Whether a preemptor gets the room that others left before all heads that do not insist.
 
     The first time, all compete for the room. A workload that has to preempt again without an
     outside change would otherwise alternate forever with those that take the room.

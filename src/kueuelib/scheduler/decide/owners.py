@@ -10,11 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kueuelib.scheduler.blockers import FIT
+from kueuelib.scheduler.decide.cycle_values import Head
+from kueuelib.scheduler.decide.nomination import Entry, propose
 from kueuelib.scheduler.decide.offers import Offers, offers_for
+from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.values import changed
 
 
 def wanted_by_owners(
@@ -76,6 +82,7 @@ class Owners:
     ) -> None:
         self._snapshot = snapshot
         self._wanted = {name: dict(amounts) for name, amounts in wanted.items() if amounts}
+        self._withheld: list[tuple[FrozenQueue, Amounts]] = []
 
     def admitted(self, name: str, usage: Amounts) -> None:
         """A waiting Workload got quota."""
@@ -83,18 +90,59 @@ class Owners:
         for pair in usage.keys() & wanted.keys():
             wanted[pair] = max(0, wanted[pair] - usage[pair])
 
-    def keep(self, borrower: str) -> None:
-        """Charges what is kept from a ClusterQueue; the caller undoes it."""
-        snapshot = self._snapshot
+    def wait_again(self, head: Head) -> None:
+        """A Workload lost the room that it was promised."""
+        queue, flavors = self._snapshot.queue(head.cluster_queue), self._snapshot.flavors
+        if queue is not None:
+            more = wanted_by_owners(queue.spec, flavors, [(head.info, 1)])
+            wanted = self._wanted.setdefault(head.cluster_queue, {})
+            for pair, amount in more.items():
+                wanted[pair] = wanted.get(pair, 0) + amount
+
+    def withhold(self, queue: FrozenQueue, amounts: Amounts) -> None:
+        """A blocked head withholds quota in this cycle.
+
+        This does not count here, because the verdict on a borrower may last longer.
+        """
+        self._withheld.append((queue, amounts))
+
+    def beside(self, entry: Entry, settings: Settings, judge: Judge) -> Entry:
+        """A head that borrows, with a proposal that leaves owners what they wait for."""
+        if entry.proposal.mode is not FIT and not entry.proposal.victims:
+            return entry
+        if self.get_enough(entry):
+            return entry
+        snapshot, mark = self._snapshot, self._snapshot.mark()
+        self._keep_from(entry)
+        other = propose(snapshot, entry.queue, entry.head, settings, judge)
+        snapshot.undo(mark)
+        return changed(entry, proposal=other)
+
+    def get_enough(self, entry: Entry) -> bool:
+        """Whether a head that borrows leaves owners what they wait for."""
+        snapshot, mark = self._snapshot, self._snapshot.mark()
+        for victim in entry.proposal.victims:
+            if victim.key not in snapshot.gone:
+                snapshot.take_out(victim.holder)
+        self._keep_from(entry)
+        fits = snapshot.fits(entry.queue, entry.proposal.usage)
+        snapshot.undo(mark)
+        return fits
+
+    def _keep_from(self, borrower: Entry) -> None:
+        """Charges what is kept; the caller undoes it."""
+        snapshot, its_own = self._snapshot, borrower.head.cluster_queue
+        for queue, amounts in self._withheld:
+            snapshot.remove(queue, amounts)
         for name in sorted(self._wanted):
-            queue = snapshot.queue(name)
-            if queue is None or queue.inactive or name == borrower:
+            owner = snapshot.queue(name)
+            if owner is None or owner.inactive or name == its_own:
                 continue
             kept = {
-                pair: max(0, min(amount, _unused(snapshot, queue, pair)))
+                pair: max(0, min(amount, _unused(snapshot, owner, pair)))
                 for pair, amount in self._wanted[name].items()
             }
-            snapshot.add(queue, kept)
+            snapshot.add(owner, kept)
 
 
 def _unused(snapshot: Snapshot, queue: FrozenQueue, pair: FlavorResource) -> int:

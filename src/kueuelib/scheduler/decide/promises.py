@@ -1,176 +1,275 @@
 """The room that belongs to preemptors while their victims leave, in one cycle.
 
 A preemptor is decided once. From then on until it is admitted, every cycle sees a state in which
-its victims are gone and its request is charged. So the next heads fit beside it, or choose victims
-of their own. A preemptor loses its room only to a head that comes before it in its own
-ClusterQueue: such a head is decided as if those behind it had no promise.
+all that leaves is gone and the request of the preemptor is charged. So the next heads fit beside
+it, or choose victims of their own. A promise stands as long as it fits in that state. Which
+preemptor has which victims does not matter and is not remembered.
+
+A preemptor yields to the heads that come before it: those of a higher priority or greater age in
+its ClusterQueue, and, if it borrows, those of other ClusterQueues that do not, until it insists.
+Such a head is decided as if the preemptor had no promise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.decide.cycle_values import Head
-from kueuelib.scheduler.decide.preemption.victims import Victim
-from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.pending.item import Promise
-from kueuelib.scheduler.quota.decay import UNUSED, Value
+from kueuelib.scheduler.blockers import FIT
+from kueuelib.scheduler.decide.cycle_values import Head, Wait
+from kueuelib.scheduler.decide.nomination import (
+    Entry,
+    checked,
+    entered,
+    insists,
+    nominate,
+    redeem,
+    without_victims,
+)
+from kueuelib.scheduler.decide.owners import Owners
+from kueuelib.scheduler.decide.preemption.guard import Judge
+from kueuelib.scheduler.decide.present import Present
+from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.holders import Holder
-from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, Snapshot
+from kueuelib.scheduler.settings import Settings
 
-NO_MARKS = (-1, -1)
+
+@attrs.define(eq=False)
+class Kept:
+    """The room of one preemptor.
+
+    Attributes:
+        head: the preemptor.
+        queue: its ClusterQueue.
+        usage: its charge.
+        borrows: whether its ClusterQueue has to borrow for it.
+        ready: its admission, if it fits while everybody who leaves still holds quota.
+    """
+
+    head: Head
+    queue: FrozenQueue
+    usage: Amounts
+    borrows: bool
+    ready: Entry | None = None
+
+    @property
+    def yields(self) -> bool:
+        """Whether it yields to heads of other ClusterQueues that do not borrow."""
+        return self.borrows and not insists(self.head)
 
 
 class Promises:
-    """The preemptors that wait for their victims.
+    """The preemptors that wait, and the Workloads that leave.
 
     Args:
-        snapshot: the state on which heads are nominated and decided; changed.
+        snapshot: the state in which heads are decided; changed.
+        frozen: the present state.
         promised: the preemptors.
+        leaving: those that leave and still hold quota.
 
     Attributes:
-        standing: those whose promise holds, by ClusterQueue, each in the order of its queue.
-        broken: those that have to be nominated again.
+        present: the state in which they still hold it.
+        leaving: these; none of them is in the snapshot.
+        standing: the promises that hold, in the order of a cycle.
+        broken: the preemptors that have to be nominated again.
+        overtaken: those of them whose room went to one before them in their ClusterQueue.
     """
 
-    def __init__(self, snapshot: Snapshot, promised: tuple[Head, ...]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        frozen: Frozen,
+        promised: Collection[Head],
+        leaving: Iterable[Holder],
+    ) -> None:
         self._snapshot = snapshot
-        self._owners: dict[ObjectKey, int] = {}
-        self._lifted: list[Head] = []
-        self._marks = NO_MARKS
+        self.present = Present(frozen)
         self._shown: Snapshot | None = None
-        self._near: dict[str, dict[ObjectKey, str]] | None = None
-        self.standing: dict[str, list[Head]] = {}
-        self.broken: list[ObjectKey] = []
-        for head in sorted(promised, key=self._rank) if promised else ():
-            self.standing.setdefault(head.cluster_queue, []).append(head)
-            self._apply(head)
+        self._lifted: list[Kept] = []
+        self._mark = 0
+        self.leaving: list[Holder] = []
+        self.standing: list[Kept] = []
+        self.broken: list[Head] = []
+        self.overtaken: set[ObjectKey] = set()
+        for holder in leaving:
+            if holder.key not in snapshot.gone:
+                snapshot.take_out(holder)
+                self.leaving.append(holder)
+        if promised:
+            heads = sorted(promised, key=lambda head: (head.info.order, head.info.key))
+            others = [head for head in heads if not self._stands(head, borrows=False)]
+            self.broken += [head for head in others if not self._stands(head, borrows=True)]
 
-    def all(self) -> list[Head]:
-        """Those whose promise holds, those of the highest priority and greatest age first."""
-        heads = [head for line in self.standing.values() for head in line]
-        return sorted(heads, key=lambda head: (head.info.order, head.info.key))
+    def _stands(self, head: Head, *, borrows: bool) -> bool:
+        """Charges a promise, unless it borrows although it may not, or does not fit."""
+        queue = checked(self._snapshot, head)
+        assert head.promise is not None, "it was promised room"
+        if isinstance(queue, Wait):
+            return False
+        kept = Kept(head, queue, head.promise.usage, borrows=False)
+        kept.borrows = self._borrows(kept)
+        if (kept.borrows and not borrows) or not self._snapshot.fits(queue, kept.usage):
+            return False
+        self._snapshot.add(queue, kept.usage)
+        self.standing.append(kept)
+        return True
 
-    def leaving(self) -> list[Holder]:
-        """The victims for which they wait."""
-        holders = {holder.key: holder for head in self.all() for holder in head.leaving}
-        return [holders[key] for key in sorted(holders)]
-
-    def leaving_near(self, head: Head, victims: Iterable[Victim] = ()) -> dict[ObjectKey, str]:
-        """The UIDs of all that leave in the tree of a head, its own new victims included."""
-        nodes = self._snapshot.nodes
-        if self._near is None:
-            self._near = {}
-            for holder in self.leaving():
-                root = nodes[holder.cluster_queue].path[-1].key
-                self._near.setdefault(root, {})[holder.key] = holder.uid
-        near = self._near.setdefault(nodes[head.cluster_queue].path[-1].key, {})
-        for victim in victims:
-            near[victim.key] = victim.holder.uid
-        return dict(sorted(near.items()))
+    def _borrows(self, kept: Kept) -> bool:
+        snapshot, queue = self._snapshot, kept.queue
+        return any(
+            amount and snapshot.usage(queue, pair) + amount > snapshot.limits(queue, pair).nominal
+            for pair, amount in kept.usage.items()
+        )
 
     def show(self, shown: Snapshot) -> None:
         """Makes the same changes in the state that shows victims in place."""
         self._shown = shown
-        for head in self.all():
-            shown.add(self._queue(head), promised_to(head).usage)
-        for holder in self.leaving():
+        for holder in self.leaving:
             shown.take_out(holder)
+        for kept in self.standing:
+            shown.add(kept.queue, kept.usage)
 
-    def _queue(self, head: Head) -> FrozenQueue:
-        queue = self._snapshot.queue(head.cluster_queue)
-        assert queue is not None, "it waits there"
-        return queue
+    # --- those that fit already
 
-    def _rank(self, head: Head) -> tuple[Value, QueueOrder, ObjectKey]:
-        """The place of a Workload in its ClusterQueue."""
-        used = UNUSED
-        if self._queue(head).spec.by_usage:
-            used = self._snapshot.past_usage(head.info.local_queue)
-        return used, head.info.order, head.info.key
+    def hold_ready(self, settings: Settings, owners: Owners | None, *, all_ready: bool) -> bool:
+        """Holds room for the preemptors that fit beside all that leaves.
 
-    # --- one promise
+        Args:
+            settings: the administrator's choices.
+            owners: keeps nominal quota for others; None if nobody waits for it.
+            all_ready: whether the pods of everybody with quota are ready.
 
-    def _apply(self, head: Head) -> None:
-        self._let_go(head)
-        self._snapshot.add(self._queue(head), promised_to(head).usage)
-
-    def _let_go(self, head: Head) -> None:
-        self.claim(head.leaving)
-        for holder in head.leaving:
-            if holder.key not in self._snapshot.gone:
-                self._snapshot.take_out(holder)
-
-    def withdraw(self, head: Head) -> None:
-        """Takes a promise back: victims that leave for no other Workload hold their quota again."""
-        self._snapshot.remove(self._queue(head), promised_to(head).usage)
-        for holder in head.leaving:
-            if self._disclaim(holder):
-                self._snapshot.put_back(holder)
-
-    def renew(self, head: Head, mark: int) -> None:
-        """Undoes everything since a promise was taken back at `mark`."""
-        self._snapshot.undo(mark)
-        self.claim(head.leaving)
-
-    def claim(self, victims: Iterable[Holder]) -> None:
-        """Notes that victims leave for one more Workload."""
-        for holder in victims:
-            self._owners[holder.key] = self._owners.get(holder.key, 0) + 1
-
-    def _disclaim(self, holder: Holder) -> bool:
-        """Notes the opposite; returns whether a victim now leaves for no Workload."""
-        self._owners[holder.key] -= 1
-        return not self._owners[holder.key]
-
-    def end(self, head: Head, *, broken: bool) -> None:
-        """Forgets a promise that was taken back."""
-        self.standing[head.cluster_queue].remove(head)
-        if not broken:
-            return
-        self.broken.append(head.info.key)
-        if self._shown is not None:
-            self._shown.remove(self._queue(head), promised_to(head).usage)
-
-    # --- those behind a head
-
-    def lift(self, head: Head) -> None:
-        """Takes back the promises behind a head in its ClusterQueue, until `put_down`."""
-        before = self._snapshot.mark()
-        behind = self.standing.get(head.cluster_queue)
-        if behind:
-            rank = self._rank(head)
-            self._lifted = [each for each in behind if self._rank(each) > rank]
-            for each in self._lifted:
-                self.withdraw(each)
-        self._marks = before, self._snapshot.mark()
-
-    def put_down(self) -> None:
-        """Renews these promises; a Workload whose room the head took gets none.
-
-        If the head took nothing, all is as it was before.
+        Returns:
+            Whether they still are.
         """
-        snapshot, lifted, (before, after) = self._snapshot, self._lifted, self._marks
-        self._lifted, self._marks = [], NO_MARKS
-        if snapshot.mark() == after:
-            snapshot.undo(before)
-            for head in lifted:
-                self.claim(head.leaving)
-            return
-        for head in lifted:
-            queue, usage, mark = self._queue(head), promised_to(head).usage, snapshot.mark()
-            self._let_go(head)
-            if snapshot.fits(queue, usage):
-                snapshot.add(queue, usage)
+        for kept in tuple(self.standing):
+            if settings.block_admission and not all_ready:
+                break
+            proposal = redeem(self.present.snapshot, kept.queue, kept.head, settings)
+            if proposal is None:
                 continue
-            snapshot.undo(mark)
-            for holder in head.leaving:
-                self._disclaim(holder)
-            self.end(head, broken=True)
+            entry = entered(kept.head, kept.queue, proposal)
+            mark = self._snapshot.mark()
+            self._snapshot.remove(kept.queue, kept.usage)
+            fits = self._snapshot.fits(kept.queue, proposal.usage)
+            yields = owners is not None and proposal.borrowing and not owners.get_enough(entry)
+            self._snapshot.undo(mark)
+            if yields:
+                self.give_up(kept)
+            elif fits:
+                self._hold(kept, entry)
+                all_ready = False
+        return all_ready
 
+    def _hold(self, kept: Kept, entry: Entry) -> None:
+        self._snapshot.remove(kept.queue, kept.usage)
+        kept.ready, kept.usage = entry, entry.proposal.usage
+        kept.borrows = self._borrows(kept)
+        self._snapshot.add(kept.queue, kept.usage)
+        self.present.given.append((kept.queue, kept.usage))
 
-def promised_to(head: Head) -> Promise:
-    """The room that a preemptor waits for."""
-    assert head.promise is not None, "it waits for it"
-    return head.promise
+    def kept(self) -> list[Entry]:
+        """Those for which room is still held."""
+        return [kept.ready for kept in self.standing if kept.ready is not None]
+
+    def give_up(self, kept: Kept) -> None:
+        """Breaks a promise."""
+        self._snapshot.remove(kept.queue, kept.usage)
+        self._forget(kept)
+
+    def _forget(self, kept: Kept) -> None:
+        self.standing.remove(kept)
+        self.broken.append(kept.head)
+        if self._shown is not None:
+            self._shown.remove(kept.queue, kept.usage)
+
+    # --- heads
+
+    def nominate(self, head: Head, settings: Settings, judge: Judge) -> Entry | Wait:
+        """Nominates a head beside the promises that do not yield to it.
+
+        What fits now, in any flavor, comes before what has to wait until others have left.
+        """
+        for borrows in (False, True):
+            elsewhere = self.lift(head, borrows=borrows)
+            outcome = nominate(self._snapshot, head, settings, judge)
+            if isinstance(outcome, Entry):
+                outcome = self._sooner(outcome, settings)
+            self.put_down(head)
+            if isinstance(outcome, Wait) or not (elsewhere and outcome.proposal.borrowing):
+                break
+        return outcome
+
+    def _sooner(self, entry: Entry, settings: Settings) -> Entry:
+        """A head that would wait until others have left, in flavors that are free now, if any."""
+        queue, proposal = entry.queue, entry.proposal
+        if (
+            proposal.mode is not FIT
+            or queue.spec.most_flavors < 2
+            or self.present.fits(queue, proposal.usage)
+        ):
+            return entry
+        mark = self._snapshot.mark()
+        for holder in self.leaving:
+            self._snapshot.put_back(holder)
+        other = without_victims(self._snapshot, entry, settings)
+        self._snapshot.undo(mark)
+        return other or entry
+
+    def lift(self, head: Head, *, borrows: bool) -> bool:
+        """Takes back the promises that yield to a head, until `put_down`.
+
+        Returns:
+            Whether one of them belongs to another ClusterQueue; none does if the head borrows.
+        """
+        nodes, order = self._snapshot.nodes, head.info.order
+        root, elsewhere = nodes[head.cluster_queue].root.key, False
+        for kept in self.standing:
+            name = kept.head.cluster_queue
+            if name == head.cluster_queue:
+                yields = kept.head.info.order > order
+            else:
+                yields = kept.yields and not borrows and nodes[name].root.key == root
+                elsewhere = elsewhere or yields
+            if yields:
+                self._snapshot.remove(kept.queue, kept.usage)
+                if kept.ready is not None:
+                    self.present.take_back(kept.queue, kept.usage)
+                self._lifted.append(kept)
+        self._mark = self._snapshot.mark()
+        return elsewhere
+
+    def keep_from_borrower(self, head: Head) -> None:
+        """Puts those of other ClusterQueues down, because the head borrows after all."""
+        lifted, self._lifted = self._lifted, []
+        for kept in lifted:
+            if kept.head.cluster_queue == head.cluster_queue:
+                self._lifted.append(kept)
+            else:
+                self._charge_again(kept)
+        self._mark = self._snapshot.mark()
+
+    def put_down(self, head: Head) -> None:
+        """Renews these promises. If the head took anything, those that no longer fit are broken."""
+        lifted, self._lifted = self._lifted, []
+        taken = self._snapshot.mark() != self._mark
+        for kept in lifted:
+            if taken and not self._snapshot.fits(kept.queue, kept.usage):
+                self._forget(kept)
+                if kept.head.cluster_queue == head.cluster_queue:
+                    self.overtaken.add(kept.head.info.key)
+                continue
+            kept.borrows = self._borrows(kept)
+            self._charge_again(kept)
+
+    def _charge_again(self, kept: Kept) -> None:
+        self._snapshot.add(kept.queue, kept.usage)
+        if kept.ready is None:
+            return
+        if self.present.fits(kept.queue, kept.usage):
+            self.present.given.append((kept.queue, kept.usage))
+        else:
+            kept.ready = None

@@ -11,33 +11,20 @@ unless there is no other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator
 
+from kueuelib.scheduler.decide.cycle_values import Head
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.search import find_victims
 from kueuelib.scheduler.decide.preemption.victims import Path, Victim
+from kueuelib.scheduler.decide.promises import Promises
 from kueuelib.scheduler.policy import Asking
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
 from kueuelib.scheduler.settings import FairSharing
-
-
-class Promised(NamedTuple):
-    """The room that a preemptor waits for.
-
-    Attributes:
-        cluster_queue: its ClusterQueue.
-        usage: its charge.
-        leaving: its victims that still hold quota.
-    """
-
-    cluster_queue: str
-    usage: Amounts
-    leaving: tuple[Holder, ...]
 
 
 def withdrawn_flavor(queue: FrozenQueue, usage: Amounts) -> FlavorWithdrawn | None:
@@ -87,7 +74,8 @@ def victims_for(
     holder: Holder,
     fair_sharing: FairSharing | None = None,
     judge: Judge | None = None,
-    promised: Sequence[Promised] = (),
+    promised: Collection[Head] = (),
+    leaving: Iterable[Holder] = (),
 ) -> tuple[Victim, ...]:
     """The workloads that must leave so that a reservation fits; empty if it fits or none can help.
 
@@ -98,7 +86,8 @@ def victims_for(
         holder: the workload.
         fair_sharing: how shares decide on victims; None if they do not.
         judge: asks the preemption policy; None for Kueue's own.
-        promised: the preemptors of its tree that wait for their victims.
+        promised: the preemptors of its tree that wait.
+        leaving: those that leave there, if they count as gone.
     """
     snapshot = _before(frozen, holder)
     queue = snapshot.queue(holder.cluster_queue)
@@ -108,15 +97,15 @@ def victims_for(
     if not short:
         return ()
     mark = snapshot.mark()
-    leaving = _keep_promises(snapshot, promised)
+    promises = Promises(snapshot, frozen, promised, leaving)
     still = _short(snapshot, queue, holder)
     if not still:  # nobody else has to leave, so the path does not matter
-        return tuple(Victim(one, Path.IN_COHORT_RECLAMATION) for one in leaving)
+        return tuple(Victim(one, Path.IN_COHORT_RECLAMATION) for one in promises.leaving)
     asking = Asking(holder.cluster_queue, holder.local_queue, holder.priority)
     guard = None if judge is None else judge.guard(asking)
     preemptor = Preemptor(queue, holder.priority, holder.order.queued_at, fair_sharing, guard)
     victims = find_victims(snapshot, preemptor, frozenset(still), holder.usage).victims
-    if not victims and promised:
+    if not victims and promises.standing:
         snapshot.undo(mark)
         victims = find_victims(snapshot, preemptor, frozenset(short), holder.usage).victims
     return victims
@@ -131,19 +120,6 @@ def _before(frozen: Frozen, holder: Holder) -> Snapshot:
             if other.key == holder.key or _is_later(other, holder):
                 snapshot.take_out(other)
     return snapshot
-
-
-def _keep_promises(snapshot: Snapshot, promised: Sequence[Promised]) -> list[Holder]:
-    """Charges preemptors instead of their victims; returns these."""
-    victims = {holder.key: holder for one in promised for holder in one.leaving}
-    leaving = [holder for key, holder in sorted(victims.items()) if key not in snapshot.gone]
-    for holder in leaving:
-        snapshot.take_out(holder)
-    for one in promised:
-        queue = snapshot.queue(one.cluster_queue)
-        if queue is not None:
-            snapshot.add(queue, one.usage)
-    return leaving
 
 
 def _short(snapshot: Snapshot, queue: FrozenQueue, holder: Holder) -> list[FlavorResource]:

@@ -11,7 +11,6 @@ that victims have not left yet, unless the administrator allows quota to be exce
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Final
 
 from kueuelib.api.meta import ObjectKey
@@ -22,13 +21,9 @@ from kueuelib.scheduler.decide.early import comes_later, takes_room
 from kueuelib.scheduler.decide.nomination import (
     Entry,
     asking_of,
-    checked,
-    entered,
     gave_up,
     propose,
-    redeem,
 )
-from kueuelib.scheduler.decide.offers import Proposal
 from kueuelib.scheduler.decide.owners import Owners
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
@@ -36,7 +31,7 @@ from kueuelib.scheduler.decide.promises import Promises
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
-from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
     NoFlavors,
@@ -71,58 +66,47 @@ class Turns:
             again because its victims were taken.
         shown: the state with the decisions so far, and with all victims of this cycle still in
             place; only kept with fair sharing, which orders the heads by it.
-        promises: the room of those that wait for their victims.
+        promises: the room of preemptors that wait already.
         expected: the nominated heads that did so before, and have not had their turn.
     """
 
     def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
         self._snapshot = snapshot
-        self.promises = Promises(snapshot, cycle.promised)
+        self.promises = Promises(snapshot, cycle.frozen, cycle.promised, cycle.leaving)
         self._owners = Owners(snapshot, cycle.wanted) if cycle.wanted else None
-        self._frozen = cycle.frozen
-        self._held: Snapshot | None = None
-        self._given: list[Entry] = []
-        self._withheld: list[tuple[FrozenQueue, Amounts]] = []
         self.shown = Snapshot(cycle.frozen)
         self._settings = cycle.settings
         self._all_ready = cycle.all_ready
         self._now = now
         self._judge = judge
         self.expected: dict[ObjectKey, Head] = {}
-        self._may_exceed = cycle.settings.exceeds_quota and not cycle.promised
+        self._may_exceed = cycle.settings.exceeds_quota and not cycle.leaving
         self._victims: dict[ObjectKey, Victim] = {}
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []
         self.preemptions: list[Preemption] = []
         self.skipped_preemptions: Counter[str] = Counter()
         self.recomputations: Counter[tuple[str, str]] = Counter()
+        if cycle.leaving or cycle.promised:
+            self._all_ready = self.promises.hold_ready(
+                self._settings, self._owners, all_ready=cycle.all_ready
+            )
+            self._wait_again(0)
+            self.promises.show(self.shown)
 
-    def keep_promises(self) -> None:
-        """Admits those that fit beside the victims which are still leaving.
+    def _wait_again(self, known: int) -> None:
+        """Keeps nominal quota for those that lost their promise."""
+        if self._owners is not None:
+            for head in self.promises.broken[known:]:
+                self._owners.wait_again(head)
 
-        One whose victims are all gone, and that does not fit, has to be nominated again.
-        """
-        snapshot, promises = self._snapshot, self.promises
-        for head in promises.all():
-            if self._settings.block_admission and not self._all_ready:
-                break
-            mark, queue = snapshot.mark(), checked(snapshot, head)
-            promises.withdraw(head)
-            if isinstance(queue, Wait):
-                promises.end(head, broken=True)
-                continue
-            proposal = redeem(snapshot, queue, head, self._settings)
-            if proposal is not None and self._fits_beside_victims(queue, proposal):
-                promises.end(head, broken=False)
-                self._all_ready = False
-                self._admit(entered(head, queue, proposal))
-                if self._settings.fair_sharing is None:  # else it is charged there already
-                    self.shown.add(queue, proposal.usage)
-            elif head.leaving:
-                promises.renew(head, mark)
-            else:
-                promises.end(head, broken=True)
-        promises.show(self.shown)
+    def take_beside(self, entry: Entry) -> None:
+        """Decides one head beside promises; those that yield to it and no longer fit are broken."""
+        known = len(self.promises.broken)
+        self.promises.lift(entry.head, borrows=bool(entry.proposal.borrowing))
+        self.take(entry)
+        self.promises.put_down(entry.head)
+        self._wait_again(known)
 
     def take(self, entry: Entry) -> None:
         """Decides one head."""
@@ -133,14 +117,16 @@ class Turns:
             if taken or self._is_refused(entry):
                 entry = self._look_again(entry)
         if self._owners is not None and entry.proposal.borrowing:
-            entry = self._beside_owners(entry, self._owners)
+            entry = self._owners.beside(entry, self._settings, self._judge)
         proposal = entry.proposal
+        if proposal.borrowing and self.promises.standing:
+            self.promises.keep_from_borrower(entry.head)
         victims = proposal.victims
         if proposal.mode is not FIT and not victims:
             if taken:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
             self._blocked(entry)
-        elif taken and proposal.mode is FIT:
+        elif taken and proposal.mode is FIT and self._fits(entry):
             self._defer(entry, taken)
         elif victims and comes_later(self._snapshot, entry) and self._room_is_awaited(entry):
             self._blocked(entry, Requeue.PENDING_PREEMPTION)
@@ -160,8 +146,8 @@ class Turns:
             self._preempt(entry)
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
-        elif (self._victims or self.promises.standing) and self._needs_room_of_victims(entry):
-            self._defer(entry, sorted(self.promises.leaving_near(entry.head)))
+        elif (self._victims or self.promises.leaving) and self._needs_room_of_victims(entry):
+            self._defer(entry, sorted(self._leaving_near(entry)))
         else:
             self._all_ready = False
             self._admit(entry)
@@ -182,32 +168,6 @@ class Turns:
             self._snapshot, entry.queue, entry.head, self._settings, self._judge, only
         )
         return Entry(entry.head, entry.queue, proposal, entry.order)
-
-    def _beside_owners(self, entry: Entry, owners: Owners) -> Entry:
-        """A head that borrows, with a proposal that leaves owners what they wait for.
-
-        What blocked heads withhold in this cycle does not count, because the verdict may last.
-        """
-        snapshot, proposal, mark = self._snapshot, entry.proposal, self._snapshot.mark()
-        if proposal.mode is not FIT and not proposal.victims:
-            return entry
-        for victim in proposal.victims:
-            if victim.key not in snapshot.gone:
-                snapshot.take_out(victim.holder)
-        self._keep_for(owners, entry)
-        fits = snapshot.fits(entry.queue, proposal.usage)
-        snapshot.undo(mark)
-        if fits:
-            return entry
-        self._keep_for(owners, entry)
-        other = propose(snapshot, entry.queue, entry.head, self._settings, self._judge)
-        snapshot.undo(mark)
-        return Entry(entry.head, entry.queue, other, entry.order)
-
-    def _keep_for(self, owners: Owners, borrower: Entry) -> None:
-        for queue, amounts in self._withheld:
-            self._snapshot.remove(queue, amounts)
-        owners.keep(borrower.head.cluster_queue)
 
     def _is_refused(self, entry: Entry) -> bool:
         """Whether the preemption policy refuses a victim, given those of earlier heads."""
@@ -242,34 +202,22 @@ class Turns:
 
     def _needs_room_of_victims(self, entry: Entry) -> bool:
         """Whether a head that fits waits until victims have left."""
-        return not self._may_exceed and not self._fits_beside_victims(entry.queue, entry.proposal)
-
-    def _fits_beside_victims(self, queue: FrozenQueue, proposal: Proposal) -> bool:
-        """Whether a head fits while the victims of all heads still hold quota.
-
-        Room that heads only wait for does not count, so this needs its own state; as long as there
-        are no victims, every head that fits also fits here.
-        """
-        if self._held is None:
-            self._held = Snapshot(self._frozen)
-        for given in self._given:
-            self._held.add(given.queue, given.proposal.usage)
-        self._given.clear()
-        return self._held.fits(queue, proposal.usage)
+        return not (
+            self._may_exceed or self.promises.present.fits(entry.queue, entry.proposal.usage)
+        )
 
     def _room_is_awaited(self, entry: Entry) -> bool:
         """Whether preemptors wait for the room in which a head would assume its victims gone."""
-        before = (*self.promises.all(), *self.expected.values())
+        before = (*(kept.head for kept in self.promises.standing), *self.expected.values())
         return takes_room(self._snapshot, entry, (*before, *self.waits))
 
     def _reserve_early(self, entry: Entry) -> None:
         """Reserves quota on the assumption that the victims will have left when it is needed.
 
-        They keep their quota, and all of it counts. No other workload is admitted into the same
-        room, even if quota may be exceeded until victims leave, because these may never have to.
+        Until then they keep their quota, and all of it counts.
         """
-        self._may_exceed = False
-        self._claim(entry)
+        for victim in entry.proposal.victims:
+            self._snapshot.put_back(victim.holder)
         self._admit(entry)
 
     def _claim(self, entry: Entry) -> None:
@@ -278,7 +226,6 @@ class Turns:
         for victim in victims:
             self._victims[victim.key] = victim
             self._judge.take(victim.holder)
-            self.promises.claim((victim.holder,))
 
     def _charge(self, entry: Entry, amounts: Amounts) -> None:
         self._snapshot.add(entry.queue, amounts)
@@ -287,8 +234,8 @@ class Turns:
 
     def _admit(self, entry: Entry) -> None:
         self._charge(entry, entry.proposal.usage)
-        self._given.append(entry)
-        if self._owners is not None and not entry.head.promise:
+        self.promises.present.given.append((entry.queue, entry.proposal.usage))
+        if self._owners is not None:
             self._owners.admitted(entry.head.cluster_queue, entry.proposal.usage)
         self.admissions.append(admission_of(entry, self._now))
 
@@ -309,30 +256,30 @@ class Turns:
         )
         blocked = NoFlavors(proposal.blocked, proposal.mode)
         reason = Preempting(blocked, tuple(sorted(victim.key for victim in victims)))
-        promise = self._promise(entry, self.promises.leaving_near(entry.head, victims))
-        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=promise)
+        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=self._promise(entry))
 
     def _defer(self, entry: Entry, victims: list[ObjectKey]) -> None:
         """A head that fits waits until victims of others have left."""
         self._charge(entry, entry.proposal.usage)
         reason = FitsAfterPreemptions(tuple(victims))
-        near = self.promises.leaving_near(entry.head)
-        promise = self._promise(entry, near) if near else None
-        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=promise)
+        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=self._promise(entry))
 
-    def _promise(self, entry: Entry, victims: Mapping[ObjectKey, str]) -> Promise:
-        """The room that a head gets when these have left.
+    def _leaving_near(self, entry: Entry) -> list[ObjectKey]:
+        """All that leave in the tree of a head."""
+        nodes = self._snapshot.nodes
+        root = nodes[entry.queue.spec.name].root.key
+        holders = (*(victim.holder for victim in self._victims.values()), *self.promises.leaving)
+        return [one.key for one in holders if nodes[one.cluster_queue].root.key == root]
 
-        Its room may depend on the victims of others as well. One that borrows is decided again
-        instead, because heads that do not borrow come first.
-        """
-        admission, usage = entry.proposal.admission, entry.proposal.usage
+    def _promise(self, entry: Entry) -> Promise:
+        """The room that a head gets when others have left."""
+        admission, proposal = entry.proposal.admission, entry.proposal
         counts = tuple(each.count or 0 for each in admission.pod_set_assignments)
-        parallel = self._settings.parallel_preemptors and not entry.proposal.borrowing
-        return Promise(counts, entry.proposal.flavors, usage, victims if parallel else {})
+        parallel = self._settings.parallel_preemptors
+        return Promise(counts, proposal.flavors, proposal.usage, parallel)
 
     def _blocked(self, entry: Entry, requeue: Requeue = Requeue.GENERIC) -> None:
-        self.promises.put_down()
+        self.promises.put_down(entry.head)
         proposal, queue = entry.proposal, entry.queue
         in_vain = entry.head.preempted if gave_up(entry.head) else 0
         reason = NoFlavors(
@@ -344,7 +291,8 @@ class Turns:
         )
         if reason.keeps_quota(queue.spec.preemption):
             reserved = self._reserved(entry)
-            self._withheld.append((queue, reserved))
+            if self._owners is not None:
+                self._owners.withhold(queue, reserved)
             self._charge(entry, reserved)
         progress = proposal.progress if requeue is Requeue.GENERIC else ()
         self._wait(entry, reason, requeue, progress)

@@ -31,8 +31,12 @@ class Facts:
 
     def __init__(self, settings: Settings, history: History) -> None:
         self._settings = settings
-        protects = settings.protects_nominal
-        self.state = State(history, settings.past_usage, protects_nominal=protects)
+        self.state = State(
+            history,
+            settings.past_usage,
+            protects_nominal=settings.protects_nominal,
+            parallel=settings.parallel_preemptors,
+        )
         self.workloads = WorkloadFacts(self.state, settings)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             events.ClusterQueueSet: self._cluster_queue_set,

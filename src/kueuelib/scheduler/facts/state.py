@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import attrs
@@ -16,6 +16,7 @@ from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.past_usage import PastUsage, Sample, UsageRule
 from kueuelib.scheduler.quota.queue_spec import weight_of
 
@@ -59,6 +60,7 @@ class State:
         in_namespace: the namespace of each unfinished workload.
         past_usage: past usage of LocalQueues; None if it does not count.
         effects: of the present fact.
+        leaving: the workloads that are being evicted and still hold quota.
     """
 
     def __init__(
@@ -67,8 +69,11 @@ class State:
         rule: UsageRule | None = None,
         *,
         protects_nominal: bool = False,
+        parallel: bool = False,
     ) -> None:
+        self._parallel = parallel
         self.cache = Cache()
+        self.leaving: dict[ObjectKey, Holder] = {}
         self.past_usage = None if rule is None else PastUsage(rule, self.cache.tally)
         self.history = history
         usage = None if self.past_usage is None else self.past_usage.value
@@ -83,13 +88,27 @@ class State:
         self.in_namespace: Grouping[ObjectKey, str] = Grouping()
         self.effects = EffectsBuilder()
 
-    def _available(self, cluster_queue: str, pair: FlavorResource) -> int:
-        exists = self.cache.spec(cluster_queue) is not None
-        return self.cache.forest.available(cluster_queue, pair) if exists else 0
-
     def _admits(self, cluster_queue: str, namespace: str) -> bool:
         spec, labels = self.cache.spec(cluster_queue), self.namespaces.get(namespace)
         return spec is not None and labels is not None and spec.selector.matches(labels)
+
+    def _available(self, cluster_queue: str, pair: FlavorResource) -> int:
+        """How much a ClusterQueue could use; what leaves counts as gone if heads see it so."""
+        exists = self.cache.spec(cluster_queue) is not None
+        room = self.cache.forest.available(cluster_queue, pair) if exists else 0
+        if self._parallel and self.leaving:
+            near = self.leaving_near([cluster_queue])
+            room += sum(holder.usage.get(pair, 0) for holder in near)
+        return room
+
+    def leaving_near(self, cluster_queues: Iterable[str]) -> tuple[Holder, ...]:
+        """Those that leave in the trees of ClusterQueues, sorted."""
+        scopes = {id(self.scope(name)) for name in cluster_queues} if self.leaving else ()
+        return tuple(
+            self.leaving[key]
+            for key in sorted(self.leaving)
+            if id(self.scope(self.leaving[key].cluster_queue)) in scopes
+        )
 
     def named_local_queue(self, key: ObjectKey) -> ObjectKey:
         """The LocalQueue that a workload names, whether it exists or not."""

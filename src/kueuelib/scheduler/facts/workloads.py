@@ -235,6 +235,8 @@ class WorkloadFacts:
         ready = cache.all_ready
         self._count_until_now(holder.key, holder.local_queue)
         before = cache.hold(holder)
+        if holder.evicted or (before is not None and before.evicted):
+            self._note_leaving(holder, before)
         if past is not None and not (before is not None and before.admitted):
             past.entered(holder)
         self._state.effects.cluster_queues.add(holder.cluster_queue)
@@ -286,10 +288,13 @@ class WorkloadFacts:
         holder = self._state.cache.release(key)
         self._leaving.pop(key, None)
         if holder is not None:
+            self._state.leaving.pop(key, None)
             self._state.effects.cluster_queues.add(holder.cluster_queue)
             self._state.effects.local_queues.add(holder.local_queue)
             from_outside = ended or not holder.evicted
-            freed = _more(holder.usage, {})
+            # What leaves counts as gone already, except for those that were promised its room.
+            counted = holder.evicted and self._settings.parallel_preemptors and not ended
+            freed = [] if counted else _more(holder.usage, {})
             self._note_freed(holder.cluster_queue, freed, from_outside=from_outside)
         self._when_all_ready(ready)
 
@@ -365,10 +370,20 @@ class WorkloadFacts:
     def _mark(self, holder: Holder, *, evicted: bool) -> None:
         marked = changed(holder, evicted=evicted)
         self._state.cache.hold(marked)
+        self._note_leaving(marked, holder)
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None:
             scope.touch()
         self._policy_may_differ(holder, marked)
+
+    def _note_leaving(self, holder: Holder, before: Holder | None) -> None:
+        """Notes who leaves; the next heads may count that room as free."""
+        if not holder.evicted:
+            self._state.leaving.pop(holder.key, None)
+            return
+        self._state.leaving[holder.key] = holder
+        if self._settings.parallel_preemptors and not (before and before.evicted):
+            self._note_freed(holder.cluster_queue, [*holder.usage], from_outside=False)
 
     def _policy_may_differ(self, before: Holder, holder: Holder) -> None:
         """Notes that a preemption policy may answer differently about a workload with quota."""

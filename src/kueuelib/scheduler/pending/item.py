@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.reasons import Preempting, Reason
 from kueuelib.scheduler.values import record
 
 if TYPE_CHECKING:
@@ -56,14 +55,13 @@ class Promise:
         counts: pods per pod set.
         flavors: per pod set the flavor of each resource.
         usage: its charge.
-        victims: the UIDs of those that must leave, by name, if the next heads are decided
-            meanwhile; otherwise empty.
+        parallel: whether the next heads are decided meanwhile, beside that charge.
     """
 
     counts: tuple[int, ...]
     flavors: Mapping[str, Mapping[str, str]]
     usage: Mapping[FlavorResource, int] = attrs.field(factory=dict)
-    victims: Mapping[ObjectKey, str] = attrs.field(factory=dict)
+    parallel: bool = False
 
 
 def is_unfinished(progress: Progress) -> bool:
@@ -210,8 +208,8 @@ class Pending:
         self.queue.scope.preempted[self.info.key] = self.preemptions + 1
 
     def preempted_for_another(self) -> None:
-        """Count one preemption less, because a Workload before it took the room."""
-        if self.preemptions:
+        """Count its preemption no longer, because a Workload before it took the room."""
+        if self.preemptions and isinstance(self.reason, Preempting):
             self.queue.scope.preempted[self.info.key] = self.preemptions - 1
 
     def begin_anew(self) -> None:

@@ -18,6 +18,7 @@ from kueuelib.scheduler.pending.scopes import Root, Scope
 from kueuelib.scheduler.pending.silence import Silence, says_otherwise
 from kueuelib.scheduler.pending.waking import Available, ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
+from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
 
@@ -188,13 +189,11 @@ class Queues:
             scope.make_due()
         elif why is Requeue.PENDING_PREEMPTION and not goes_on:
             item.promise = promise or item.promise
-            if promise is not None and promise.victims:
+            if promise is not None and promise.parallel:
                 queue.put(item, alone=True).has_turn = False
                 self.promised[key] = item
                 queue.promised += 1
-                # The victims count as gone from now on, for those that are parked as well.
-                scope.note_changed(from_outside=False)
-                item.looked = scope.touched
+                item.looked = scope.touch()
                 return
             if queue.can_be_overtaken:
                 queue.heap.sticky = key
@@ -219,34 +218,40 @@ class Queues:
         """The Workloads whose victims are leaving, in scopes that get a cycle."""
         return [item for item in self.promised.values() if item.queue.scope.root in self.due]
 
-    def redeem(self, key: ObjectKey) -> None:
-        """Notes that a Workload no longer waits for victims, if it did."""
-        item = self.promised.pop(key, None)
-        if item is not None:
-            item.queue.promised -= 1
+    def redeem(self, key: ObjectKey, usage: Amounts) -> None:
+        """Notes that a Workload gets quota; others may want what else it was promised, if it was.
 
-    def break_promise(self, key: ObjectKey, *, taken: bool = False) -> None:
+        Args:
+            key: the Workload.
+            usage: what it gets.
+        """
+        item = self.promised.pop(key, None)
+        if item is None or item.promise is None:
+            return
+        item.queue.promised -= 1
+        rest = [pair for pair, amount in item.promise.usage.items() if amount > usage.get(pair, 0)]
+        if rest:
+            item.queue.scope.note_freed(rest, from_outside=False)
+
+    def break_promise(self, key: ObjectKey, *, overtaken: bool = False) -> None:
         """Returns a Workload to the heap, if it was promised any room.
 
         Args:
             key: the Workload.
-            taken: whether a Workload before it has taken the room.
+            overtaken: whether the room went to one before it in its ClusterQueue.
         """
         item = self.promised.get(key)
         if item is not None and item.group is not None:
             self._forget_promise(item)
-            if taken:
+            if overtaken:
                 item.preempted_for_another()
             item.group.has_turn = True
             item.queue.heap.push(item)
 
     def _forget_promise(self, item: Pending) -> None:
         """Gives up the room that a Workload was promised; others may want it."""
-        promise, item.promise = item.promise, None
-        assert promise is not None, "it has a promise"
-        room = [pair for pair, amount in promise.usage.items() if amount]
-        self.redeem(item.info.key)
-        item.queue.scope.note_freed(room, from_outside=False)
+        self.redeem(item.info.key, {})
+        item.promise = None
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Requeues a head for an immediate retry, because its verdict is void."""
