@@ -56,6 +56,7 @@ JOB_TESTS = (
     "tests/unit/jobs/pods/test_group.py",
     "tests/unit/jobs/pods/test_webhook.py",
     "tests/unit/jobs/declared/test_declarative.py",
+    "tests/unit/jobs/declared/test_declared_kinds.py",
     "tests/unit/jobs/test_job_conformance.py",
     "tests/properties/test_job_edits.py",
 )

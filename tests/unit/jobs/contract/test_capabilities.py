@@ -28,6 +28,7 @@ from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFo
 from kueuelib.jobs.reconcile.situation import Situation
 
 TRAININGS = Resource("example.com", "v1", "trainings", "Training", namespaced=True)
+SINCE = {"lastTransitionTime": "2024-01-01T00:00:00Z"}
 TEMPLATE = {"spec": {"containers": [{"name": "c"}]}}
 
 
@@ -117,7 +118,7 @@ def admitted(obj, **status):
     wl["metadata"].update(uid="wl", resourceVersion="1")
     wl["status"] = {
         "conditions": [
-            {"type": name, "status": "True", "reason": name, "message": "m"}
+            {**SINCE, "type": name, "status": "True", "reason": name, "message": "m"}
             for name in ("QuotaReserved", "Admitted")
         ],
         "admission": {
@@ -168,9 +169,11 @@ def test_a_note_that_was_removed_is_on_the_workload_as_well():
     workload, change, _ = plan(situation(obj, admitted(obj)))
     started = copy.deepcopy(change.new)
     del started["metadata"]["annotations"]
+    started["spec"]["launcher"]["spec"]["nodeSelector"]["own"] = "edit"
     flavors = {name: {"spec": {"nodeLabels": {"changed": "since"}}} for name in FLAVORS}
     left = Situation(Training(started), 1_700_000_000.0, workloads=(evicted(workload.new),))
     stopping, _ = plan(attrs.evolve(left, flavors=flavors))
+    assert stopping.new["spec"]["launcher"]["spec"].pop("nodeSelector") == {"own": "edit"}
     assert stopping.new["spec"] == obj["spec"]
 
 
