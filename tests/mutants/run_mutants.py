@@ -22,6 +22,7 @@ SOURCES = ROOT / "src" / "kueuelib"
 TESTS = (
     "tests/scenarios",
     "tests/unit/scheduler",
+    "tests/unit/workload/test_checks.py",
     "tests/properties/test_scheduler_preemption.py",
     "tests/properties/test_scheduler_parallel.py",
     "tests/properties/test_scheduler_owners.py",
