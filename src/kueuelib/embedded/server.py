@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -283,13 +284,14 @@ class ApiServer:
             face.handle,
             request_factory=_request,
             handler_cancellation=True,
-            access_log=None,
-            auto_decompress=False,
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         self._closers.append(lambda: hang_up(runner))
-        await Site(runner, listener, self._credentials.server_context(), StatusConnection).start()
+        connection = partial(StatusConnection, auto_decompress=False)
+        site = Site(server, listener, self._credentials.server_context(), connection)
+        self._closers.append(_stopping(site))
+        await site.start()
         self._closers.append(self._service.close)
         self._closers.append(_cancelling(asyncio.create_task(keep_expiring(service))))
         if self._simulate:
@@ -330,6 +332,13 @@ async def _announce(service: ApiService, config_map: Obj) -> None:
         await service.create(CONFIG_MAPS, config_map, options=options)
     except AlreadyExists:
         await service.update(CONFIG_MAPS, config_map, options=options)
+
+
+def _stopping(site: Site) -> Callable[[], Awaitable[None]]:
+    async def stop() -> None:
+        site.stop()
+
+    return stop
 
 
 def _cancelling(task: asyncio.Task[None]) -> Callable[[], Awaitable[None]]:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-import aiohttp
 import attrs
 import orjson
 
 from kueuelib.api.models import encode_model, is_model
 from kueuelib.errors import ApiError, TransportError, api_error
-from kueuelib.runtime.exchange import Headers
+from kueuelib.runtime.framing import Headers
 
 THREAD_DECODE = 256 * 1024
 """Bodies of more bytes are decoded in a worker thread."""
@@ -108,19 +106,7 @@ async def decode_json(body: bytes, what: str) -> Any:
 
 
 def in_words(error: BaseException) -> str:
-    """An error of the network library as a readable text."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"the server's certificate is not trusted ({error.certificate_error})"
-    if isinstance(error, aiohttp.ClientSSLError):
-        return f"no TLS connection ({error.os_error})"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"no connection ({_reason(error.os_error)})"
+    """An error of the network as a readable text."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error) or type(error).__name__
-
-
-def _reason(error: OSError) -> str:
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
-    return error.strerror or str(error)

@@ -8,7 +8,6 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import aiohttp
 import orjson
 
 from kueuelib.errors import (
@@ -31,6 +30,7 @@ from kueuelib.runtime.configured import (
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource
 from kueuelib.runtime.kubeconfig import find_source
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.network_errors import Disconnected, NoConnection, NoTls
 from kueuelib.runtime.throttle import Throttle
 from kueuelib.runtime.transport import REQUEST_TIMEOUT, Observer, Transport
 
@@ -168,7 +168,7 @@ async def wait_for_server(
                 "check the user of the kubeconfig's context",
             ) from error
         except TransportError as error:
-            if isinstance(error.__cause__, aiohttp.ClientSSLError):
+            if isinstance(error.__cause__, NoTls):
                 raise ConfigError(
                     subject, error.problem, "check the cluster's server and certificate-authority"
                 ) from error
@@ -177,7 +177,7 @@ async def wait_for_server(
                     subject, f"no API server listens there ({error.problem})", _START_SERVER
                 ) from error
             problem = error.problem
-            ended = isinstance(error.__cause__, aiohttp.ServerDisconnectedError)
+            ended = isinstance(error.__cause__, Disconnected)
             if ended and endpoint.url.startswith("http://"):
                 problem += "; does the server need https://?"
         except ApiError as error:
@@ -209,7 +209,7 @@ async def wait_for_server(
 def _nobody_listens(error: TransportError) -> bool:
     """Whether the connection was refused: by the host, as nothing listens on that port."""
     cause = error.__cause__
-    return isinstance(cause, aiohttp.ClientConnectorError) and cause.errno == errno.ECONNREFUSED
+    return isinstance(cause, NoConnection) and cause.error.errno == errno.ECONNREFUSED
 
 
 def _is_version(body: bytes) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 import anyio
 
@@ -16,9 +15,6 @@ from kueuelib.runtime.failures import INTERRUPTED, reported
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
-
-TLS_BUFFER: Final = 32 * 1024
-"""Bytes of the buffer of each TLS connection; asyncio's own 256 KiB are 9 MB for a manager."""
 
 
 def run_program(main: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
@@ -32,7 +28,6 @@ def run_program(main: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
         What the program returned.
     """
     fast = find_spec("uvloop") is not None
-    SSLProtocol.max_size = TLS_BUFFER  # uvloop has its own, of which only what is used takes memory
     return anyio.run(main, *args, backend_options={"use_uvloop": fast})
 
 

@@ -1,19 +1,21 @@
-"""Reads common answers, without the objects that aiohttp makes for each.
+"""One exchange after the other on a connection: a request goes, its answer comes.
 
-It makes a parser, a queue, a stream and a dict of headers; they take most of the time of a small
-answer.
+Most answers are short and whole; they are read in one step. Others are read while they come.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import zlib
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from aiohttp.client_proto import ResponseHandler
+from kueuelib.runtime.framing import Framing, Head, Headers, decoder_of, framing_of, head_of, stays
+from kueuelib.runtime.network_errors import BrokenAnswer, Disconnected
 
 MOST: Final = 2**18
-"""Bytes of the largest answer that is read here, and of what aiohttp reads ahead of others."""
+"""Bytes of the largest answer that is read in one step, and of what is read ahead of others."""
 _FRAMING: Final = re.compile(
     rb"\r\n(content-length|transfer-encoding|content-encoding|connection|trailer|upgrade|[ \t])"
     rb"(?::[ \t]*([^\r\n]*))?",
@@ -25,38 +27,8 @@ _EMPTY: Final = (b"204", b"304")
 _HEX: Final = re.compile(rb"[0-9a-fA-F]{1,8}")
 
 
-class Headers:
-    """Headers, searched when one is asked for.
-
-    Args:
-        lines: as they came, without the first line.
-    """
-
-    __slots__ = ("_lines",)
-
-    def __init__(self, lines: bytes) -> None:
-        self._lines = lines
-
-    def all(self, name: str) -> list[str]:
-        """The values of all headers of this name."""
-        wanted = name.lower().encode()
-        if wanted not in self._lines.lower():
-            return []
-        lines = (line.partition(b":") for line in self._lines.split(b"\r\n"))
-        return [
-            value.strip().decode("utf-8", "surrogateescape")
-            for own_name, _, value in lines
-            if own_name.lower() == wanted
-        ]
-
-    def first(self, name: str) -> str | None:
-        """The value of the first header of this name, or None."""
-        values = self.all(name)
-        return values[0] if values else None
-
-
 class Whole(NamedTuple):
-    """An answer that has arrived.
+    """An answer whose body has arrived.
 
     Attributes:
         status: the HTTP status.
@@ -69,49 +41,284 @@ class Whole(NamedTuple):
     body: bytes
 
 
-class Exchange(ResponseHandler):
-    """A connection that reads common answers itself, and leaves others to aiohttp."""
+class Begun(NamedTuple):
+    """An answer whose body comes.
 
-    _asked: asyncio.Future[Whole | None] | None = None
-    _got = b""
+    Attributes:
+        status: the HTTP status.
+        headers: all headers.
+        body: what comes.
+    """
 
-    def answer(self) -> asyncio.Future[Whole | None]:
-        """The next answer, if it is a common one; None: `read` returns it."""
+    status: int
+    headers: Headers
+    body: Body
+
+
+class Body:
+    """The body of an answer, while it comes.
+
+    Args:
+        exchange: where it comes.
+        head: of the answer.
+        framing: finds the end.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_error",
+        "_exchange",
+        "_framing",
+        "_parts",
+        "_size",
+        "_stays",
+        "_waiter",
+        "ended",
+    )
+
+    def __init__(self, exchange: Exchange, head: Head, framing: Framing) -> None:
+        self.ended = False
+        self._exchange = exchange
+        self._framing = framing
+        self._decoder = decoder_of(head)
+        self._stays = stays(head, framing)
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take what came."""
+        try:
+            part, rest = self._framing.feed(data)
+            if part:
+                self._take(part if self._decoder is None else self._decoder.decompress(part))
+            if rest is not None and self._decoder is not None:
+                self._take(self._decoder.flush())
+        except (BrokenAnswer, zlib.error) as error:
+            self.fail(BrokenAnswer(str(error)))
+            return
+        if rest is not None:
+            self.ended = True
+            self._exchange.done(usable=self._stays and not rest)
+        if self._parts or self.ended:
+            self._wake()
+        if self._size > MOST and not self.ended:
+            self._exchange.hold()
+
+    def lose(self, error: BaseException | None) -> None:
+        """The connection has ended."""
+        if self.ended or self._error is not None:
+            return
+        if error is None and self._framing.ends():
+            self.ended = True
+            self._wake()
+        else:
+            self.fail(BrokenAnswer("the answer breaks off" if error is None else str(error)))
+
+    def fail(self, error: Exception) -> None:
+        """It will not come."""
+        self._error = error
+        self._exchange.done(usable=False)
+        self._wake()
+
+    async def readany(self) -> bytes:
+        """What has come, at least a byte; nothing at the end.
+
+        Raises:
+            BrokenAnswer: it breaks off.
+        """
+        while not self._parts:
+            if self._error is not None:
+                raise self._error
+            if self.ended:
+                return b""
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        parts, self._parts = self._parts, []
+        if self._size > MOST:
+            self._exchange.go_on()
+        self._size = 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def read(self) -> bytes:
+        """All of it.
+
+        Raises:
+            BrokenAnswer: it breaks off.
+        """
+        parts = []
+        while part := await self.readany():
+            parts.append(part)
+        return b"".join(parts)
+
+    def _take(self, part: bytes) -> None:
+        if part:
+            self._parts.append(part)
+            self._size += len(part)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Exchange(asyncio.Protocol):
+    """A connection on which one request is answered after the other.
+
+    Args:
+        lost: called when the connection is lost.
+
+    Attributes:
+        usable: whether another request may be sent.
+        transport: of the connection; None when it is lost.
+    """
+
+    def __init__(self, lost: Callable[[Exchange], None]) -> None:
+        self._lost = lost
+        self.usable = True
+        self.transport: asyncio.Transport | None = None
+        self._asked: asyncio.Future[Whole | Begun] | None = None
+        self._common = self._has_body = True
         self._got = b""
-        self._asked = self._loop.create_future()
+        self._body: Body | None = None
+        self._flow: asyncio.Future[None] | None = None
+
+    def answer(self, *, streams: bool, has_body: bool) -> asyncio.Future[Whole | Begun]:
+        """The next answer.
+
+        Args:
+            streams: whether its body is wanted while it comes.
+            has_body: whether it may have one.
+        """
+        self._got = b""
+        self._common = has_body and not streams
+        self._has_body = has_body
+        self._asked = asyncio.get_running_loop().create_future()
+        if self.transport is None:
+            self._asked.set_exception(Disconnected())
         return self._asked
 
-    def leave(self, *, has_body: bool = True) -> None:
-        """Let aiohttp read the answer, beginning with what has come."""
-        asked, self._asked = self._asked, None
-        got, self._got = self._got, b""
-        self.set_response_params(read_until_eof=True, read_bufsize=MOST, skip_payload=not has_body)
-        if asked is not None and not asked.done():
-            asked.set_result(None)
-        if got:
-            super().data_received(got)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begins."""
+        self.transport = transport  # type: ignore[assignment]  # uvloop has its own classes
 
     def data_received(self, data: bytes) -> None:
         """Take a part of an answer."""
+        if self._body is not None:
+            self._body.feed(data)
+            return
         asked = self._asked
         if asked is None or asked.done():
-            super().data_received(data)
+            self.drop()  # it answers no request
             return
         self._got += data
+        if self._common:
+            try:
+                answer = whole(self._got)
+            except ValueError:
+                self._common = False
+            else:
+                if answer is not None:
+                    self._asked, self._got = None, b""
+                    asked.set_result(answer)
+                return
         try:
-            answer = whole(self._got)
-        except ValueError:
-            self.leave()
-            return
-        if answer is not None:
-            self._asked, self._got = None, b""
-            asked.set_result(answer)
+            self._begin(asked)
+        except BrokenAnswer as error:
+            asked.set_exception(error)
+            self.drop()
+
+    def eof_received(self) -> None:
+        """The server sends no more."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Let aiohttp say what that means for what has come."""
-        if self._asked is not None:
-            self.leave()
-        super().connection_lost(exc)
+        """End the wait for an answer."""
+        self.usable, self.transport = False, None
+        self._lost(self)
+        asked, self._asked = self._asked, None
+        if asked is not None and not asked.done() and self._got:
+            try:
+                self._begin(asked)
+            except BrokenAnswer as error:
+                asked.set_exception(error)
+        if self._body is not None:
+            self._body.lose(exc)
+        elif asked is not None and not asked.done():
+            asked.set_exception(Disconnected(exc))
+        self._release()
+
+    def pause_writing(self) -> None:
+        """The server does not take what is sent."""
+        self._flow = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """The server reads again."""
+        self._release()
+
+    async def drained(self) -> None:
+        """Wait until the server takes what is sent.
+
+        Raises:
+            ConnectionResetError: it does not.
+        """
+        if self._flow is not None:
+            await self._flow
+        if self.transport is None:
+            raise ConnectionResetError("the connection is closed")
+
+    def done(self, *, usable: bool) -> None:
+        """The present answer has ended."""
+        self._body = None
+        self.usable = self.usable and usable
+        if not self.usable and self.transport is not None:
+            self.transport.abort()
+
+    def hold(self) -> None:
+        """Read no more for now."""
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self.transport is not None:
+            self.transport.resume_reading()
+
+    def drop(self) -> None:
+        """Close at once; do not wait for the goodbye of TLS.
+
+        That could take longer than the event loop lives, which leaks the socket.
+        """
+        self.usable = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _begin(self, asked: asyncio.Future[Whole | Begun]) -> None:
+        """Let the body come, if the head is here.
+
+        Raises:
+            BrokenAnswer: it is none.
+        """
+        while (head := head_of(self._got)) is not None:
+            rest, self._got = self._got[head.size :], b""
+            if head.status == 101:
+                raise BrokenAnswer("the server changes the protocol")
+            if head.status < 200:  # another one follows
+                self._got = rest
+                continue
+            framing = framing_of(head, has_body=self._has_body)
+            self._asked = None
+            self._body = body = Body(self, head, framing)
+            asked.set_result(Begun(head.status, head.headers, body))
+            body.feed(rest)
+            return
+
+    def _release(self) -> None:
+        flow, self._flow = self._flow, None
+        if flow is not None and not flow.done():
+            flow.set_result(None)
 
 
 def whole(got: bytes) -> Whole | None:

@@ -7,7 +7,7 @@ import errno
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -77,12 +77,16 @@ async def serving(
         runner = web.ServerRunner(app, handle_signals=False, shutdown_timeout=drain)
     await runner.setup()
     try:
-        site = Site(runner, (host or None, port), tls, connection)
+        assert runner.server is not None, "it is set up"
+        site = Site(runner.server, (host or None, port), tls, connection)
         try:
-            await site.start()
-        except OSError as error:
-            raise _unbound(host, port, subject, error) from error
-        yield runner.addresses[0][1]
+            try:
+                await site.start()
+            except OSError as error:
+                raise _unbound(host, port, subject, error) from error
+            yield site.port
+        finally:
+            site.stop()
     finally:
         await hang_up(runner)
 
@@ -114,8 +118,7 @@ async def hang_up(runner: web.BaseRunner) -> None:
     transports = [each.transport for each in connections if each.transport is not None]
     await runner.cleanup()
     for transport in transports:
-        with suppress(AttributeError):  # Python 3.11 has lost the TLS of what was closed twice
-            transport.abort()
+        transport.abort()
     await asyncio.sleep(0)
 
 

@@ -1,7 +1,6 @@
 """Splits the body of a watch into lines, with a ceiling of our own (spec/framework 9.3, point 4).
 
-aiohttp's line reader refuses lines over 4 MiB with an error that names nothing; an object may be
-larger than that once it is wrapped into an event.
+An object may be larger than usual limits of lines once it is wrapped into an event.
 """
 
 from __future__ import annotations

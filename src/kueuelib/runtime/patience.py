@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio.sslproto import SSLProtocol
 
 PATIENCE_SECONDS = 30.0
 """Seconds after which a connection is closed whose client takes nothing of what is sent."""
 
 
-class PatientTls(SSLProtocol):
-    """TLS of one connection, which is closed when what is sent is not taken."""
+class Patience:
+    """Closes a connection when what is sent is not taken.
 
-    _patience: asyncio.TimerHandle | None = None
-    _unsent = 0
+    Args:
+        transport: of the connection.
+    """
 
-    def pause_writing(self) -> None:
-        """Begins to wait for the client."""
-        super().pause_writing()
-        self._wait()
+    __slots__ = ("_timer", "_transport", "_unsent")
 
-    def resume_writing(self) -> None:
-        """Ends to wait, as the client has read."""
-        self._stop()
-        super().resume_writing()
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsent = 0
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Forgets the connection."""
-        self._stop()
-        super().connection_lost(exc)
+    def begin(self) -> None:
+        """Wait for the client."""
+        self._unsent = self._transport.get_write_buffer_size()
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._look)
 
-    def _wait(self) -> None:
-        if isinstance(self._transport, asyncio.WriteTransport):
-            self._unsent = self._transport.get_write_buffer_size()
-            loop = asyncio.get_running_loop()
-            self._patience = loop.call_later(PATIENCE_SECONDS, self._look, self._transport)
+    def end(self) -> None:
+        """The client has read, or the connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _look(self, transport: asyncio.WriteTransport) -> None:
-        if transport.get_write_buffer_size() >= self._unsent:
-            transport.abort()
+    def _look(self) -> None:
+        if self._transport.get_write_buffer_size() >= self._unsent:
+            self._transport.abort()
         else:
-            self._wait()
-
-    def _stop(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+            self.begin()

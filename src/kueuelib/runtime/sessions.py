@@ -1,44 +1,33 @@
-"""Requests to one endpoint, over connections that aiohttp keeps.
-
-aiohttp's own client adds a URL, a request, a task and a response with cookies, redirects and
-traces to every call. That takes more time than all that is left here.
-"""
+"""Requests to one endpoint, over connections that pass from call to call."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final, cast
-
-import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.http import HttpProcessingError
-from multidict import CIMultiDictProxy
-from yarl import URL
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
 
 from kueuelib.errors import TransportError
 from kueuelib.runtime.bodies import in_words
+from kueuelib.runtime.dialling import Dialler, credentials_of
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.exchange import Exchange, Headers
+from kueuelib.runtime.exchange import Body, Exchange
+from kueuelib.runtime.framing import Headers
+from kueuelib.runtime.network_errors import Disconnected, NetworkError
 
 CALL_CONNECTIONS = 32
 """Connections for calls; watches have as many as they need."""
-CONNECT_TIMEOUT = 10.0
-"""Seconds for name resolution, TCP and TLS."""
-SPARE = 8
-"""Connections that pass from call to call without aiohttp, which takes more time for that."""
 KEPT_SECONDS = 30.0
 """How long a connection may rest and still be used."""
 LARGE_BODY = 2**20
 """Bodies of more bytes are sent in pieces, so that the event loop is not held up."""
 _PIECE: Final = 2**16
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 _REPEATABLE: Final = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
 """Methods that are sent again if the server closed the connection instead of answering."""
+_CODINGS: Final = ("Accept-Encoding", "gzip")
+_OURS: Final = ("accept", "content-length", "content-type", "transfer-encoding", "connection")
+"""Headers that each request says for itself."""
 
 
 class Answer:
@@ -49,7 +38,7 @@ class Answer:
         url: what was asked.
         status: the HTTP status.
         headers: all headers.
-        content: the body, or the stream from which it comes.
+        content: the body, or what comes of it.
     """
 
     __slots__ = ("_connection", "_keep", "_leave", "content", "headers", "host", "status", "url")
@@ -58,16 +47,16 @@ class Answer:
         self,
         host: str,
         url: str,
-        connection: aiohttp.connector.Connection,
-        keep: Callable[[aiohttp.connector.Connection], None],
+        connection: Exchange,
+        keep: Callable[[Exchange], None],
         status: int,
         headers: Headers,
-        content: Any,
+        content: Body | bytes,
     ) -> None:
         self.host, self.url = host, url
         self.status, self.headers = status, headers
-        self.content: aiohttp.StreamReader | bytes = content
-        self._connection: aiohttp.connector.Connection | None = connection
+        self.content = content
+        self._connection: Exchange | None = connection
         self._keep = keep
         self._leave: Callable[[], Awaitable[None]] | None = None
 
@@ -85,7 +74,7 @@ class Answer:
         try:
             content = self.content
             body = content if isinstance(content, bytes) else await content.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (NetworkError, TimeoutError, OSError) as error:
             raise TransportError(self.url, in_words(error)) from error
         if self._connection is not None:
             self._keep(self._connection)
@@ -97,7 +86,7 @@ class Answer:
         leave, self._leave = self._leave, None
         if leave is not None:
             if self._connection is not None:
-                _drop(self._connection)
+                self._connection.drop()
             await leave()
 
 
@@ -107,37 +96,34 @@ class Session:
     Args:
         endpoint: says where it is, and how to connect.
         user_agent: the `User-Agent` header.
+
+    Attributes:
+        closed: whether it was closed.
     """
 
     def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
+        self.closed = False
         self._user_agent = user_agent
-        self._connector = aiohttp.TCPConnector(
-            limit=0,
-            ssl=endpoint.tls or True,
-            socket_factory=_socket,
-            keepalive_timeout=KEPT_SECONDS,
-        )
-        self._loop = asyncio.get_running_loop()
-        self._spare: list[tuple[aiohttp.connector.Connection, float]] = []
-        made = partial(Exchange, self._loop)
-        # aiohttp has no other way to protocols of our own.
-        self._connector._factory = cast("partial[ResponseHandler]", made)  # noqa: SLF001
+        self._dialler = Dialler(endpoint)
+        self._now = asyncio.get_running_loop().time
+        self._open: dict[Exchange, None] = {}
+        self._spare: list[tuple[Exchange, float]] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._prepare(endpoint)
 
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._connector.closed
-
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close every connection now."""
-        self.drop_spare()
-        await self._connector.close()
+        self.closed = True
+        self._spare.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for each in list(self._open):
+            each.drop()
 
     def drop_spare(self) -> None:
         """Close the connections that rest."""
         while self._spare:
-            _drop(self._spare.pop()[0])
+            self._spare.pop()[0].drop()
 
     async def send(
         self,
@@ -162,8 +148,7 @@ class Session:
             streams: whether the answer is to be read while it comes.
 
         Raises:
-            ClientError: there is no connection, or no answer.
-            OSError: the same.
+            NetworkError: there is no connection, or no answer.
         """
         if endpoint is not self._endpoint:
             self._prepare(endpoint)
@@ -176,102 +161,94 @@ class Session:
         url = f"{endpoint.url}{target}"
         try:
             return await self._exchange(url, method, request, streams=streams)
-        except aiohttp.ClientConnectorError:
-            raise
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+        except Disconnected:
             if method not in _REPEATABLE:
                 raise
             self.drop_spare()  # they may have ended in the same way
             return await self._exchange(url, method, request, streams=streams)
-        except HttpProcessingError as error:
-            headers = CIMultiDictProxy(self._request.headers)
-            info = aiohttp.RequestInfo(URL(url, encoded=True), method, headers)
-            raise aiohttp.ClientResponseError(
-                info, (), status=error.code, message=error.message, headers=error.headers
-            ) from error
 
     async def _exchange(self, url: str, method: str, request: bytes, *, streams: bool) -> Answer:
-        connection = self._spare_one() or await self._connect()
-        protocol, transport = cast("Exchange", connection.protocol), connection.transport
+        connection = self._spare_one() or await self._dialler.connect(self._made)
         writing = None
         try:
-            common = None
-            if streams or method == "HEAD" or transport is None:
-                protocol.leave(has_body=method != "HEAD")
-            else:
-                common = protocol.answer()
+            answer = connection.answer(streams=streams, has_body=method != "HEAD")
+            transport = connection.transport
             if transport is not None and len(request) > LARGE_BODY:
-                writing = asyncio.create_task(_write_pieces(protocol, transport, request))
-            elif transport is not None:  # without one, the connection was lost, as `read` will say
+                writing = asyncio.create_task(_write_pieces(connection, request))
+            elif transport is not None:  # without one, the answer is an error
                 transport.write(request)
-            if common is not None and (answer := await common) is not None:
-                return Answer(self._host, url, connection, self._keep, *answer)
-            while True:
-                message, content = await protocol.read()
-                if message.code >= 200:
-                    headers = Headers(b"\r\n".join(map(b": ".join, message.raw_headers)))
-                    begun = message.code, headers, content
-                    return Answer(self._host, url, connection, self._keep, *begun)
+            return Answer(self._host, url, connection, self._keep, *await answer)
         except BaseException:
-            _drop(connection)
+            connection.drop()
             raise
         finally:
             if writing is not None and not writing.done():
                 writing.cancel()
-                protocol.force_close()
+                connection.usable = False
 
-    async def _connect(self) -> aiohttp.connector.Connection:
-        try:
-            return await self._connector.connect(self._request, [], _TIMEOUT)
-        except TimeoutError as error:
-            raise aiohttp.ConnectionTimeoutError("no connection in time") from error
+    def _made(self) -> Exchange:
+        made = Exchange(self._lost)
+        self._open[made] = None
+        return made
 
-    def _spare_one(self) -> aiohttp.connector.Connection | None:
+    def _lost(self, connection: Exchange) -> None:
+        self._open.pop(connection, None)
+
+    def _spare_one(self) -> Exchange | None:
         """A connection that rests, has not rested for too long, and got nothing meanwhile."""
         while self._spare:
             connection, since = self._spare.pop()
-            if _is_usable(connection) and self._loop.time() - since < KEPT_SECONDS:
+            if connection.usable and self._now() - since < KEPT_SECONDS:
                 return connection
-            _drop(connection)
+            connection.drop()
         return None
 
-    def _keep(self, connection: aiohttp.connector.Connection) -> None:
+    def _keep(self, connection: Exchange) -> None:
         """Let another request use a connection whose answer was read."""
-        if len(self._spare) < SPARE and not self._connector.closed and _is_usable(connection):
-            self._spare.append((connection, self._loop.time()))
-        else:
-            connection.release()
+        if not connection.usable or self.closed or len(self._spare) >= CALL_CONNECTIONS:
+            connection.drop()
+            return
+        self._spare.append((connection, self._now()))
+        if self._timer is None:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Close what has rested for too long, and look again while anything rests."""
+        now = self._now()
+        for connection, since in self._spare:
+            if now - since >= KEPT_SECONDS:
+                connection.drop()
+        self._spare = [each for each in self._spare if each[0].usable]
+        self._timer = None
+        if self._spare:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(KEPT_SECONDS, self._tidy)
 
     def _prepare(self, endpoint: Endpoint) -> None:
-        """Write down what all requests begin with, as aiohttp writes it.
+        """Write down what all requests begin with.
 
         Raises:
             ValueError: a header has more than one line.
         """
-        url = URL(endpoint.url, encoded=True)
-        proxy = None if endpoint.proxy is None else URL(endpoint.proxy)
-        headers = [("User-Agent", self._user_agent), *endpoint.headers]
-        if endpoint.authorization:
-            headers.append(("Authorization", endpoint.authorization))
-        self._host, self._base = url.with_user(None).raw_authority, url.raw_path.rstrip("/")
+        url = urlsplit(endpoint.url)
+        proxy = None if endpoint.proxy is None else urlsplit(endpoint.proxy)
+        own = credentials_of(url)
+        headers = {"host": ("Host", _authority(url)), "accept-encoding": _CODINGS}
+        given = [("User-Agent", self._user_agent), *endpoint.headers]
+        if endpoint.authorization or own:
+            given.append(("Authorization", endpoint.authorization or own))
+        self._host, self._base = headers["host"][1], url.path.rstrip("/")
         if proxy is not None and url.scheme == "http":
             self._base = endpoint.url
-            if proxy.user:
-                credentials = b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
-                headers.append(("Proxy-Authorization", f"Basic {credentials}"))
-        self._endpoint = endpoint
-        self._request = aiohttp.ClientRequest(
-            "GET",
-            url,
-            headers=headers,
-            proxy=proxy,
-            server_hostname=endpoint.server_hostname,
-            loop=self._loop,
-        )
-        lines = [f"{name}: {value}" for name, value in self._request.headers.items()]
+            if credentials := credentials_of(proxy):
+                given.append(("Proxy-Authorization", credentials))
+        lines = [f"{name}: {value}" for name, value in given if name.lower() not in _OURS]
+        replaced = {name.lower() for name, _ in given}
+        lines[:0] = [f"{n}: {value}" for key, (n, value) in headers.items() if key not in replaced]
         if any(set(line) & set("\r\n\0") for line in lines):
             raise ValueError(f"a header for {endpoint.url} has more than one line")
-        self._headers = "".join(f"{line}\r\n" for line in lines if not line.startswith("Accept:"))
+        self._endpoint = endpoint
+        self._headers = "".join(f"{line}\r\n" for line in lines)
 
 
 class Sessions:
@@ -323,43 +300,23 @@ class Sessions:
 
     async def close(self) -> None:
         """Close every connection now."""
-        await self.session.close()
+        self.session.close()
 
 
-def _is_usable(connection: aiohttp.connector.Connection) -> bool:
-    protocol = connection.protocol
-    return protocol is not None and protocol.is_connected() and not protocol.should_close
-
-
-def _drop(connection: aiohttp.connector.Connection) -> None:
-    """Close a connection at once; do not wait for the goodbye of TLS.
-
-    That could take longer than the event loop lives, which leaks the socket.
-    """
-    if connection.transport is not None:
-        connection.transport.abort()
-    connection.close()
-
-
-async def _write_pieces(protocol: Any, transport: asyncio.Transport, request: bytes) -> None:
+async def _write_pieces(connection: Exchange, request: bytes) -> None:
     view = memoryview(request)
     with suppress(OSError):  # the answer, or its absence, says what happened
         for start in range(0, len(request), _PIECE):
-            transport.write(view[start : start + _PIECE])
-            await protocol._drain_helper()  # noqa: SLF001 - aiohttp has no other way to wait
+            await connection.drained()
+            if connection.transport is not None:
+                connection.transport.write(view[start : start + _PIECE])
 
 
-def _socket(address: Any) -> socket.socket:
-    """A socket that detects the loss of the other machine within a minute."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", 30),
-        ("TCP_KEEPINTVL", 10),
-        ("TCP_KEEPCNT", 3),
-        ("TCP_USER_TIMEOUT", 60_000),
-    ):
-        if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
+def _authority(url: SplitResult) -> str:
+    """The host of a URL with its port, unless that is the usual one."""
+    host = url.hostname or ""
+    if not host.isascii():
+        host = host.encode("idna").decode()
+    shown = f"[{host}]" if ":" in host else host
+    usual = {"http": 80, "https": 443}.get(url.scheme)
+    return shown if url.port in (None, usual) else f"{shown}:{url.port}"

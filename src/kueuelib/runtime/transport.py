@@ -7,22 +7,23 @@ that calls need. Neither reads proxies or passwords from the environment per req
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from typing import Protocol, Self
+from urllib.parse import urlsplit
 
-import aiohttp
 import anyio
 import attrs
-from yarl import URL
 
 from kueuelib.errors import ConfigError, NotConnected, TransportError
 from kueuelib.runtime.bodies import Params, Response, failure, in_words, target_of
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.deadlines import Deadlines, Limit
+from kueuelib.runtime.dialling import CONNECT_TIMEOUT
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
+from kueuelib.runtime.exchange import Body
 from kueuelib.runtime.lines import MAX_LINE
-from kueuelib.runtime.sessions import CONNECT_TIMEOUT, Answer, Sessions
+from kueuelib.runtime.network_errors import NetworkError, NoConnection, NoTls
+from kueuelib.runtime.sessions import Answer, Sessions
 from kueuelib.runtime.watch import WatchStream
 
 REQUEST_TIMEOUT = 60.0
@@ -191,7 +192,7 @@ class Transport:
             await answer.release()
             raise
         self.answered_at = self._clock.monotonic()
-        assert isinstance(answer.content, aiohttp.StreamReader)
+        assert isinstance(answer.content, Body)
         return WatchStream(
             answer.content,
             server_timeout=timeout,
@@ -260,10 +261,7 @@ class Transport:
         await self.close()
 
     def _late(self, path: str, error: TimeoutError) -> TransportError:
-        """The error for a call whose deadline is over.
-
-        aiohttp has deadlines of its own, but loses a cancellation that comes at the same moment.
-        """
+        """The error for a call whose deadline is over."""
         return TransportError(self.address + path, in_words(error))
 
     async def _send(
@@ -286,11 +284,11 @@ class Transport:
                 answer = await sessions.send(
                     endpoint, method, target, body, content_type, accept, watch=watch
                 )
-            except aiohttp.ClientSSLError as error:
+            except NoTls as error:
                 raise TransportError(_origin(endpoint), in_words(error)) from error
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            except NoConnection as error:
                 raise NotConnected(_origin(endpoint), in_words(error)) from error
-            except (aiohttp.ClientError, TimeoutError, ssl.SSLError, OSError) as error:
+            except (NetworkError, TimeoutError, OSError) as error:
                 raise TransportError(f"{endpoint.url}{target}", in_words(error)) from error
             if answer.status != 401 or not may_renew:
                 return answer
@@ -356,7 +354,8 @@ class Transport:
 
 
 def _origin(endpoint: Endpoint) -> str:
-    return str(URL(endpoint.url, encoded=True).origin())
+    url = urlsplit(endpoint.url)
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
 
 
 async def _raise_failure(answer: Answer) -> None:

@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-import aiohttp
 import orjson
 
 from kueuelib.errors import TransportError
 from kueuelib.runtime.deadlines import Deadlines, Limit
+from kueuelib.runtime.exchange import Body
 from kueuelib.runtime.lines import LineSplitter, LineTooLong
+from kueuelib.runtime.network_errors import NetworkError
 
 BOOKMARK_IDLE = 70.0
 """Seconds of silence that end a stream on which bookmarks come, about once a minute."""
@@ -43,7 +44,7 @@ class WatchStream:
 
     def __init__(
         self,
-        content: aiohttp.StreamReader,
+        content: Body,
         *,
         server_timeout: float,
         what: str,
@@ -137,7 +138,7 @@ class WatchStream:
                 raise self._broken("the connection timed out") from error
             self.idle = True
             return False
-        except (aiohttp.ClientError, OSError) as error:
+        except (NetworkError, OSError) as error:
             raise self._broken(str(error) or type(error).__name__) from error
         if not chunk:
             return False

@@ -11,7 +11,7 @@ import yaml
 from aiohttp import web
 
 from kueuelib.errors import ConfigError
-from kueuelib.runtime import sessions
+from kueuelib.runtime import dialling
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint, TlsFiles, client_tls
@@ -164,8 +164,8 @@ async def silent(serve):
     load(context, certificate)
     url = await serve(handler, context)
     tls = client_tls(TlsFiles(ca_data=certificate.ca_cert), "test")
-    make = sessions._socket
-    with patch.object(sessions, "_socket", made):
+    make = dialling.new_socket
+    with patch.object(dialling, "new_socket", made):
         async with client_for(url, tls=tls) as client:
             yield client, sockets, asked
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import types
-from asyncio.sslproto import SSLProtocol
 
 import pytest
 
 from kueuelib.errors import ConfigError, TransportError
-from kueuelib.runtime.entry import TLS_BUFFER, run_program, run_script
+from kueuelib.runtime.entry import run_program, run_script
 
 
 async def loop_and(answer: str) -> tuple[str, str]:
@@ -33,15 +32,6 @@ def test_a_program_runs_on_the_loop_of_python_otherwise(monkeypatch: pytest.Monk
     monkeypatch.setattr("kueuelib.runtime.entry.find_spec", lambda _: None)
     name, answer = run_program(loop_and, "x")
     assert (name.startswith("_Unix"), answer) == (True, "x")
-
-
-def test_connections_of_a_program_have_small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SSLProtocol, "max_size", 256 * 1024)
-
-    async def buffer() -> int:
-        return SSLProtocol.max_size
-
-    assert run_program(buffer) == TLS_BUFFER
 
 
 async def fails_with(error: Exception) -> None:

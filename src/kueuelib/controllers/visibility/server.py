@@ -99,7 +99,7 @@ class VisibilityServer:
     async def run(self, ready: Callable[[], None]) -> None:
         """Serves until cancelled."""
         await self._delegation.learn()
-        server = web.Server(self._handle, access_log=None)
+        server = web.Server(self._handle)
         async with serving(
             server, self._host, self.port, tls=self._tls, drain=DRAIN, subject=self._subject
         ) as self.port:

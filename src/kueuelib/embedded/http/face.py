@@ -27,7 +27,7 @@ from kueuelib.embedded.http.routes import Route, is_odd, parse
 from kueuelib.embedded.http.wishes import wish_of
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
-from kueuelib.runtime.connections import body_of
+from kueuelib.runtime.request_bodies import body_of
 
 log = logging.getLogger("kueuelib.embedded")
 

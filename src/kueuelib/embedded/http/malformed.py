@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
-from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError
 
 from kueuelib.embedded import failures
 from kueuelib.embedded.http.answers import failure
 from kueuelib.errors import BadRequest
 from kueuelib.runtime.connections import Connection
 
-_LOG = logging.getLogger("kueuelib.embedded")
-_REQUEST_LINE: Final = re.compile(r"'[A-Za-z-]+ /\S* HTTP/1\.[01]'")
+_KNOWN: Final = rb"GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE"
+_UNKNOWN: Final = re.compile(rb"(?!(?:%b) )[A-Za-z-]+ /\S* HTTP/1\.[01]\r?\n" % _KNOWN)
+_LONGEST: Final = 8190
+"""Bytes of the longest request line that is looked at."""
 
 
 class StatusConnection(Connection):
     """A connection that also answers malformed requests with a Status."""
 
-    __slots__ = ()
+    __slots__ = ("_head",)
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._head = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Takes a part of a request, and remembers how it begins."""
+        if self.rests_since is not None and len(self._head) < _LONGEST:
+            self._head += data[:_LONGEST]
+        super().data_received(data)
+
+    def rests(self) -> None:
+        """A request was answered."""
+        self._head = b""
+        super().rests()
+
+    def malformed(self) -> web.StreamResponse:
         """Answers 405 for an unknown method, and 400 for other malformed requests."""
-        if not isinstance(exc, HttpProcessingError):
-            return super().handle_error(request, status, exc, message)
-        _LOG.debug("a malformed request from %s", request.remote, exc_info=exc)
-        if isinstance(exc, BadHttpMethod) and _REQUEST_LINE.search(exc.message):
-            response = failure(failures.wrong_method())
-        else:
-            response = failure(BadRequest("the request is malformed"))
-        response.force_close()
-        return response
+        if _UNKNOWN.match(self._head):
+            return failure(failures.wrong_method())
+        return failure(BadRequest("the request is malformed"))

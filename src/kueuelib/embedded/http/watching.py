@@ -20,6 +20,7 @@ from kueuelib.embedded.http.parameters import watch_options
 from kueuelib.embedded.http.routes import Route
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
+from kueuelib.runtime.connections import Connection
 
 
 async def watch(
@@ -43,13 +44,15 @@ async def watch(
     response.enable_chunked_encoding()
     try:
         await response.prepare(request)
+        connection = request.protocol
+        assert isinstance(connection, Connection), "a Site makes them"
         async for batch in stream.batches():
             size = sum(len(raw) for _, raw in batch) if wanted.view else 0
             lines = await service.large.work(size, list, map(frame, batch))
             for piece in pieces(chain.from_iterable(lines)):
                 await response.write(piece)
-                if request.protocol.writing_paused:
-                    await request.writer.drain()
+                if not connection.flows:
+                    await connection.drained()
                 await asyncio.sleep(0)
         await response.write_eof()
     except ConnectionError:

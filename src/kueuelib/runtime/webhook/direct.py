@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
+from email.utils import formatdate
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
-from aiohttp.helpers import rfc822_formatted_time
 
 from kueuelib.runtime import connections
-from kueuelib.runtime.connections import Connection, Slots
+from kueuelib.runtime.connections import Connection
+from kueuelib.runtime.slots import Slots
 
 MOST_HEAD: Final = 8190
 MOST: Final = 2**16
@@ -53,23 +55,22 @@ class Direct(Connection):
         server: reads all others.
         room: the open connections.
         answer: to a review.
-        outermost: whether it is not behind TLS.
-        loop: the event loop.
+        options: of the connection.
     """
 
-    __slots__ = ("_answer", "_got", "_holds_until", "_moment", "_owed")
+    __slots__ = ("_answer", "_ends", "_got", "_holds_until", "_moment", "_owed", "_theirs")
 
     def __init__(
         self,
         server: web.Server,
         room: Slots,
         answer: AtOnce,
-        *,
-        outermost: bool,
-        loop: asyncio.AbstractEventLoop,
+        **options: Any,
     ) -> None:
-        super().__init__(server, room, outermost=outermost, loop=loop)
+        super().__init__(server, room, **options)
         self._answer = answer
+        self._theirs = False  # whether aiohttp has a request that it did not answer
+        self._ends = False  # whether aiohttp is about to close
         self._got = b""
         self._holds_until = 0.0
         self._moment: asyncio.TimerHandle | None = None
@@ -87,6 +88,19 @@ class Direct(Connection):
             self._moment.cancel()
         super().connection_lost(exc)
 
+    def close(self) -> None:
+        """Leaves what comes to aiohttp, which closes."""
+        self._ends = True
+        super().close()
+
+    def log_access(
+        self, request: web.BaseRequest, response: web.StreamResponse, time: float | None
+    ) -> None:
+        """Takes the connection back from aiohttp, which has answered."""
+        super().log_access(request, response, time)
+        self._theirs = False
+        self._ends = self._ends or not response.keep_alive
+
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
         if self._owed or not data:  # aiohttp itself sends no data, to continue
@@ -94,9 +108,7 @@ class Direct(Connection):
             super().data_received(data)
             return
         got = self._got + data
-        waiter = self._waiter
-        reads = self._request_count and (waiter is None or waiter.done())
-        if reads or self._paused or self._close or self._force_close or self.transport is None:
+        if self._theirs or self._ends or not self.flows or self.transport is None:
             self._leave(got, _FOREVER)
             return
         head = _HEAD.match(got, 0, MOST_HEAD)
@@ -115,11 +127,10 @@ class Direct(Connection):
             self._leave(got, missing if size else _FOREVER)
             return
         self._got = b""
-        self._request_count += 1
-        self._next_keepalive_close_time = self._loop.time() + connections.IDLE_SECONDS
+        self.rests()
         self.transport.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-            b"Date: %b\r\n\r\n%b" % (len(answer), rfc822_formatted_time().encode(), answer)
+            b"Date: %b\r\n\r\n%b" % (len(answer), _date(int(time.time())), answer)
         )
 
     def _wait(self, got: bytes, *, may_be_more: bool) -> None:
@@ -129,27 +140,37 @@ class Direct(Connection):
             return
         if not self._got:
             moment = connections.SILENT_SECONDS * connections.LINGERING
-            self._holds_until = self._loop.time() + moment
+            self._holds_until = self.now() + moment
         self._got = got
         if self._moment is None:  # one timer for many requests
-            self._moment = self._loop.call_at(self._holds_until, self._give_up)
-        if self._expected != self._request_count:
-            self._expect()
+            self._hold()
+        if not self.asks:
+            self.asked()
 
     def _give_up(self) -> None:
         self._moment = None
         if not self._got:
             return
-        if self._loop.time() < self._holds_until:
-            self._moment = self._loop.call_at(self._holds_until, self._give_up)
+        if self.now() < self._holds_until:
+            self._hold()
         else:
             self._leave(self._got, _FOREVER)
+
+    def _hold(self) -> None:
+        self._moment = asyncio.get_running_loop().call_at(self._holds_until, self._give_up)
 
     def _leave(self, got: bytes, owed: int) -> None:
         """Let aiohttp read what has come, and so many bytes more."""
         self._got = b""
         self._owed = owed
+        self._theirs = True
         super().data_received(got)
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> bytes:
+    """The value of a header about a second since the epoch."""
+    return formatdate(second, usegmt=True).encode()
 
 
 @lru_cache(maxsize=RECENT)

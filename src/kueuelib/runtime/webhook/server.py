@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ApiError, BadRequest, ServerError
-from kueuelib.runtime.connections import Bodies
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.request_bodies import Bodies
 from kueuelib.runtime.steps import contained
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
@@ -70,17 +69,7 @@ _Answer = Callable[[Mapping[str, Any]], Awaitable[Obj]]
 _AtOnce = Callable[[Mapping[str, Any]], Obj | None]
 
 
-class _Malformed(logging.Filter):
-    """Drops reports of requests that are not HTTP: their senders are answered with 400."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is about something else."""
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
-
-
 _HTTP_LOG = logging.getLogger("kueuelib.webhook.http")
-_HTTP_LOG.addFilter(_Malformed())
 
 
 class WebhookServer:
@@ -209,9 +198,7 @@ class WebhookServer:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until cancelled."""
-        server = web.Server(
-            self._handle, request_factory=_request, access_log=None, logger=_HTTP_LOG
-        )
+        server = web.Server(self._handle, request_factory=_request)
         async with serving(
             server,
             self._host,
@@ -219,7 +206,7 @@ class WebhookServer:
             tls=self._tls,
             drain=DRAIN,
             subject=self._subject,
-            connection=partial(Direct, answer=self._answer_at_once),
+            connection=partial(Direct, answer=self._answer_at_once, logger=_HTTP_LOG),
         ) as self.port:
             self.serving = True
             ready()
@@ -269,7 +256,7 @@ class WebhookServer:
             async with self._bodies.read(request) as body:
                 code, answered = await self._review(body, *route)
             return web.Response(body=answered, content_type="application/json")
-        except (ApiError, web.RequestPayloadError, HttpProcessingError) as error:
+        except (ApiError, web.RequestPayloadError) as error:
             status = error.code if isinstance(error, ApiError) else 400
             text = error.message if isinstance(error, ApiError) else "the body cannot be decoded"
             code = str(status)

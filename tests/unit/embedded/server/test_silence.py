@@ -63,5 +63,5 @@ async def test_an_idle_connection_keeps_a_small_buffer():
         context = ssl.create_default_context(cadata=server.ca.decode())
         _, writer = await asyncio.open_connection(server.host, server.port, ssl=context)
         ours = [each for each in gc.get_objects() if isinstance(each, connections._Tls)]
-        assert [len(each._ssl_buffer) for each in ours] == [32 * 1024]
+        assert [len(each.received) for each in ours] == [32 * 1024]
         writer.transport.abort()

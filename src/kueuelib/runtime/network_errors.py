@@ -1,0 +1,71 @@
+"""What goes wrong between us and a server, below `TransportError`."""
+
+from __future__ import annotations
+
+import os
+
+
+class NetworkError(Exception):
+    """A connection, or what came over it."""
+
+
+class NoConnection(NetworkError):
+    """There is no connection to the server, or to its proxy.
+
+    Args:
+        error: what the system says.
+
+    Attributes:
+        error: what the system says.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"no connection ({_reason(error)})")
+        self.error = error
+
+
+class NoTls(NoConnection):
+    """There is a connection, but no TLS.
+
+    Args:
+        error: what the ssl module says.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.args = (f"no TLS connection ({error})",)
+
+
+class NotTrusted(NoTls):
+    """The certificate of the server is not trusted.
+
+    Args:
+        error: what the ssl module says.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.args = (f"the server's certificate is not trusted ({error})",)
+
+
+class Disconnected(NetworkError):
+    """The server closed the connection instead of answering.
+
+    Args:
+        error: None if it closed it in an orderly way.
+    """
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__("the server disconnected" if error is None else str(error))
+
+
+class BrokenAnswer(NetworkError):
+    """What arrives is not an answer, or breaks off."""
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return "not in time"
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
