@@ -22,7 +22,7 @@ from kueuelib.api.models import decode_model, encode_model, is_model, is_model_c
 from kueuelib.errors import ApiError, ConfigError, InvalidObject
 from kueuelib.runtime.bodies import encode_json
 from kueuelib.runtime.calls import Calls
-from kueuelib.runtime.exchange import Headers
+from kueuelib.runtime.framing import Headers
 from kueuelib.runtime.sessions import Answer
 
 _OURS = frozenset({"accept", "content-type", "user-agent"})

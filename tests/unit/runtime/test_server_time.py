@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.errors import Forbidden
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.exchange import Headers
+from kueuelib.runtime.framing import Headers
 from kueuelib.runtime.server_time import server_time
 
 
