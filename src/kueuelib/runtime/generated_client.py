@@ -263,7 +263,10 @@ def _text(value: Any) -> str:
 
 
 def _reason(status: int) -> str:
-    return HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
 
 
 def _kept(headers: Headers) -> CIMultiDict[str]:
