@@ -9,7 +9,6 @@ import yaml
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import OFF, Configuration, parse_configuration
-from kueuelib.app.configuration_versions import V1BETA1
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.wiring import engine_for
 from kueuelib.controllers.assembly import feed_from
@@ -35,22 +34,13 @@ def recorded_configuration(path: Path | None) -> Obj:
     return {key: content[key] for key in _KEPT if key in content}
 
 
-def configuration_of(begin: Begin) -> Obj:
-    """The configuration by which a recording was decided, in the form of its file."""
-    if begin.form > 1:
-        return begin.configuration
-    one_by_one = {"parallelPreemptors": False, **(begin.configuration.get("preemption") or {})}
-    named = {"apiVersion": V1BETA1, "kind": "Configuration", **begin.configuration}
-    return {**named, "preemption": one_by_one}
-
-
 def recorded_settings(begin: Begin) -> Settings:
     """The settings by which a recording was decided.
 
     Raises:
         ConfigError: they cannot be used here, for example because a policy is not installed.
     """
-    content, source = configuration_of(begin), str(begin.where)
+    content, source = begin.configuration, str(begin.where)
     configuration = parse_configuration(content, source) if content else Configuration()
     return engine_settings(configuration, source)
 

@@ -14,11 +14,8 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import ConfigError
 from kueuelib.recording.rotation import parts_of
 
-FORMAT = 2
-"""The version of the format that `writer` writes; this module reads it and earlier ones.
-
-In a recording of version 1, a manager decided the preemptors of a queue one after the other.
-"""
+FORMAT = 1
+"""The version of the format that `writer` writes."""
 _CHUNK = 2**10
 END_OF_TIME = 253_370_764_800.0
 """The year 9999 in seconds since the epoch; objects cannot express later times."""

@@ -240,7 +240,7 @@ def test_a_bad_line_is_named_with_file_line_and_field(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"recording": 3}, "recording: form 3 is newer than 2; replay it with kueuelib 9.9"),
+        ({"recording": 3}, "recording: form 3 is newer than 1; replay it with kueuelib 9.9"),
         ({"recording": None}, "recording: the first line of a recording has the version"),
         ({"life": 1}, "life: is not a text"),
         ({"configuration": "x"}, "configuration: is not an object"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import orjson
 
-from kueuelib.app.recording import configuration_of, recorded_settings
+from kueuelib.app.recording import recorded_settings
 from kueuelib.cli.question import question
 from kueuelib.cli.replay.questions import answer
 from kueuelib.cli.replay.scenario import scenario_of
@@ -77,7 +77,7 @@ def run(options: ReplayOptions) -> int:
             replay.objects.world(replay.settings()),
             replay.lives(),
             replay.at,
-            configuration_of(replay.begin()),
+            replay.begin().configuration,
             options.policies,
             options.output,
         )
