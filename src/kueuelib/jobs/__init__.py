@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.declared.pod_shape import Pods as Pods
     from kueuelib.jobs.pods.group import PodGroup as PodGroup
     from kueuelib.jobs.pods.single import PodJob as PodJob
+    from kueuelib.jobs.reconcile.equivalence import same_templates as same_templates
     from kueuelib.jobs.running import run as run
     from kueuelib.jobs.running import serve as serve
     from kueuelib.runtime.webhook.serving import Webhooks as Webhooks
@@ -102,6 +103,7 @@ else:
             "kueuelib.jobs.declared.pod_shape": "Pods",
             "kueuelib.jobs.pods.group": "PodGroup",
             "kueuelib.jobs.pods.single": "PodJob",
+            "kueuelib.jobs.reconcile.equivalence": "same_templates",
             "kueuelib.jobs.running": "run serve",
             "kueuelib.runtime.webhook.serving": "Webhooks",
         },

@@ -141,11 +141,16 @@ class ComposableJob(abc.ABC):
     def match_workloads(
         self, workloads: Sequence[Obj], flavors: Mapping[str, Mapping[str, object]]
     ) -> Matching:
-        """The Workload that stands for the job."""
+        """The Workload that stands for the job, those to delete, and further commands. While the
+        job waits, a Workload for which `same_templates` is False is one of those to delete: if it
+        is the only one, it is updated instead.
+        """
 
     @abc.abstractmethod
     def compose_workload(self) -> Obj | tuple[Command, ...]:
-        """The Workload without its priority, or what to do if it cannot be made (yet)."""
+        """The Workload, or what to do if it cannot be made (yet). If its spec has no `priority`, it
+        gets that of the job, as the Workloads of other kinds do.
+        """
 
     @abc.abstractmethod
     def run_members(self, infos: Sequence[PodSetInfo], message: str) -> tuple[Command, ...]:

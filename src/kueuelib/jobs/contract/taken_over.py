@@ -28,7 +28,8 @@ class Difference:
 class TakenOver:
     """The keys of labels and annotations that a Workload takes over.
 
-    Parameters of ProvisioningRequests are always taken over.
+    Parameters of ProvisioningRequests are always taken over. Given a Workload instead of a job, the
+    methods return what it has taken over.
     """
 
     labels: tuple[str, ...] = ()

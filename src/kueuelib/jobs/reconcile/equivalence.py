@@ -1,9 +1,9 @@
 """Decides whether a Workload still matches its job.
 
 What a user writes into a waiting job is what counts: the Workload of a *suspended* job has to have
-its counts, and its templates as a whole, because any field may influence where or whether pods run,
-or what an admission check asks for. Only names of pod sets are not compared, and while quota is
-held the priority is not, which can change on its own.
+its counts, its templates as a whole, and its annotations for ProvisioningRequests, because any of
+these may influence where or whether pods run, or what an admission check asks for. Only names of
+pod sets are not compared, and while quota is held the priority is not, which can change on its own.
 
 For a *running* job, and for a prebuilt Workload, only counts, tolerations, init containers and
 containers count. A job that an older version or Kueue started does not say which of its tolerations
@@ -20,10 +20,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kueuelib.api.meta import annotations_of
+from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
-from kueuelib.jobs.contract.generic_job import PodSet
+from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.contract.taken_over import NOTHING_ELSE
 from kueuelib.workload.states import has_quota, status_of
 
 MADE_FROM = "kueuelib.dev/made-from"
@@ -76,6 +77,11 @@ def same_templates(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> boo
         _whole(first.raw(), ignored) == _whole(second, ignored)
         for first, second in zip(wanted, stored, strict=True)
     )
+
+
+def same_parameters(job: GenericJob, workload: Obj) -> bool:
+    """Whether a Workload has the job's annotations for ProvisioningRequests, and no other."""
+    return NOTHING_ELSE.annotations_of([job.raw]) == NOTHING_ELSE.annotations_of([workload])
 
 
 def is_made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.reconcile.equivalence import (
     as_started,
     is_made_from,
+    same_parameters,
     same_pod_sets,
     same_templates,
 )
@@ -53,7 +54,9 @@ def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], 
     if job.is_suspended():
         pod_sets = situation.pod_sets(as_written(job))
         if job.prebuilt_workload is None:
-            return lambda workload: same_templates(pod_sets, workload)
+            return lambda workload: (
+                same_parameters(job, workload) and same_templates(pod_sets, workload)
+            )
         return lambda workload: same_pod_sets(pod_sets, workload["spec"]["podSets"])
 
     def stands_for(workload: Obj) -> bool:

@@ -40,10 +40,7 @@ from kueuelib.jobs.contract.commands import (
     Wait,
 )
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd
-from kueuelib.jobs.contract.podset_info import (
-    FlavorNotFound,
-    infos_for_start,
-)
+from kueuelib.jobs.contract.podset_info import FlavorNotFound, infos_for_start
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
 from kueuelib.jobs.reconcile.left_of_stop import left_of_stop
@@ -54,6 +51,7 @@ from kueuelib.jobs.reconcile.workload_build import (
     with_limit,
     with_priority,
     with_queue,
+    with_taken_over,
 )
 from kueuelib.jobs.reconcile.written import forgetting, infos_left, noted, started
 from kueuelib.workload import evictions, states
@@ -132,16 +130,18 @@ def _no_workload(case: Case) -> Commands:
         return left
     if job.prebuilt_workload is not None:
         return _missing_prebuilt(case)
-    if isinstance(job, ComposableJob):
-        composed = job.compose_workload()
-        if isinstance(composed, tuple):
-            return composed
+    composed = job.compose_workload() if isinstance(job, ComposableJob) else None
+    if isinstance(composed, tuple):
+        return composed
+    if composed is not None and "priority" in composed["spec"]:
         return _create(case, composed)
     pod_sets = situation.pod_sets(job)
     try:
         priority = resolve(job, pod_sets, situation.classes)
     except PriorityClassNotFound as error:
         return _missing(job, error)
+    if composed is not None:
+        return _create(case, {**composed, "spec": {**composed["spec"], **priority.spec()}})
     taken_over = situation.settings.taken_over
     return _create(case, build_workload(job, pod_sets, priority, taken_over))
 
@@ -179,7 +179,8 @@ def _mismatch(case: Case) -> Commands:
     if states.has_quota(first):
         return (*delete_all(job, others, message), *_give_back(case, first))
     try:
-        changed = rebuilt(job, situation.pod_sets(job), first, situation.classes)
+        taken_over = situation.settings.taken_over
+        changed = rebuilt(job, situation.pod_sets(job), first, situation.classes, taken_over)
     except PriorityClassNotFound as error:
         return _missing(job, error)
     return (
@@ -248,25 +249,30 @@ def _start(case: Case) -> Commands:
 
 
 def _waiting(case: Case) -> Commands:
-    """Updates the Workload with the job's queue, time limit and priority class."""
+    """Updates the Workload with the job's queue, labels, time limit and priority class."""
     job, workload = case.job, case.workload
     first = expiry(case) or _leftovers(case)
     if first:
         return first
-    if workload["spec"].get("queueName", "") == job.queue_name:
-        limited = with_limit(job, workload)
-        if limited is not workload and not states.has_quota(workload):
-            message = f"Updated the time limit of Workload {_name(workload)}"
-            return (
-                Change(WORKLOADS, workload, limited),
-                Emit(job.raw, UPDATED_WORKLOAD, message),
-            )
+    moved = with_queue(job, workload)
+    if moved is not workload:
+        return _moved(case, moved)
+    followed = with_taken_over(job, workload, case.situation.settings.taken_over)
+    if not states.has_quota(workload):
+        followed = with_limit(job, followed)
+    if followed is workload:
         return _follow_priority(case)
-    if states.has_quota(workload):
-        message = f'The job was moved to the queue "{job.queue_name}"'
-        free = states.cancel(workload, states.PENDING_REASON, message, case.situation.now)
-        return reports.status_commands(workload, free)
-    return (Change(WORKLOADS, workload, with_queue(job, workload)),)
+    message = f"Updated Workload {_name(workload)} to match the labels of the job"
+    return (Change(WORKLOADS, workload, followed), Emit(job.raw, UPDATED_WORKLOAD, message))
+
+
+def _moved(case: Case, moved: Obj) -> Commands:
+    workload = case.workload
+    if not states.has_quota(workload):
+        return (Change(WORKLOADS, workload, moved),)
+    message = f'The job was moved to the queue "{case.job.queue_name}"'
+    free = states.cancel(workload, states.PENDING_REASON, message, case.situation.now)
+    return reports.status_commands(workload, free)
 
 
 def _not_admitted(case: Case) -> Commands:

@@ -12,6 +12,7 @@ from kueuelib.api.names import (
     is_label_value,
     workload_name,
 )
+from kueuelib.jobs.contract.capabilities import ComposableJob
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.jobs.reconcile.equivalence import MADE_FROM, digest
@@ -91,9 +92,13 @@ def adopt(job: GenericJob, workload: Obj) -> Obj:
 
 
 def rebuilt(
-    job: GenericJob, pod_sets: Sequence[PodSet], workload: Obj, classes: PriorityClasses
+    job: GenericJob,
+    pod_sets: Sequence[PodSet],
+    workload: Obj,
+    classes: PriorityClasses,
+    taken_over: TakenOver = NOTHING_ELSE,
 ) -> Obj:
-    """An unreserved Workload with the present pod sets, queue and priority of the job.
+    """An unreserved Workload with the present pod sets, queue, priority and labels of the job.
 
     Raises:
         PriorityClassNotFound: the class that the job names does not exist.
@@ -107,14 +112,37 @@ def rebuilt(
         spec["queueName"] = job.queue_name
     if job.maximum_execution_seconds is not None:
         spec[_LIMIT] = job.maximum_execution_seconds
-    notes = {**annotations_of(workload), MADE_FROM: digest(pod_sets)}
-    return {**workload, "metadata": {**workload["metadata"], "annotations": notes}, "spec": spec}
+    kept = with_taken_over(job, workload, taken_over)
+    notes = {**annotations_of(kept), MADE_FROM: digest(pod_sets)}
+    return {**kept, "metadata": {**kept["metadata"], "annotations": notes}, "spec": spec}
+
+
+def with_taken_over(job: GenericJob, workload: Obj, taken_over: TakenOver) -> Obj:
+    """The Workload with the present labels and annotations that it takes over from its job; the
+    same object if it has them, or is not made from them.
+    """
+    if isinstance(job, ComposableJob) or job.prebuilt_workload is not None:
+        return workload
+    before = workload["metadata"]
+    meta = dict(before)
+    for field, chosen in (
+        ("labels", taken_over.labels_of),
+        ("annotations", taken_over.annotations_of),
+    ):
+        present, wanted = chosen([workload]), chosen([job.raw])
+        if present != wanted:
+            entries = before.get(field) or {}
+            others = {key: text for key, text in entries.items() if key not in present}
+            meta[field] = {**others, **wanted}
+    return workload if meta == before else {**workload, "metadata": meta}
 
 
 def with_limit(job: GenericJob, workload: Obj) -> Obj:
-    """The Workload with the job's time limit; the same object if it has it."""
+    """The Workload with the job's time limit; the same object if it has it, or if it is prebuilt
+    and the job names none.
+    """
     wanted = job.maximum_execution_seconds
-    if wanted == workload["spec"].get(_LIMIT):
+    if wanted == workload["spec"].get(_LIMIT) or (wanted is None and job.prebuilt_workload):
         return workload
     spec = _without(workload["spec"], _LIMIT)
     if wanted is not None:
@@ -123,7 +151,12 @@ def with_limit(job: GenericJob, workload: Obj) -> Obj:
 
 
 def with_queue(job: GenericJob, workload: Obj) -> Obj:
-    """The Workload in the job's queue."""
+    """The Workload in the job's queue; the same object if it is there, or if it is prebuilt and the
+    job names none.
+    """
+    present, prebuilt = workload["spec"].get("queueName", ""), job.prebuilt_workload
+    if job.queue_name == present or (prebuilt and not job.queue_name):
+        return workload
     spec = _without(workload["spec"], "queueName")
     if job.queue_name:
         spec["queueName"] = job.queue_name
@@ -135,8 +168,9 @@ def with_priority(
 ) -> Obj:
     """The Workload with the priority class that the job names; the same object if it has it.
 
-    A priority that was changed in the Workload itself stays as long as the class is the same
-    (spec/jobs 7.6, 108). While quota is held only the name of the class can change, not its kind.
+    A priority that was changed in the Workload itself stays as long as the class is the same, and
+    that of a prebuilt Workload as long as no label of the job names another class. While quota is
+    held only the name of the class can change, not its kind.
 
     Raises:
         PriorityClassNotFound: the class that the job names does not exist.
@@ -146,6 +180,8 @@ def with_priority(
     if wanted:
         if current == class_ref(WORKLOAD_PRIORITY_CLASSES, wanted):
             return workload
+    elif job.prebuilt_workload:
+        return workload
     elif not current or current.get("kind") != WORKLOAD_PRIORITY_CLASSES.kind:
         named = pod_priority_class(job, pod_sets)
         if not named or current == class_ref(PRIORITY_CLASSES, named):

@@ -9,6 +9,7 @@ import pytest
 
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Resource
+from kueuelib.jobs import RequeueAfter, same_templates
 from kueuelib.jobs.contract.additions import ADDED_AT_START, between
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
@@ -268,7 +269,9 @@ class Flock(Training, ComposableJob):
     def compose_workload(self):
         if self.spec["count"] < 2:
             return (Emit(self.object, "ErrWorkloadCompose", "too few", "Warning"),)
-        return {"metadata": {"name": "flock", "namespace": "ns"}}
+        pod_sets = [entry.raw() for entry in self.pod_sets()]
+        meta = {"name": "flock", "namespace": "ns"}
+        return {"metadata": meta, "spec": {"podSets": pod_sets, **self.spec.get("fixed", {})}}
 
     def run_members(self, infos, message):
         return tuple(Emit(self.object, "Started", f"{info.name}: {message}") for info in infos)
@@ -288,10 +291,43 @@ def flock(obj, *workloads):
 
 def test_a_flock_composes_its_workload_or_says_why_it_cannot():
     create, event = plan(flock(training()))
-    assert create == Create(WORKLOADS, {"metadata": {"name": "flock", "namespace": "ns"}})
+    assert isinstance(create, Create)
+    assert create.obj["metadata"] == {"name": "flock", "namespace": "ns"}
     assert event.reason == "CreatedWorkload"
     (refused,) = plan(flock(training(count=1)))
     assert refused.message == "too few"
+
+
+def test_a_flock_has_the_priority_of_its_job_unless_it_says_another():
+    classes = PriorityClasses(pod={"high": {"metadata": {"name": "high"}, "value": 9}})
+    for fixed, priority in (({}, 9), ({"priority": 4}, 4)):
+        made = flock(training(**{"class": "high"}, fixed=fixed))
+        assert plan(attrs.evolve(made, classes=classes))[0].obj["spec"]["priority"] == priority
+    missing, again = plan(flock(training(**{"class": "high"})))
+    assert (missing.reason, type(again)) == ("ErrWorkloadCompose", Wait)
+
+
+class Herd(Flock):
+    """Compares its Workloads, and polls."""
+
+    def match_workloads(self, workloads, flavors):
+        fits = [each for each in workloads if same_templates(self.pod_sets(), each)]
+        return Matching(
+            fits[0] if fits else None,
+            tuple(each for each in workloads if each not in fits),
+            (RequeueAfter("poll", 30.0),),
+        )
+
+
+def test_a_composable_job_that_compares_has_its_edits_followed():
+    wl = admitted(training())
+    del wl["status"]
+    edited = training()
+    edited["spec"]["workers"]["spec"]["nodeSelector"] = {"a": "b"}
+    poll, change, event = plan(attrs.evolve(flock(edited, wl), job=Herd(edited)))
+    assert poll == Wait("poll", 30.0)
+    assert change.new["spec"]["podSets"] == [each.raw() for each in Herd(edited).pod_sets()]
+    assert event.reason == "UpdatedWorkload"
 
 
 def test_a_flock_starts_and_stops_its_members_itself():

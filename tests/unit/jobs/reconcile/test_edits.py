@@ -12,6 +12,8 @@ from kueuelib.api.names import MIN_PARALLELISM
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.additions import ADDED_AT_START, remembered
 from kueuelib.jobs.contract.commands import Change, Emit, PatchStatus
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.jobs.reconcile.equivalence import MADE_FROM
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
@@ -258,6 +260,66 @@ def test_fewer_pods_reclaimable_ones_and_an_edit_go_together(build):
     (pod_set,) = change.new["spec"]["podSets"]
     assert (pod_set["count"], pod_set["minCount"]) == (4, 1)
     assert pod_set["template"]["spec"]["nodeSelector"] == {"own": "a"}
+
+
+PARAMETER = "provreq.kueue.x-k8s.io/limit"
+
+
+def test_an_edit_of_a_parameter_of_requests_for_nodes_is_an_edit_of_the_job(build):
+    job = build.job(annotations={PARAMETER: "2"})
+    old = {"annotations": {PARAMETER: "1", f"{PARAMETER}-gone": "1", "other": "stays"}}
+    change, told = plan(build.situation(job, build.workload(job, meta=old)))
+    made_from = change.new["metadata"]["annotations"].pop(MADE_FROM)
+    assert change.new["metadata"]["annotations"] == {PARAMETER: "2", "other": "stays"}
+    assert made_from
+    assert told.reason == "UpdatedWorkload"
+    (cancel,) = plan(build.situation(job, build.workload(job, reserved=True, meta=old)))
+    assert "admission" not in cancel.status
+    running = build.started(job, active=3)
+    assert plan(build.situation(running, build.workload(job, admitted=True, meta=old))) == ()
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+def test_the_workload_follows_labels_that_it_takes_over_and_keeps_its_reservation(build, reserved):
+    settings = JobSettings(taken_over=TakenOver(("team",), ("note",)))
+    job = build.job(labels={"team": "b"}, annotations={"note": "new", "own": "x"})
+    workload = build.workload(job, reserved=reserved)
+    workload["metadata"]["labels"]["team"] = "a"
+    change, told = plan(build.situation(job, workload, settings=settings))
+    wanted = {"labels": {"team": "b"}, "annotations": {"note": "new"}}
+    assert change.patch == {"metadata": wanted}
+    assert told.reason == "UpdatedWorkload"
+    assert plan(build.situation(job, change.new, settings=settings)) == ()
+
+
+def prebuilt(build, job, **spec):
+    ref = {"group": KUEUE, "kind": "WorkloadPriorityClass", "name": "chosen"}
+    fields = {"maximumExecutionTimeSeconds": 60, "priority": 5, "priorityClassRef": ref, **spec}
+    return build.workload(job, name="made", **fields)
+
+
+def test_what_a_prebuilt_workload_says_stays_as_long_as_its_job_says_nothing(build):
+    settings = JobSettings(manage_jobs_without_queue_name=True, taken_over=TakenOver(("team",)))
+    job = build.job(queue=None, labels={f"{KUEUE}/prebuilt-workload-name": "made", "team": "a"})
+    made = prebuilt(build, job, queueName="its own")
+    assert plan(build.situation(job, made, prebuilt=made, settings=settings)) == ()
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "field"),
+    [
+        ("queue-name", "other", "queueName"),
+        ("max-exec-time-seconds", "7", "maximumExecutionTimeSeconds"),
+        ("priority-class", "a", "priority"),
+    ],
+)
+def test_a_prebuilt_workload_follows_the_labels_that_its_job_has(build, label, value, field):
+    job = build.job(labels={f"{KUEUE}/prebuilt-workload-name": "made"})
+    made = prebuilt(build, job)
+    job["metadata"]["labels"][f"{KUEUE}/{label}"] = value
+    classes = PriorityClasses(workload=CLASSES.pod)
+    change, *_ = plan(build.situation(job, made, prebuilt=made, classes=classes))
+    assert field in change.patch["spec"]
 
 
 def test_a_prebuilt_workload_with_other_templates_is_reported_and_stays(build):
