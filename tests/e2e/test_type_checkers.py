@@ -117,6 +117,57 @@ def test_mypy_finds_nothing_in_strict_mode(written: Path, python: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def checked(checker: str, example: str, reader: str, place: Path, python: Path) -> str:
+    """What a type checker says about a program that uses an example."""
+    pytest.importorskip(checker, reason="it comes with the extra `pyright`")
+    shutil.copy(ROOT / "examples" / example, place)
+    (place / "reader.py").write_text(reader)
+    (place / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    options = {
+        "mypy": ["--strict", f"--cache-dir={place}/cache", f"--python-executable={python}"],
+        "basedpyright": ["--pythonpath", str(python)],
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", checker, *options[checker], "reader.py"],
+        cwd=place,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    return done.stdout
+
+
+MODEL_READER = """
+from kubernetes_asyncio.client import V1Deployment, V1Job
+from queued import SmallJob
+
+from kueuelib.runtime import Cache, Client
+
+
+async def asks(job: SmallJob, client: Client, cache: Cache) -> int:
+    reveal_type(job.object.spec.parallelism)
+    reveal_type(await client.of(V1Job).list())
+    reveal_type(cache.informer(V1Deployment).items())
+    return job.object.spec.paralelism
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
+def test_fields_of_a_model_have_types_and_a_misspelt_one_is_an_error(
+    checker: str, tmp_path: Path, python: Path
+) -> None:
+    said = checked(checker, "from_kubernetes_asyncio/queued.py", MODEL_READER, tmp_path, python)
+    assert 'is "int"' in said
+    assert re.search(r"tuple\[.*V1Job, \.\.\.\]", said), said
+    assert re.search(r"tuple\[.*V1Deployment, \.\.\.\]", said), said
+    mistakes = re.findall(r"reader\.py:(\d+):.*error: (.*)", said)
+    assert {line for line, _ in mistakes} == {"12"}, said
+    assert any("paralelism" in text for _, text in mistakes), said
+
+
 READER = """
 from kueuelib.jobs import GenericJob
 from training_typed import TrainingJob
@@ -134,23 +185,7 @@ def asks(job: TrainingJob, raw: GenericJob) -> int:
 def test_fields_of_a_typed_job_have_types_and_a_misspelt_one_is_an_error(
     checker: str, tmp_path: Path, python: Path
 ) -> None:
-    pytest.importorskip(checker, reason="it comes with the extra `pyright`")
-    shutil.copy(ROOT / "examples/custom_job/training_typed.py", tmp_path)
-    (tmp_path / "reader.py").write_text(READER)
-    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
-    options = {
-        "mypy": ["--strict", f"--cache-dir={tmp_path}/cache", f"--python-executable={python}"],
-        "basedpyright": ["--pythonpath", str(python)],
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", checker, *options[checker], "reader.py"],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    shown = re.findall(r'(?:Revealed type is|Type of .* is) "(.*)"$', done.stdout, re.MULTILINE)
-    assert shown == ["int", "dict[str, Any]"], done.stdout
-    assert re.search('error: .*"replica"', done.stdout), done.stdout
+    said = checked(checker, "custom_job/training_typed.py", READER, tmp_path, python)
+    shown = re.findall(r'(?:Revealed type is|Type of .* is) "(.*)"$', said, re.MULTILINE)
+    assert shown == ["int", "dict[str, Any]"], said
+    assert re.search('error: .*"replica"', said), said

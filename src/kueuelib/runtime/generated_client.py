@@ -100,6 +100,18 @@ class ConnectedApiClient(ApiClient):
         head: Any = _Head(response.status, _kept(response.headers))
         return rest.RESTResponse(head, response.body)
 
+    def param_serialize(self, *_: object, **__: object) -> Any:
+        """Refuse an API class of the package `kubernetes`, whose clients work in another way.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "client.api_client()",
+            "is an ApiClient of kubernetes_asyncio, but the API class is of another package",
+            "import the API class from kubernetes_asyncio.client, or use client.of(MODEL)",
+        )
+
     def deserialize(self, response: rest.RESTResponse, response_type: Any) -> Any:
         """The value of an answer; models remember fields that their classes do not know."""
         cls = response_type

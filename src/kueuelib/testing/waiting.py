@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, overload
 
-from kueuelib.api.meta import KubeObject, ObjectKey
+from kueuelib.api.forms import Typed, raw_of
+from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.errors import ApiError, BadRequest, ConfigError, Invalid, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import OBSERVER
 
 T = TypeVar("T")
-K = TypeVar("K", bound=KubeObject)
+K = TypeVar("K", bound=Typed)
 PAUSE = 0.02
 """Seconds between two looks."""
 
@@ -110,7 +111,7 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
 
     Args:
         client: of the API server.
-        value: the object, as the server returned it from a write.
+        value: the object, as the server returned it from a write; also a model.
         within: seconds.
 
     Raises:
@@ -118,7 +119,7 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
         ConfigError: the class has no status, or one without `observed_generation`.
     """
     __tracebackhide__ = True
-    kind, wanted = client.of(type(value)), value.metadata.generation
+    kind, key, wanted = client.of(type(value)), key_of(raw_of(value)), value.metadata.generation
     subject = f"settled({type(value).__name__})"
     if not hasattr(value, "status"):
         raise ConfigError(
@@ -126,7 +127,7 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
             "the class has no field status",
             "add `status: ConditionedStatus = ConditionedStatus()`, or wait with eventually()",
         )
-    if not hasattr(value.status, "observed_generation"):
+    if value.status is not None and not hasattr(value.status, "observed_generation"):
         raise ConfigError(
             subject,
             "its status has no observed_generation",
@@ -134,11 +135,12 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
         )
 
     async def look() -> K:
-        newest = await kind.get(value.key)
-        observed = newest.status.observed_generation  # type: ignore[attr-defined]
+        newest = await kind.get(key)
+        status: Any = getattr(newest, "status", None)
+        observed = getattr(status, "observed_generation", None) or 0
         if observed < wanted:
             raise _NotYet(
-                f"observedGeneration {observed} of {value.key}, not yet {wanted}: no call of the "
+                f"observedGeneration {observed} of {key}, not yet {wanted}: no call of the "
                 "reconciler has returned for it"
             )
         return newest

@@ -140,3 +140,12 @@ async def test_an_aio_client_of_the_official_package_works_the_same(serve: Any) 
     assert (await ask(given))["Authorization"] == "Bearer t"
     async with aio.ApiClient(given, "X-Mine", "yes") as api:
         assert (await ask(api))["X-Mine"] == "yes"
+    from kubernetes.client import Configuration
+
+    plain = Configuration(host=given.host)
+    plain.api_key = {"authorization": "Bearer u"}
+    assert (await ask(plain))["Authorization"] == "Bearer u"
+    async with await connect(given) as client:
+        pods = aio.CoreV1Api(client.api_client())
+        with pytest.raises(ConfigError, match=r"use client\.of\(MODEL\)"):
+            await pods.list_namespace()

@@ -24,7 +24,7 @@ from kueuelib.runtime import (
     PatchType,
     kinds,
 )
-from kueuelib.testing import eventually, running
+from kueuelib.testing import eventually, running, settled
 
 META = k8s.V1ObjectMeta(name="one", namespace="default")
 ONE = ObjectKey("default", "one")
@@ -205,12 +205,18 @@ def _parallel(found: k8s.V1Job, number: int) -> k8s.V1Job:
     return found
 
 
+def _seen(found: k8s.V1StatefulSet) -> k8s.V1StatefulSetStatus:
+    return k8s.V1StatefulSetStatus(
+        replicas=found.spec.replicas, observed_generation=found.metadata.generation
+    )
+
+
 async def test_a_status_may_be_a_model(client: Client) -> None:
     app = Operator("deployments", namespace="default")
 
     @app.reconciles(k8s.V1StatefulSet)
     async def reconcile(found: k8s.V1StatefulSet, context: Context) -> None:
-        context.report(k8s.V1StatefulSetStatus(replicas=found.spec.replicas))
+        context.report(_seen(found))
 
     pod = k8s.V1PodTemplateSpec(
         metadata=k8s.V1ObjectMeta(labels={"a": "b"}),
@@ -220,12 +226,8 @@ async def test_a_status_may_be_a_model(client: Client) -> None:
     spec = k8s.V1StatefulSetSpec(replicas=4, selector=selector, service_name="s", template=pod)
     async with running(app, client):
         sets = client.of(k8s.V1StatefulSet)
-        await sets.create(k8s.V1StatefulSet(metadata=copy.deepcopy(META), spec=spec))
-
-        async def has_status() -> bool:
-            return (await sets.get(ONE)).status.replicas == 4
-
-        await eventually(has_status)
+        made = await sets.create(k8s.V1StatefulSet(metadata=copy.deepcopy(META), spec=spec))
+        assert (await settled(client, made)).status.replicas == 4
 
 
 # ---- generated APIs -----------------------------------------------------------------------------

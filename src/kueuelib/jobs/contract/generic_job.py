@@ -23,7 +23,7 @@ from kueuelib.api.meta import (
     key_of,
     labels_of,
 )
-from kueuelib.api.models import ModelPart, encode_model, is_model, is_model_class
+from kueuelib.api.models import ModelPart, encode_model, is_model, is_model_class, without_models
 from kueuelib.api.names import (
     MAX_EXECUTION_LABEL,
     PREBUILT_LABEL,
@@ -160,7 +160,10 @@ class GenericJob(abc.ABC, Generic[T]):
             settle_methods(cls)
 
     def __init__(self, obj: Obj | Typed) -> None:
-        self.object = cast("T", obj if isinstance(obj, dict) else raw_of(obj))
+        meta = obj.get("metadata") if isinstance(obj, dict) else None
+        if not isinstance(meta, dict) or "uid" not in meta:
+            obj = cast("Obj", without_models(raw_of(obj)))  # somebody made it, maybe of models
+        self.object = cast("T", obj)
 
     @property
     def raw(self) -> Obj:

@@ -12,9 +12,20 @@ from kubernetes_asyncio import client as k8s
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError, InvalidJob, InvalidObject
-from kueuelib.jobs import GenericJob, Integration, PodSet, PodSetInfo
+from kueuelib.jobs import (
+    GenericJob,
+    Integration,
+    Pods,
+    PodSet,
+    PodSetInfo,
+    declare,
+    enough,
+    equals,
+)
+from kueuelib.jobs.client.job_argument import queued
 from kueuelib.jobs.contract.loose_objects import read_loosely
-from kueuelib.runtime import kinds
+from kueuelib.runtime import Resource, encode, kinds
+from kueuelib.testing.builders import make_pod_set, make_workload
 
 EXAMPLE = Path(__file__).parents[4] / "examples/from_kubernetes_asyncio/queued.py"
 SmallJob: Any = runpy.run_path(str(EXAMPLE))["SmallJob"]
@@ -107,6 +118,31 @@ def test_a_job_is_made_of_a_model_as_well() -> None:
     assert PodSet("main", 1, template).template == job.pod_sets()[0].template
     assert job.suspended_copy().object.spec.suspend is True
     assert job.raw["spec"].get("suspend") is None
+
+
+def test_templates_of_declared_kinds_and_of_builders_may_be_models() -> None:
+    pod = k8s.V1PodSpec(containers=[k8s.V1Container(name="c", image="i")])
+    declared = declare(
+        Resource("example.com", "v1", "renders", "Render", namespaced=True),
+        pods=[Pods("main", template="spec.template")],
+        active="status.active",
+        ready=enough("status.ready"),
+        succeeded=equals("status.phase", "Succeeded"),
+        failed=equals("status.phase", "Failed"),
+    )
+    meta = k8s.V1ObjectMeta(name="r", namespace="n")
+    spec = {"template": k8s.V1PodTemplateSpec(spec=pod)}
+    job = declared.job_type({"metadata": meta, "spec": spec})
+    wanted = {"containers": [{"name": "c", "image": "i"}]}
+    assert job.pod_sets()[0].template["spec"] == wanted
+    submitted = queued(job, "q", "", "")
+    assert submitted["spec"] == {"template": {"spec": wanted}}
+    assert queued({"apiVersion": "v1", "kind": "R", "metadata": meta, "spec": spec}, "q", "", "")[
+        "spec"
+    ] == {"template": {"spec": wanted}}
+    assert make_pod_set(containers=pod.containers)["template"]["spec"] == wanted
+    workload = make_workload("w", "q", pod_sets=[make_pod_set(containers=pod.containers)])
+    assert encode(workload)["spec"]["podSets"][0]["template"]["spec"] == wanted
 
 
 def test_an_object_that_does_not_fit_is_read_as_far_as_it_does() -> None:
