@@ -108,6 +108,9 @@ def storm(session: nox.Session) -> None:
     """The whole manager in 10,000 simulated storms; takes about an hour on two cores."""
     seeds = session.posargs or ("--seeds", "1:10000")
     session.run("python", "-m", "kueuelib.testing.storm", "--counts", *seeds)
+    if not session.posargs:
+        apart = ("--profile", "edits", "--seeds", "1:1000")
+        session.run("python", "-m", "kueuelib.testing.storm", "--counts", *apart)
 
 
 @nox.session(name="storm-mutants")

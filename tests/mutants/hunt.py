@@ -3,8 +3,8 @@
     python tests/mutants/hunt.py FIRST:LAST PROFILE any|trees MOST [SEED ...]
 
 Seeds that a mixed tour plays with `PROFILE` come first, those of the swarm next; with `trees`, such
-with trees of Cohorts before all others. Seeds that are named are left out, and no more than `MOST`
-are played.
+with trees of Cohorts before all others. A profile that mixed tours do not play is played with every
+seed. Seeds that are named are left out, and no more than `MOST` are played.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import sys
 
 from kueuelib.testing.storm.seed_plan import plan_of
-from kueuelib.testing.storm.tour import profile_of, tour
+from kueuelib.testing.storm.tour import APART, MIXED, profile_of, tour
 
 
 def ordered(first: int, last: int, profile: str, *, trees: bool) -> list[int]:
@@ -27,10 +27,10 @@ def ordered(first: int, last: int, profile: str, *, trees: bool) -> list[int]:
     return sorted(range(first, last + 1), key=rank)
 
 
-def hunt(seeds: list[int]) -> dict[str, object]:
+def hunt(seeds: list[int], profile: str) -> dict[str, object]:
     """What the first seed shows that breaks a law; only how many were played when none does."""
     played = 0
-    reports = tour(seeds, workers=1)
+    reports = tour(seeds, profile if profile in APART else MIXED, workers=1)
     while True:
         try:
             report = next(reports, None)
@@ -62,7 +62,7 @@ def main(args: list[str]) -> None:
     first, _, last = span.partition(":")
     tried = ordered(int(first), int(last), profile, trees=world == "trees")
     seeds = [seed for seed in tried if str(seed) not in skipped]
-    sys.stdout.write(json.dumps(hunt(seeds[: int(most)])) + "\n")
+    sys.stdout.write(json.dumps(hunt(seeds[: int(most)], profile)) + "\n")
 
 
 if __name__ == "__main__":

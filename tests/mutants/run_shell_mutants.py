@@ -49,9 +49,9 @@ def hunted(package: Path, *args: str) -> dict[str, Any]:
 
 
 @functools.cache
-def sound(seed: int) -> bool:
+def sound(seed: int, profile: str) -> bool:
     """Whether a seed breaks no law without a mutant."""
-    return "law" not in hunted(SOURCES, f"{seed}:{seed}", "", "any", "1")
+    return "law" not in hunted(SOURCES, f"{seed}:{seed}", profile, "any", "1")
 
 
 def tried(mutant: ShellMutant, seeds: str, most: int) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def tried(mutant: ShellMutant, seeds: str, most: int) -> dict[str, Any]:
         while True:
             report = hunted(package, seeds, *mutant.first, str(most - played), *skipped)
             played += report["played"]
-            if "law" not in report or not report["seed"] or sound(report["seed"]):
+            if "law" not in report or not report["seed"] or sound(report["seed"], mutant.first[0]):
                 return {**report, "played": played}
             sys.stdout.write(f"          seed {report['seed']} breaks a law without a mutant\n")
             skipped.append(str(report["seed"]))

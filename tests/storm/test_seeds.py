@@ -21,6 +21,8 @@ FIRST, LAST = map(int, os.environ.get("STORM_SEEDS", "1:200").split(":"))
 CHUNK = 25
 """Seeds of one test: the processes of a parallel run share them."""
 RANGES = [f"{first}:{min(first + CHUNK - 1, LAST)}" for first in range(FIRST, LAST + 1, CHUNK)]
+EDITED = "1:20"
+"""Seeds of the profile `edits`, which a mixed tour does not play."""
 FAULTS = 75
 """Faults per seed that a chunk has at least; the mean of many seeds is above 100."""
 DEADLINE = 3600.0
@@ -40,9 +42,12 @@ def storms(*args: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]
 
 @pytest.mark.slow
 @pytest.mark.timeout(DEADLINE)
-@pytest.mark.parametrize("seeds", [*RANGES, *sorted(NAMED)])
-def test_no_law_is_broken(seeds: str) -> None:
-    done = storms("--seeds", seeds, "--workers", "1")
+@pytest.mark.parametrize(
+    ("profile", "seeds"),
+    [*(("mixed", seeds) for seeds in (*RANGES, *sorted(NAMED))), ("edits", EDITED)],
+)
+def test_no_law_is_broken(profile: str, seeds: str) -> None:
+    done = storms("--seeds", seeds, "--workers", "1", "--profile", profile)
     last = done.stdout.splitlines()[-1] if done.stdout else done.stderr
     found = re.fullmatch(r"(\d+) seeds, (\d+) faults, 0 violations", last)
     assert found, done.stdout + done.stderr

@@ -36,3 +36,4 @@ class Family:
     jobs: tuple[int, int] = (4, 15)
     crowds: float = 0.0
     users: bool = True
+    edits: bool = False

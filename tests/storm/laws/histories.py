@@ -79,10 +79,13 @@ def workload(
     flavor: str = "default",
     local: str = "team",
     active: bool = True,
+    selector: Obj | None = None,
     **states: bool,
 ) -> Obj:
-    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
-    pod_set = {"name": "main", "count": cpu, "template": {"spec": {"containers": containers}}}
+    pods: Obj = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    if selector:
+        pods["nodeSelector"] = selector
+    pod_set = {"name": "main", "count": cpu, "template": {"spec": pods}}
     spec = {"podSets": [pod_set], "queueName": local, "priority": priority, "active": active}
     status: Obj = {"conditions": conditions(**states)}
     if states.get("QuotaReserved"):

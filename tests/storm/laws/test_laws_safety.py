@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from histories import (
@@ -209,6 +210,40 @@ def quota_is_taken_but_the_approval_stays(story: Story) -> None:
     mine = story.submit(job())
     story.put(WORKLOADS, workload(mine, checks={"budget": "Ready"}, **ADMITTED))
     story.put(WORKLOADS, workload(mine, checks={"budget": "Ready"}, QuotaReserved=False))
+
+
+def edited(selector: Obj, *, noted: bool = False, **fields: Any) -> Obj:
+    """A Job whose pods have a node selector."""
+    one = job(**fields)
+    one["spec"]["template"] = {"spec": {"nodeSelector": selector}}
+    if noted:
+        one["metadata"]["annotations"] = {"kueuelib.dev/added-at-start": "{}"}
+    return one
+
+
+@breaks("edits-are-kept")
+def a_stop_that_loses_an_edit(story: Story) -> None:
+    mine = story.submit(edited({"zone": "a"}))
+    story.put(WORKLOADS, workload(mine, **ADMITTED, selector={"zone": "a"}))
+    story.put(JOBS, edited({"zone": "a", "pool": "x"}, noted=True, suspend=False))
+    story.put(JOBS, edited({"zone": "b", "pool": "x"}, noted=True), "user")
+    story.put(JOBS, edited({"zone": "a"}))
+
+
+@breaks("edits-are-kept")
+def a_stop_that_leaves_what_the_start_added(story: Story) -> None:
+    mine = story.submit(edited({"zone": "a"}))
+    story.put(WORKLOADS, workload(mine, **ADMITTED, selector={"zone": "a"}))
+    story.put(JOBS, edited({"zone": "a", "pool": "x"}, noted=True, suspend=False))
+    story.put(JOBS, edited({"zone": "a", "pool": "x"}))
+
+
+@breaks("starts-are-of-present-templates")
+def a_start_that_was_decided_for_an_older_template(story: Story) -> None:
+    mine = story.submit(edited({"zone": "a"}))
+    story.put(WORKLOADS, workload(mine, **ADMITTED, selector={"zone": "a"}))
+    story.put(JOBS, edited({"zone": "b"}), "user")
+    story.put(JOBS, edited({"zone": "b"}, suspend=False, noted=True))
 
 
 @breaks("started-by-admission")

@@ -68,6 +68,35 @@ def test_a_scenario_is_well_formed(seed: int) -> None:
     )
 
 
+def test_edits_come_with_settings_that_are_rare() -> None:
+    """Users edit most Jobs; managers wait for checks, and until pods are gone."""
+    found = [scenario(Dice(seed), Family(edits=True)) for seed in range(100)]
+    edits = [
+        act for one in found for act in one.acts if act.verb == "patch" and "/edit-" in act.label
+    ]
+    changed = {
+        (section, field)
+        for act in edits
+        for section, part in (act.body or {})["spec"]["template"].items()
+        for field in part
+    }
+    assert changed == {("spec", "nodeSelector"), ("spec", "affinity"), ("metadata", "annotations")}
+    terminal = [one.settings.get("quotaReleaseStrategy") for one in found]
+    assert 30 <= terminal.count("OnTerminal") <= 70
+    checks = [
+        (act.body or {})["spec"].get("preemptionPolicy")
+        for one in found
+        for act in one.setup
+        if act.resource.startswith("admissionchecks") and act.verb == "create"
+    ]
+    assert 30 <= checks.count("AfterCheckPassedOrOnDemand") <= 70
+    assert None in checks
+    offs = [act for one in found for act in one.acts if act.label.endswith("/stop/off")]
+    assert len(offs) > len(found)
+    calm = [scenario(Dice(seed), Family()) for seed in range(20)]
+    assert not any("/edit-" in act.label for one in calm for act in one.acts)
+
+
 def treed() -> list[Scenario]:
     found = [scenario(Dice(seed), Family()) for seed in range(300)]
     return [one for one in found if one.resources]

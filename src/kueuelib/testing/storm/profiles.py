@@ -49,6 +49,7 @@ class Profile:
         managers: Numbers of managers, one of which a seed draws.
         users: Whether hostile users take part.
         jobs: The least and the largest number of jobs.
+        edits: Whether users edit templates of Jobs, and managers have settings that are rare.
         crowds: The probability of a crowd: many short jobs of all priorities that arrive in waves.
         disasters: The least and the largest number of disasters of each active kind.
         pauses: Bounds of the length of a pause in seconds.
@@ -65,6 +66,7 @@ class Profile:
     managers: tuple[int, ...] = (1, 1, 1, 2)
     users: bool = True
     jobs: tuple[int, int] = (6, 14)
+    edits: bool = False
     crowds: float = 0.0
     disasters: tuple[int, int] = (1, 3)
     pauses: tuple[float, float] = (0.5, 60.0)
@@ -242,6 +244,13 @@ PROFILES: Final[dict[str, Profile]] = {
             jobs=(8, 15),
             managers=(1,),
             crowds=0.8,
+        ),
+        Profile(
+            "edits",
+            kinds=_DELAYS | _RESTARTS | {"lost-answer", "409", "jobs-held", "jobs-late"},
+            always=_SLOW | {"kill", "kill-after-write"},
+            jobs=(8, 15),
+            edits=True,
         ),
     )
 }

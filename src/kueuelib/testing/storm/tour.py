@@ -21,6 +21,8 @@ __all__ = ["MIXED", "profile_of", "replay", "shrunk", "tour"]
 
 MIXED = "mixed"
 """In place of a profile's name: each seed draws a profile."""
+APART = frozenset({"edits"})
+"""Profiles that a mixed tour does not play, so that its seeds keep their meaning."""
 DEADLINE = 600.0
 """Real seconds after which a storm counts as hung."""
 SWARM_SHARE = 0.5
@@ -34,7 +36,7 @@ def profile_of(seed: int) -> str:
     draws = Draws(seed).stream("profile")
     if draws.chance("swarm", SWARM_SHARE):
         return "swarm"
-    others = [name for name in PROFILES if name not in {"swarm", "calm"}]
+    others = [name for name in PROFILES if name not in {"swarm", "calm", *APART}]
     return draws.choice("name", [*others, OFTEN])
 
 

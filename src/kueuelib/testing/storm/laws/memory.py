@@ -31,6 +31,7 @@ from kueuelib.testing.storm.laws.reading import (
     leaving,
     may_run,
     name,
+    notes,
     reserving,
     spec,
     status,
@@ -117,6 +118,7 @@ class Memory:
         leaderless: when a Lease was released, by Lease.
         renewed: when a Lease was last written, by Lease.
         busy: since when pods of a job, or a pod, have been running, by UID.
+        written: what users wrote last about where the pods of a Job run, by its UID.
         meddled: UIDs of Jobs that users have suspended or started themselves.
         turns: changes of queues, Cohorts, flavors and checks by users.
         budgets: steps of managers since a Workload last reserved quota, by subject.
@@ -139,6 +141,7 @@ class Memory:
         self.leaderless: dict[Key, float] = {}
         self.renewed: dict[Key, float] = {}
         self.busy: dict[str, float] = {}
+        self.written: dict[str, dict[str, object]] = {}
         self.meddled: set[str] = set()
         self.turns = 0
         self.budgets: dict[str, Budget] = defaultdict(Budget)
@@ -240,6 +243,7 @@ class Memory:
         old, new = commit.old, commit.new
         if not ours:
             self.budgets[subject_of(commit.present)].causes += 1
+            self._learn_edit(old, new)
         if new is not None and job_end(new):
             self.ended.add(uid(new))
         if old is None or new is None or suspended(old) == suspended(new):
@@ -251,6 +255,17 @@ class Memory:
             admission.unused = admission.unused and not ours
         elif not ours:
             admission.unused = True
+
+    def _learn_edit(self, old: Obj | None, new: Obj | None) -> None:
+        if new is None:
+            return
+        before, after = placement(old) if old else {}, placement(new)
+        written = self.written.setdefault(uid(new), {})
+        for place in before.keys() | after.keys():
+            if place not in after:
+                written.pop(place, None)
+            elif before.get(place) != after[place]:
+                written[place] = after[place]
 
     def _learn_pod(self, commit: Commit, ours: bool) -> None:
         pod = commit.present
@@ -295,6 +310,19 @@ class Memory:
         elif term is None or term.identity != holder:
             self.terms[key] = Term(commit.actor, holder, commit.at)
             self.leaderless.pop(key, None)
+
+
+def placement(job: Obj) -> dict[str, object]:
+    """What a Job says about where its pods run: each key of a mapping, and the affinity."""
+    template = spec(job).get("template") or {}
+    selector, written = (
+        spec(template).get("nodeSelector") or {},
+        notes({"metadata": {}, **template}),
+    )
+    places: dict[str, object] = {f"nodeSelector {key}": text for key, text in selector.items()}
+    places |= {f"annotation {key}": text for key, text in written.items()}
+    affinity = spec(template).get("affinity")
+    return {**places, "affinity": affinity} if affinity else places
 
 
 def life(workload: Obj | None) -> object:

@@ -10,6 +10,7 @@ from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import (
     bounds,
     conditions,
+    edits,
     identity,
     leaders,
     placement,
@@ -63,6 +64,8 @@ SAFETY = (
     _law("quota-is-kept-while-pods-run", starts.quota_is_kept_while_pods_run, WORKLOADS),
     _law("pods-start-on-quota", starts.pods_start_on_quota, PODS),
     _law("ending-jobs-go-on", starts.ending_jobs_go_on, JOBS),
+    _law("edits-are-kept", edits.edits_are_kept, JOBS),
+    _law("starts-are-of-present-templates", edits.starts_are_of_present_templates, JOBS),
     _law("quota-not-exceeded", quota_law.quota_not_exceeded, WORKLOADS),
     _law("no-quota-in-a-cycle", quota_law.no_quota_in_a_cycle, WORKLOADS),
     _law("usage-is-what-pods-request", placement.usage_is_what_pods_request, WORKLOADS),

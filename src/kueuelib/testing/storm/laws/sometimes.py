@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import attrs
 
 from kueuelib.testing.storm.history import Commit, Obj
-from kueuelib.testing.storm.laws.memory import Memory, is_manager
+from kueuelib.testing.storm.laws.memory import Memory, is_manager, placement
 from kueuelib.testing.storm.laws.quotas import Node, cohort_of_raw, queue_of_raw
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
@@ -29,6 +29,7 @@ from kueuelib.testing.storm.laws.reading import (
     reserving,
     spec,
     status,
+    subject_of,
     suspended,
     uid,
 )
@@ -53,6 +54,8 @@ SITUATIONS = (
     "finished",
     "job started",
     "job stopped",
+    "job edited while it waits",
+    "job edited after a stop",
     "pod ungated",
     "job recreated under its name",
     "workload deleted by a user",
@@ -138,7 +141,12 @@ def _of_job(memory: Memory, commit: Commit) -> Iterator[str]:
         earlier = (where for known, where in memory.uids.items() if known != uid(new))
         if commit.resource == JOBS and commit.key in earlier:
             yield "job recreated under its name"
-    if old is None or new is None or not is_manager(commit.actor):
+    if old is None or new is None:
+        return
+    if not is_manager(commit.actor):
+        if commit.resource == JOBS and placement(old) != placement(new):
+            again = memory.admissions[subject_of(new)].ever
+            yield "job edited after a stop" if again else "job edited while it waits"
         return
     if commit.resource == PODS:
         if gated(old) and not gated(new):

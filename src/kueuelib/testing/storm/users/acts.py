@@ -75,6 +75,13 @@ class Family(Protocol):
         ...
 
     @property
+    def edits(self) -> bool:
+        """Whether users edit the templates of their Jobs, and managers have settings that are
+        rare.
+        """
+        ...
+
+    @property
     def crowds(self) -> float:
         """The probability of a crowd."""
         ...

@@ -24,6 +24,8 @@ TREES = 0.25
 """The share of scenarios with trees of Cohorts."""
 POOLED = 0.75
 """The share of these whose trees are joined at rest; the others keep a cycle, if there is one."""
+CHECKED = 0.25
+"""The share of scenarios with an admission check."""
 PLENTY, SCARCE = (1, 5), (0, 2)
 """Bounds of the nominal quota of a ClusterQueue; it is small in a tree, so that the queue
 borrows.
@@ -126,13 +128,16 @@ def activate(check: str, when: str = "setup", *, at: float = 0.0, active: bool =
     return Act(at, label, acts.PATCH_STATUS, CHECKS, "", check, body)
 
 
-def draw_cluster(draws: Draws, *, crowded: bool = False) -> InitialCluster:
+def draw_cluster(
+    draws: Draws, *, crowded: bool = False, checked: float = CHECKED
+) -> InitialCluster:
     """Draws 1 to 4 ClusterQueues with their objects, in a quarter of the cases below trees of
     Cohorts.
 
     Args:
         draws: decisions.
         crowded: whether quota is scarce and preemption by priority is on.
+        checked: the probability that an admission check is required.
     """
     treed = draws.chance("tree", TREES)
     count = draws.integer("queues", 2, 4) if treed else draws.integer("queues", 1, 3)
@@ -144,7 +149,7 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> InitialCluster:
     strategies = draws.choice("strategies", STRATEGIES) if fair else ()
     flavors = tuple(_flavor(draws, name) for name in names)
     check = None
-    if not crowded and draws.chance("check", 0.25):
+    if not crowded and draws.chance("check", checked):
         controller = {"controllerName": "storm.example/approval", "retryDelayMinutes": 1}
         check = _object("AdmissionCheck", CHECK, spec=controller)
     queues = []

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import attrs
+
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
+from kueuelib.testing.storm.users.edits import draw_edits
 from kueuelib.testing.storm.users.hostility import draw_hostility
-from kueuelib.testing.storm.users.queues import CHECK, CHECKS, draw_cluster
+from kueuelib.testing.storm.users.queues import (
+    CHECK,
+    CHECKED,
+    CHECKS,
+    POOL,
+    InitialCluster,
+    draw_cluster,
+)
 from kueuelib.testing.storm.users.trees import COHORTS
 from kueuelib.testing.storm.users.work import draw_crowd, draw_work
 
@@ -18,6 +28,8 @@ ASKS = {"state": "Pending", "reason": "PreemptionRequired"}
 """An answer that is about one reservation (KEP-993)."""
 ENDLESS = 0.4
 """The share of jobs that still run at rest, so that statuses along a tree have usage."""
+OFTEN = 0.7
+"""In place of `CHECKED`, and the share of these checks that preemption waits for, with edits."""
 TRICKS = (3, 10)
 CROWD = (24, 40)
 """The least and the largest number of jobs in a crowd."""
@@ -31,18 +43,25 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
         profile: the number of jobs, and whether users interfere.
     """
     crowded = draws.chance("crowd", profile.crowds)
-    cluster = draw_cluster(draws, crowded=crowded)
+    cluster = draw_cluster(draws, crowded=crowded, checked=OFTEN if profile.edits else CHECKED)
+    settings = cluster.settings
+    if profile.edits:
+        cluster = _with_labels_and_late_checks(draws, cluster)
+        if draws.chance("terminal", 0.5):
+            settings |= {"quotaReleaseStrategy": "OnTerminal"}
     queues = tuple(one["metadata"]["name"] for one in cluster.local_queues)
     if crowded:
         works = draw_crowd(draws, draws.integer("works", *CROWD), queues)
     else:
         count = draws.integer("works", *profile.jobs)
-        endless = ENDLESS if cluster.cohorts or cluster.strategies else 0.0
+        endless = ENDLESS if cluster.cohorts or cluster.strategies or profile.edits else 0.0
         works = draw_work(draws, count, queues, SECONDS * 0.7, endless=endless)
     planned = [act for work in works for act in work.submit(work.at)]
     if profile.users and works:
         count = draws.integer("tricks", *TRICKS)
         planned += draw_hostility(draws, works, cluster, count, SECONDS)
+    if profile.edits:
+        planned += draw_edits(draws, works, SECONDS)
     if cluster.check is not None:
         planned += _approvals()
     planned.sort(key=lambda act: (act.at, act.label))
@@ -52,9 +71,21 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
         cluster.calm(),
         cluster.rest,
         meddling=profile.users,
-        settings=cluster.settings,
+        settings=settings,
         resources=(COHORTS,) if cluster.cohorts else (),
     )
+
+
+def _with_labels_and_late_checks(draws: Draws, cluster: InitialCluster) -> InitialCluster:
+    """A cluster whose flavors all add something, and whose check preemption may wait for."""
+    labelled = [
+        {**one, "spec": {"nodeLabels": {POOL: one["metadata"]["name"]}}} for one in cluster.flavors
+    ]
+    check = cluster.check
+    if check is not None and draws.chance("late", OFTEN):
+        late = {**check["spec"], "preemptionPolicy": "AfterCheckPassedOrOnDemand"}
+        check = {**check, "spec": late}
+    return attrs.evolve(cluster, flavors=tuple(labelled), check=check)
 
 
 def _approvals() -> list[Act]:
