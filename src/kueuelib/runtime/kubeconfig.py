@@ -188,7 +188,7 @@ class KubeconfigSource:
     async def _ask_provider(
         self, name: str, cluster: Mapping[str, Any], user: dict[str, Any]
     ) -> ExecCredential:
-        """Let kubernetes_asyncio get a token; it is imported as a whole, 36 MB."""
+        """Let kubernetes_asyncio get a token; it is imported as a whole, 45 MB."""
         config: Any = importlib.import_module("kubernetes_asyncio.client").Configuration()
         loading: Any = importlib.import_module("kubernetes_asyncio.config.kube_config")
         document = {
