@@ -20,7 +20,7 @@ async def test_a_waiting_worker_is_woken_by_an_add():
 
 async def test_a_delayed_key_comes_by_itself_and_an_earlier_one_first():
     queue: WorkQueue[str] = WorkQueue("q")
-    queue.add("late", after=0.03)
+    queue.add("late", after=0.5)
     worker = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     queue.add("early", after=0.01)
