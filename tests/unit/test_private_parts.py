@@ -17,13 +17,11 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
 LOOP = "what a subclass of asyncio.BaseEventLoop has to know: tests/storm run on every Python"
-NUMBERS = "storms number the connections of aiohttp's client, which keeps them in sets"
 ALLOWED = {
     "kueuelib.testing.storm.loop: StormLoop._process_events": LOOP,
     "kueuelib.testing.storm.loop: StormLoop._run_once": LOOP,
     "kueuelib.testing.storm.loop: StormLoop._stopping": LOOP,
     "kueuelib.testing.storm.loop: StormLoop._write_to_self": LOOP,
-    "kueuelib.testing.storm.substitutes: aiohttp.client_proto": NUMBERS,
 }
 """Private parts that are used after all, each with its reason."""
 DOCUMENTED = {"_exit", "_replace", "_asdict", "_fields", "_make"}

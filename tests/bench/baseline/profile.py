@@ -19,7 +19,10 @@ PARTS = (
     ("writes: why it waits", ("kueuelib.controllers.applier:Applier._wait",)),
     ("writes: status of queues", ("kueuelib.controllers.queue_writer",)),
     ("other reconciles", ("kueuelib.runtime.controller",)),
-    ("connections: bytes in and out", ("asyncio.sslproto", "aiohttp.client_proto")),
+    (
+        "connections: bytes in and out",
+        ("asyncio.sslproto", "kueuelib.runtime.tls_layer", "kueuelib.runtime.exchange"),
+    ),
     ("other tasks and callbacks", ("asyncio.events:Handle._run",)),
     ("the event loop itself", ("asyncio.base_events:",)),
 )

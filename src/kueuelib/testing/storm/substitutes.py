@@ -22,7 +22,6 @@ from typing import Any
 
 import attrs
 import structlog
-from aiohttp.client_proto import ResponseHandler
 
 from kueuelib.embedded import tls
 from kueuelib.embedded.admission import dialling
@@ -56,7 +55,6 @@ def install(loop: StormLoop, tell: Tell | None = None) -> None:
     _replace_cryptography()
     _remember_plugins()
     _replace_signals()
-    _number_connections(loop)
     _quiet(tell)
     logging.disable(logging.WARNING)
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
@@ -152,22 +150,6 @@ def _replace_signals() -> None:
     """Replace signal handlers, because several simulated processes share this one."""
     for name in ("__enter__", "__exit__"):
         setattr(Signals, name, lambda *_: None)
-
-
-def _number_connections(loop: StormLoop) -> None:
-    """Give aiohttp's connections, which it keeps in sets, the same order in every run."""
-    begin = ResponseHandler.__init__
-
-    def init(self: Any, *args: Any, **options: Any) -> None:
-        self.storm_number = loop.new_number()
-        begin(self, *args, **options)
-
-    def number(self: Any) -> int:
-        own_number: int = self.storm_number
-        return own_number
-
-    ResponseHandler.__init__ = init  # type: ignore[method-assign]
-    ResponseHandler.__hash__ = number  # type: ignore[method-assign]
 
 
 class _Problems(logging.Handler):
