@@ -72,17 +72,13 @@ SCALE = 500.0
 JITTER = 0.1
 """Arrivals and run times differ by up to so much. Without it many events have the same time, and
 milliseconds decide which one is first."""
-SEED = 6
-"""Of the seeds 1 to 11 and 13, three play without a race (6, 8 and 10). With the others a
-creation meets a release within the milliseconds that a cluster takes, and their order decides."""
+SEED = 1
+"""Of the seeds 1, 5, 6, 8 and 10, two play without a race (1 and 10). With the others a creation
+meets a release within the milliseconds that a cluster takes, and their order decides."""
 STOP_SECONDS = 30.0
 """Pods of evicted Jobs run on for so long: the grace period that Kubernetes gives them."""
-SETTINGS = {
-    **CONFIGURATION,
-    "preemption": {"parallelPreemptors": False},
-    "quotaReleaseStrategy": "OnTerminal",
-}
-"""Quota is free when these pods are gone, and preemptors are decided one after the other."""
+SETTINGS = {**CONFIGURATION, "quotaReleaseStrategy": "OnTerminal"}
+"""Quota is free when these pods are gone."""
 SETTLE = 10.0
 LIMIT = 20_000.0
 WORKLOADS = "workloads.kueue.x-k8s.io"
