@@ -4,6 +4,8 @@ import copy
 
 import pytest
 
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.contract.additions import with_memory
 from kueuelib.jobs.reconcile.matching import is_equivalent
 
 MIN = {"kueue.x-k8s.io/job-min-parallelism": "1"}
@@ -78,6 +80,29 @@ def test_a_running_job_that_lost_its_own_toleration_asks_for_something_else(buil
     assert same(build, running, workload)
     running["spec"]["template"]["spec"]["tolerations"].remove({"key": "own"})
     assert not same(build, running, workload)
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["by us", "by another manager"])
+@pytest.mark.parametrize(
+    "change",
+    ["parallelism", "an image", "a request", "an init container", "fewer tolerations"],
+)
+def test_a_running_job_has_the_pods_of_its_workload(build, change, noted):
+    change = {**CHANGES, "fewer tolerations": (without_tolerations, False)}[change][0]
+    job = build.job(pod={"tolerations": [{"key": "own"}]})
+    workload = build.workload(job, admitted=True)
+    running = build.started(job)
+    if noted:
+        running["metadata"]["annotations"] = with_memory(
+            BatchJob(running), BatchJob(job), "2024-01-01T00:00:00Z"
+        )["metadata"]["annotations"]
+    assert same(build, running, workload)
+    change(running)
+    assert not same(build, running, workload)
+
+
+def without_tolerations(job):
+    del job["spec"]["template"]["spec"]["tolerations"]
 
 
 def test_a_partially_admitted_job_runs_with_the_count_of_the_admission(build):
