@@ -383,6 +383,7 @@ def test_those_that_wait_hear_that_others_leave() -> None:
     assert rest(cluster) == []
     cluster.submit("high", "a", 3, priority=8, created=1)
     assert rest(cluster) == ["-big"]
+    assert cluster.engine.standing(key("owner")).reason == FitsAfterPreemptions((key("big"),))
     cluster.submit("late", "z", 2, priority=-5, created=20)
     assert rest(cluster) == []
     cluster.leaves("big")
