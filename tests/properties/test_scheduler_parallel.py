@@ -280,7 +280,8 @@ def test_all_that_wait_start_when_the_victims_are_gone(
 def test_after_a_restart_nobody_else_leaves(facts: list[events.Event], data: st.DataObject) -> None:
     """Those that leave count as gone at once, and the same Workloads get their room.
 
-    With several flavors, who is decided first may choose another one.
+    With several flavors, who is decided first may choose another one. A StrictFIFO queue starts
+    again with its head, which may be too large for the room.
     """
     slow = Slow(facts, choices(fair=False, by_priority=True))
     slow.rest()
@@ -301,4 +302,6 @@ def test_after_a_restart_nobody_else_leaves(facts: list[events.Event], data: st.
         for key in list(one.leaving):
             one.go(key)
         one.rest()
-    assert fresh.engine.cache.holders.keys() == slow.engine.cache.holders.keys()
+    queues = [fact.cluster_queue for fact in facts if isinstance(fact, events.ClusterQueueSet)]
+    strict = any(queue.spec.queueing_strategy == "StrictFIFO" for queue in queues)
+    assert strict or fresh.engine.cache.holders.keys() == slow.engine.cache.holders.keys()
