@@ -157,10 +157,14 @@ def test_a_running_job_that_is_replaced_stays_as_its_user_wrote_it(rest: Rest) -
     life.report("low", "stopped")
     eventually(lambda: not life.holds_quota("low"))
     assert life.pools("low") == {"mine"}
-    asked = life.workload("low")
-    assert uid_of(asked) == workload
-    selectors = [e["template"]["spec"]["nodeSelector"] for e in asked["spec"]["podSets"]]
-    assert selectors == [{"pool": "mine"}] * 2
+
+    def follows() -> bool:
+        asked = life.workload("low")
+        assert uid_of(asked) == workload
+        selectors = [e["template"]["spec"].get("nodeSelector") for e in asked["spec"]["podSets"]]
+        return selectors == [{"pool": "mine"}] * 2
+
+    eventually(follows)
 
 
 def replica_set(rest: Rest, place: Place, deployment: Obj) -> Obj:

@@ -262,8 +262,8 @@ class Engine(Knowledge):
                 promise=wait.promise,
             )
             touched[wait.key] = wait.cluster_queue
-        for key, overtaken in plan.broken.items():
-            self._queues.break_promise(key, overtaken=overtaken)
+        for key in plan.broken:
+            self._queues.break_promise(key)
         waits += (self._wait(item, reason) for item, reason in self._queues.silence.take())
         effects = Effects(
             tuple(sorted(set(touched.values()))),

@@ -435,16 +435,47 @@ def test_a_preemptor_takes_no_other_flavor_from_its_owner(protects: bool) -> Non
     assert rest(cluster) == ["+owner"]
 
 
-def test_who_lost_its_room_to_earlier_ones_does_not_give_up() -> None:
+def test_who_lost_its_room_five_times_preempts_nobody_until_others_end() -> None:
     cluster = parallel()
     queue_of(cluster, 9, 1)
     assert rest(cluster) == ["-low8"]
-    for number in range(8):
+    for number in range(4):
         cluster.submit(f"higher{number}", "q", priority=2 + number)
         assert rest(cluster) == [f"-low{7 - number}"]
-    for number in range(9):
+    cluster.submit("higher4", "q", priority=6)
+    assert rest(cluster) == []
+    cluster.tell(events.WorkloadGone(key("low0")))
+    assert rest(cluster) == ["+higher4"]
+    for number in range(4, 9):
         cluster.leaves(f"low{number}")
     assert "+high0" in rest(cluster)
+
+
+@STRATEGIES
+def test_preemptors_of_two_queues_that_take_room_from_each_other_come_to_rest(
+    strategy: str,
+) -> None:
+    """What an earlier Workload of the queue takes may be lost to others at once."""
+    cluster = parallel()
+    borrows = {"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "LowerPriority"}}
+    reclaims = {"reclaimWithinCohort": "Any"}
+    cluster.queue("a", {"f": {"gpu": 1}}, cohort="x")
+    spec = {"queueingStrategy": strategy}
+    cluster.queue("b", {"f": {"gpu": 6}}, cohort="x", preemption=borrows, **spec)
+    cluster.queue("c", {"f": {"gpu": 3}}, cohort="x", preemption=reclaims)
+    cluster.submit("b1", "b", 5, priority=3, created=5)
+    cluster.submit("b2", "b", 5, priority=3, created=7)
+    cluster.submit("c1", "c", 5, priority=2, created=0)
+    cluster.submit("c2", "c", 3, priority=2, created=5)
+    for _ in range(20):
+        told = [step[1:] for step in rest(cluster) if step.startswith("-")]
+        if not told:
+            return
+        for name in told:
+            cluster.hears(name)
+        for name in told:
+            cluster.leaves(name)
+    raise AssertionError("they preempt each other again and again")
 
 
 def test_what_is_free_now_comes_before_what_others_leave() -> None:

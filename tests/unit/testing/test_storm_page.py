@@ -40,8 +40,7 @@ def test_the_faults_are_those_of_the_code() -> None:
     assert [tuple(row[:3]) for row in rows] == [
         (f"`{kind.name}`", kind.place, kind.legal) for kind in CATALOGUE.values()
     ]
-    counts = [int(row[3].replace(",", "")) for row in rows if row[3] != "-"]
-    assert [row[0].strip("`") for row in rows if row[3] == "-"] == ["jobs-late"]
+    counts = [int(row[3].replace(",", "")) for row in rows if row[0] != "`jobs-late`"]
     said = re.search(
         r"--seeds 1:(\d+) --counts`: ([\d,]+) faults, (\d+) in each seed", " ".join(PAGE.split())
     )

@@ -67,7 +67,6 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
             turns.take(entry)
         order.append(entry.head.info.key)
     kept = [admission_of(entry, now) for entry in turns.promises.kept()]
-    overtaken = turns.promises.overtaken
     waits = (*turns.waits, *refused)
     return Plan(
         (*kept, *turns.admissions),
@@ -77,5 +76,5 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
         judge.reported,
         turns.skipped_preemptions,
         turns.recomputations,
-        {head.info.key: head.info.key in overtaken for head in turns.promises.broken},
+        tuple(head.info.key for head in turns.promises.broken),
     )

@@ -174,8 +174,7 @@ class Plan:
             heads.
         recomputations: by ClusterQueue and result, how many heads chose victims again because
             earlier heads took theirs.
-        broken: the Workloads that no longer have the room they were promised, each with whether it
-            went to one before them in their ClusterQueue.
+        broken: the Workloads that no longer have the room they were promised.
     """
 
     admissions: tuple[Admit, ...]
@@ -185,4 +184,4 @@ class Plan:
     faults: tuple[PolicyFault, ...] = ()
     skipped_preemptions: Mapping[str, int] = attrs.field(factory=dict, eq=False)
     recomputations: Mapping[tuple[str, str], int] = attrs.field(factory=dict, eq=False)
-    broken: Mapping[ObjectKey, bool] = attrs.field(factory=dict)
+    broken: tuple[ObjectKey, ...] = ()

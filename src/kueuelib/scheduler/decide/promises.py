@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable
 
 import attrs
 
-from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import FIT
 from kueuelib.scheduler.decide.cycle_values import Head, Wait
 from kueuelib.scheduler.decide.nomination import (
@@ -75,7 +74,6 @@ class Promises:
         leaving: these; none of them is in the snapshot.
         standing: the promises that hold, in the order of a cycle.
         broken: the preemptors that have to be nominated again.
-        overtaken: those of them whose room went to one before them in their ClusterQueue.
     """
 
     def __init__(
@@ -93,7 +91,6 @@ class Promises:
         self.leaving: list[Holder] = []
         self.standing: list[Kept] = []
         self.broken: list[Head] = []
-        self.overtaken: set[ObjectKey] = set()
         for holder in leaving:
             if holder.key not in snapshot.gone:
                 snapshot.take_out(holder)
@@ -198,7 +195,7 @@ class Promises:
             outcome = nominate(self._snapshot, head, settings, judge)
             if isinstance(outcome, Entry):
                 outcome = self._sooner(outcome, settings)
-            self.put_down(head)
+            self.put_down()
             if isinstance(outcome, Wait) or not (elsewhere and outcome.proposal.borrowing):
                 break
         return outcome
@@ -252,15 +249,13 @@ class Promises:
                 self._charge_again(kept)
         self._mark = self._snapshot.mark()
 
-    def put_down(self, head: Head) -> None:
+    def put_down(self) -> None:
         """Renews these promises. If the head took anything, those that no longer fit are broken."""
         lifted, self._lifted = self._lifted, []
         taken = self._snapshot.mark() != self._mark
         for kept in lifted:
             if taken and not self._snapshot.fits(kept.queue, kept.usage):
                 self._forget(kept)
-                if kept.head.cluster_queue == head.cluster_queue:
-                    self.overtaken.add(kept.head.info.key)
                 continue
             kept.borrows = self._borrows(kept)
             self._charge_again(kept)

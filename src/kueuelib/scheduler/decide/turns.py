@@ -105,7 +105,7 @@ class Turns:
         known = len(self.promises.broken)
         self.promises.lift(entry.head, borrows=bool(entry.proposal.borrowing))
         self.take(entry)
-        self.promises.put_down(entry.head)
+        self.promises.put_down()
         self._wait_again(known)
 
     def take(self, entry: Entry) -> None:
@@ -279,7 +279,7 @@ class Turns:
         return Promise(counts, proposal.flavors, proposal.usage, parallel)
 
     def _blocked(self, entry: Entry, requeue: Requeue = Requeue.GENERIC) -> None:
-        self.promises.put_down(entry.head)
+        self.promises.put_down()
         proposal, queue = entry.proposal, entry.queue
         in_vain = entry.head.preempted if gave_up(entry.head) else 0
         reason = NoFlavors(

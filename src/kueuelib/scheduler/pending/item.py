@@ -11,7 +11,7 @@ import attrs
 
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.reasons import Preempting, Reason
+from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.values import record
 
 if TYPE_CHECKING:
@@ -206,11 +206,6 @@ class Pending:
     def preempts(self) -> None:
         """Count a preemption by it."""
         self.queue.scope.preempted[self.info.key] = self.preemptions + 1
-
-    def preempted_for_another(self) -> None:
-        """Count its preemption no longer, because a Workload before it took the room."""
-        if self.preemptions and isinstance(self.reason, Preempting):
-            self.queue.scope.preempted[self.info.key] = self.preemptions - 1
 
     def begin_anew(self) -> None:
         """Forget its preemptions, because it changed or is gone."""

@@ -233,18 +233,11 @@ class Queues:
         if rest:
             item.queue.scope.note_freed(rest, from_outside=False)
 
-    def break_promise(self, key: ObjectKey, *, overtaken: bool = False) -> None:
-        """Returns a Workload to the heap, if it was promised any room.
-
-        Args:
-            key: the Workload.
-            overtaken: whether the room went to one before it in its ClusterQueue.
-        """
+    def break_promise(self, key: ObjectKey) -> None:
+        """Returns a Workload to the heap, if it was promised any room."""
         item = self.promised.get(key)
         if item is not None and item.group is not None:
             self._forget_promise(item)
-            if overtaken:
-                item.preempted_for_another()
             item.group.has_turn = True
             item.queue.heap.push(item)
 
