@@ -10,8 +10,8 @@ FILE = Path(__file__).with_name("expected.json")
 TOLERANCE = 0.05
 """A count may differ from the expected one by this part of it,"""
 WIDER = {"cycles": 0.1}
-"""Of counts that depend on the interpreter: from Python 3.12 on, aiohttp starts tasks at once, so
-that a cycle sees more changes together. There are 5 % fewer of them, but the calls are the same.
+"""Of counts that depend on the interpreter: on Python 3.14 a cycle sees more changes together than
+on 3.11, so there are 5 % fewer cycles for the same Jobs.
 """
 SMALLEST = 0.02
 """or by so much per admission, if that is more."""
