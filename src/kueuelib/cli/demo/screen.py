@@ -71,9 +71,9 @@ class Screen:
 
 
 def _variety(board: Board) -> tuple[int, int]:
-    """How much a picture of the board shows: states, and Jobs with a reason to wait."""
+    """How much a picture of the board shows: different states, and different reasons to wait."""
     rows = board.rows.values()
-    return len({row.state for row in rows}), sum(bool(row.note) for row in rows)
+    return len({row.state for row in rows}), len({row.note for row in rows if row.note})
 
 
 def picture_of(table: RenderableType) -> str:
