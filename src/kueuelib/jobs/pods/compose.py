@@ -89,8 +89,16 @@ def compose(
     return composed_of(members_of(pods, role_by_shape, owners), parent)
 
 
-def composed_of(known: Sequence[Member], parent: Parent | None) -> Composition:
-    """The same for members, whose roles are their shapes."""
+def composed_of(
+    known: Sequence[Member], parent: Parent | None, before: Sequence[Obj] = ()
+) -> Composition:
+    """The same for members, whose roles are their shapes.
+
+    Args:
+        known: the pods of the group.
+        parent: as for `compose`.
+        before: the raw pod sets that the group has had so far; missing pods come back as these.
+    """
     members = tuple(each for each in known if each.fills)
     if not members:
         return Composition()
@@ -107,7 +115,7 @@ def composed_of(known: Sequence[Member], parent: Parent | None) -> Composition:
         return Composition(parent.pod_sets, _annotations_by(parent), members)
     if not all(each.role for each in members):
         return _declared(members)
-    return _counted(members, None if parent is None else parent.replicas)
+    return _counted(members, None if parent is None else parent.replicas, before)
 
 
 def waits_for_others(pod: Obj, present: int) -> bool:
@@ -123,7 +131,7 @@ def waits_for_others(pod: Obj, present: int) -> bool:
     return not is_declared and SUSPENDING_PARENT not in annotations_of(pod) and not is_fast(pod)
 
 
-def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
+def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj]) -> Composition:
     first, total = members[0], wanted or total_count_of(members[0].pod)
     for each in () if wanted else members:
         count = total_count_of(each.pod)
@@ -157,15 +165,35 @@ def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
             "constraints, resource claims and runtime classes are equal"
         )
         return Composition(problem=Problem(first.pod, text))
+    present = {role: len(peers) for role, peers in roles.items()}
+    absent = _absent(present, missing, before) or {first.role: missing}
+    templates = {entry["name"]: entry["template"] for entry in before} | {
+        role: marks.template_of(_pattern(peers), [each.pod for each in peers])
+        for role, peers in roles.items()
+    }
     pod_sets = tuple(
-        PodSet(
-            role,
-            len(peers) + (missing if role == first.role else 0),
-            marks.template_of(_pattern(peers), [each.pod for each in peers]),
-        )
-        for role, peers in sorted(roles.items())
+        PodSet(role, present.get(role, 0) + absent.get(role, 0), templates[role])
+        for role in sorted({*present, *absent})
     )
     return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)
+
+
+def _absent(present: Mapping[str, int], missing: int, before: Sequence[Obj]) -> Mapping[str, int]:
+    """How many pods of each role are still to come back, in whatever order; empty if that is not
+    known, because pods of other shapes or another number of them make it another group.
+    """
+    counts = {entry["name"]: int(entry.get("count", 1)) for entry in before}
+    if not present.keys() <= counts.keys() or sum(counts.values()) != missing + sum(
+        present.values()
+    ):
+        return {}
+    absent: dict[str, int] = {}
+    for role, count in counts.items():
+        lacks = min(missing, max(0, count - present.get(role, 0)))
+        missing -= lacks
+        if lacks:
+            absent[role] = lacks
+    return absent
 
 
 def _annotations_by(parent: Parent) -> dict[str, str]:

@@ -75,7 +75,10 @@ def _waiting(judgement: Judgement) -> Judgement:
 def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:
     members = members_of(facts.counted, role_by_shape, facts.owners)
     if free:
-        made = composed_of(members, facts.parent)
+        # A controller makes all pods again, as its template is by now.
+        known = facts.parent is None and not facts.serving
+        before = workload["spec"]["podSets"] if known else ()
+        made = composed_of(members, facts.parent, before)
         counts = {entry.name: entry.count for entry in made.pod_sets}
         declared = GROUP_SETS_DIGEST in made.annotations
         differs = counts != roles.counts or are_edited(made.members, workload)

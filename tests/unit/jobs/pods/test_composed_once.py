@@ -15,9 +15,9 @@ def composed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     counted = compose._counted
 
-    def counting(members: Any, wanted: int | None) -> compose.Composition:
+    def counting(members: Any, *others: Any) -> compose.Composition:
         counts.append(len(members))
-        return counted(members, wanted)
+        return counted(members, *others)
 
     monkeypatch.setattr(compose, "_counted", counting)
     return counts
