@@ -271,7 +271,10 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=1) as response:  # noqa: S310 - our own address
             return bool(response.status == http.HTTPStatus.OK)
-    except (urllib.error.URLError, OSError):
+    except urllib.error.HTTPError as error:
+        error.close()  # it holds the answer
+        return False
+    except OSError:
         return False
 
 

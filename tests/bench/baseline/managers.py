@@ -206,5 +206,8 @@ def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:
             return answer.status == 200
-    except (urllib.error.URLError, OSError):
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+    except OSError:
         return False

@@ -60,7 +60,10 @@ def _zone_problem(name: str) -> str:
         if name not in ("", "Local"):
             zoneinfo.ZoneInfo(name)
     except zoneinfo.ZoneInfoNotFoundError:
-        return f"unknown time zone {name}" if zoneinfo.available_timezones() else ""
+        zones = zoneinfo.available_timezones()
+        if any(zone.startswith(f"{name}/") for zone in zones):
+            return "is a directory"  # Python says so itself before 3.14
+        return f"unknown time zone {name}" if zones else ""
     except ValueError:
         return "malformed time zone information"
     except OSError as error:

@@ -49,10 +49,10 @@ _REPLACED = """
     DELETE FROM states WHERE revision IN (
         SELECT old.revision FROM states AS new JOIN states AS old
         ON old.kind = new.kind AND old.namespace = new.namespace AND old.name = new.name
-        AND old.revision < new.revision WHERE new.revision > ?1 AND new.revision <= ?2
+        AND old.revision < new.revision WHERE new.revision > ? AND new.revision <= ?
     )
 """
-_REMOVED = "DELETE FROM states WHERE removed AND revision > ?1 AND revision <= ?2"
+_REMOVED = "DELETE FROM states WHERE removed AND revision > ? AND revision <= ?"
 _NOTE = "INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
 _LOG = logging.getLogger("kueuelib.embedded")
 

@@ -24,8 +24,6 @@ from kueuelib.testing.storm.owners import OWNER, STORM, Owner, context_of, owner
 if TYPE_CHECKING:
     from kueuelib.testing.storm.wire import Wire
 
-COST = 2e-5
-"""Seconds that every callback takes."""
 _CANCELLED_KEPT = 512
 
 
@@ -70,6 +68,7 @@ class StormLoop(asyncio.BaseEventLoop):
 
     Attributes:
         now: seconds since the beginning of the world.
+        cost: seconds that every callback takes.
         steps: the number of callbacks so far.
         limit: the maximum number of callbacks.
         wire: carries connections; set by its creator.
@@ -79,6 +78,7 @@ class StormLoop(asyncio.BaseEventLoop):
     def __init__(self, seed: int = 0, disorder: float = 0.0) -> None:
         super().__init__()
         self.now = 0.0
+        self.cost = 2e-5
         self.steps = 0
         self.limit = 50_000_000
         self.disorder = disorder
@@ -255,7 +255,7 @@ class StormLoop(asyncio.BaseEventLoop):
         self.steps += 1
         if self.steps > self.limit:
             raise Stuck(f"more than {self.limit} callbacks were run")
-        self.now += COST
+        self.now += self.cost
         handle.run(self)
 
     # ---- what other loops do with threads, sockets and signals
