@@ -1,12 +1,14 @@
 """We use what other packages document, so that their next release does not break ours.
 
 A name with an underscore that is not ours is found where it is read, called, replaced, overridden
-or imported; also modules that their packages do not document.
+or imported; also modules that their packages do not document. What aiohttp names without an
+underscore, but describes on no page, is listed.
 """
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import inspect
 import re
@@ -14,6 +16,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
 
 SRC = Path(__file__).parents[2] / "src"
 LOOP = "what a subclass of asyncio.BaseEventLoop has to know: tests/storm run on every Python"
@@ -33,6 +39,27 @@ INNER = re.compile(
 PLAIN = ("kueuelib", "builtins", "typing", "abc", "enum", "collections")
 """Modules of classes without private parts, or with our own."""
 PRIVATE = re.compile(r"_(?!_)\w+")
+CALLED: dict[type, tuple[str, ...]] = {
+    web.RequestHandler: (
+        *("manager", "loop", "access_log", "auto_decompress", "keepalive_timeout"),
+        *("lingering_time", "logger"),
+    ),
+    web.BaseRequest: (
+        *("message", "payload", "protocol", "payload_writer", "task", "loop", "client_max_size"),
+    ),
+    web.Server: ("handler", "request_factory", "handler_cancellation"),
+}
+"""What constructors of aiohttp's server are given; no page of its documentation says so."""
+READ = {
+    web.RequestHandler: {"close", "handle_error", "log_access", "transport"},
+    web.BaseRequest: {"protocol"},
+    web.Server: {"connections", "request_factory"},
+}
+"""Attributes that no page describes, either; the first one's are called by aiohttp, too."""
+NAMED = ("DefaultResolver", "HttpVersion11", "web.RequestPayloadError")
+"""Further names of aiohttp that no page describes."""
+LAST_SEEN = "3.14.5"
+"""The version of aiohttp in which all of them were as we need them."""
 
 MODULES = {
     ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
@@ -176,3 +203,52 @@ def test_no_private_parts_of_others_are_used() -> None:
     """Each use that is allowed has its reason in `ALLOWED`; other entries are left over."""
     modules = [each for each in MODULES if not each.endswith("__main__")]
     assert set().union(*map(private_parts, modules)) == set(ALLOWED)
+
+
+def test_what_our_connections_take_from_aiohttp_is_listed() -> None:
+    """Only they inherit from a class that its documentation does not describe."""
+    documented = set(dir(asyncio.Protocol))
+    used: set[str] = set()
+    for module, names in HEIRS.items():
+        for node in ast.walk(MODULES[module]):
+            if not isinstance(node, ast.ClassDef) or node.name not in names:
+                continue
+            cls = getattr(importlib.import_module(module), node.name, None)
+            if not (isinstance(cls, type) and issubclass(cls, web.RequestHandler)):
+                continue
+            inner = list(ast.walk(node))
+            own = [each for each in inner if isinstance(each, ast.Attribute)]
+            used |= {each.attr for each in own if ast.unparse(each.value) in ("self", "super()")}
+            used |= {each.name for each in inner if isinstance(each, ast.FunctionDef)}
+    theirs = {name for name in dir(web.RequestHandler) if not name.startswith("_")} - documented
+    assert used & theirs == READ[web.RequestHandler]
+
+
+async def test_undocumented_names_of_aiohttp_are_as_we_need_them() -> None:
+    """If not: mend what the traceback of other tests shows; until then, forbid that version of
+    aiohttp in `pyproject.toml`.
+    """
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        raise NotImplementedError
+
+    server = web.Server(handle)
+    for cls, names in CALLED.items():
+        missing = set(names) - set(inspect.signature(cls).parameters)
+        assert not missing, f"{cls} took {missing} in aiohttp {LAST_SEEN}"
+    for owner, attributes in READ.items():
+        present = {*dir(owner), *(dir(server) if owner is web.Server else ())}
+        assert attributes <= present, f"{owner} had {attributes} in aiohttp {LAST_SEEN}"
+    text = "".join(path.read_text() for path in SRC.rglob("*.py"))
+    for name in NAMED:
+        assert name.rpartition(".")[2] in text, f"{name} is not used any more"
+        owner = web if name.startswith("web.") else aiohttp
+        assert hasattr(owner, name.rpartition(".")[2]), f"{name} was in aiohttp {LAST_SEEN}"
+
+
+@pytest.mark.parametrize("cls", CALLED, ids=lambda cls: cls.__name__)
+def test_positions_of_undocumented_parameters_are_as_we_fill_them(cls: type) -> None:
+    """`BaseRequest` is called by position; the others by name, but for what comes first."""
+    order = list(inspect.signature(cls).parameters)
+    by_position = 6 if cls is web.BaseRequest else 1
+    assert tuple(order[:by_position]) == CALLED[cls][:by_position]
