@@ -166,7 +166,7 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
         )
         return Composition(problem=Problem(first.pod, text))
     present = {role: len(peers) for role, peers in roles.items()}
-    absent = _absent(present, missing, before) or {first.role: missing}
+    absent = (_absent(present, missing, before) or {first.role: missing}) if missing else {}
     templates = {entry["name"]: entry["template"] for entry in before} | {
         role: marks.template_of(_pattern(peers), [each.pod for each in peers])
         for role, peers in roles.items()
