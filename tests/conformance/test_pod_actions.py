@@ -48,6 +48,25 @@ async def test_an_eviction_deletes_its_pod(api):
     assert (await api.post(f"{PODS}/p/eviction", body)).status == 404
 
 
+async def test_an_evicted_pod_says_that_it_was_evicted(api):
+    held = pod()
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    await api.post(PODS, held)
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    await api.post(f"{PODS}/p/eviction", body)
+    found = (await api.get(f"{PODS}/p")).body
+    assert found["metadata"]["deletionTimestamp"]
+    (told,) = [each for each in found["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+    del told["lastTransitionTime"]
+    assert told == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [

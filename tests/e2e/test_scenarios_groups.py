@@ -216,6 +216,64 @@ def test_an_evicted_group_waits_for_replacements_and_ends(place: Place) -> None:
     place.released(*new)
 
 
+def drain(place: Place, *pods: dict) -> None:
+    """What `kubectl drain` does to the pods of nodes."""
+    for pod in pods:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name_of(pod)}}
+        place.rest.create(f"{place.path(pod)}/eviction", body)
+    for pod in pods:
+        place.eventually(lambda pod=pod: phase(place.get(pod)) == "Failed")
+
+
+def test_a_drained_group_keeps_its_quota_for_its_replacements(place: Place) -> None:
+    place.queue(2)
+    pods = place.group(size=2)
+    place.runs(*pods)
+    before = place.workload(pods[0])
+    others = place.group("w", 2)
+    place.waits(others[0])
+    drain(place, *pods)
+    place.quiet(lambda: all(place.get(pod)["metadata"]["finalizers"] for pod in pods))
+    new = [place.pod(f"n{n}", group="g", total=2) for n in range(2)]
+    place.runs(*new)
+    place.gone(*pods)
+    after = place.workload(new[0])
+    assert uid_of(after) == uid_of(before)
+    assert condition(after, "Admitted") == condition(before, "Admitted")
+    place.finish(*new)
+    place.finished(new[0], "Succeeded")
+    place.runs(*others)
+
+
+@pytest.mark.parametrize("what", ["the Workload", "the replacement"])
+def test_a_drained_group_goes_with_what_its_user_deletes(place: Place, what: str) -> None:
+    place.queue(2)
+    pods = place.group(size=2)
+    place.runs(*pods)
+    found = place.workload(pods[0])
+    others = place.group("w", 2)
+    drain(place, *pods)
+    if what == "the Workload":
+        place.delete(found)
+    else:
+        new = place.pod("new", group="g", total=2)
+        place.runs(new)
+        place.delete(new)
+    place.gone(*pods, found)
+    place.runs(*others)
+
+
+def test_a_running_group_goes_with_its_pods(place: Place) -> None:
+    place.queue(2)
+    pods = place.group(size=2)
+    place.runs(*pods)
+    found = place.workload(pods[0])
+    others = place.group("w", 2)
+    place.delete(*pods)
+    place.gone(*pods, found)
+    place.runs(*others)
+
+
 def test_a_preempted_group_comes_back_after_the_one_that_took_its_place(place: Place) -> None:
     place.queue(2, **place.preempting())
     place.priority(100, "high")

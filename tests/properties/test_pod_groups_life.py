@@ -35,7 +35,13 @@ from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.marks import gated, marked_as_ours
 from kueuelib.jobs.pods.missed import regained
 from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
-from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_managed, stage_of
+from kueuelib.jobs.pods.reading import (
+    Stage,
+    has_finalizer,
+    is_managed,
+    is_unretriable,
+    stage_of,
+)
 from kueuelib.jobs.pods.role_hash import role_of
 from kueuelib.jobs.pods.roles import role_by_name
 from kueuelib.jobs.pods.rules import validate_pod
@@ -206,6 +212,17 @@ class Server:
         kept = [each for each in status.get("conditions", ()) if each["type"] != "ContainersReady"]
         self.put({**pod, "status": {**status, "phase": phase, "conditions": [*kept, condition]}})
 
+    def drain(self) -> None:
+        """Evict whatever runs."""
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+        }
+        for pod in self.in_stage(Stage.STARTED):
+            conditions = [*pod["status"].get("conditions", ()), condition]
+            self.delete({**pod, "status": {**pod["status"], "conditions": conditions}})
+
     def terminate(self) -> None:
         for pod in self.in_stage(Stage.LEAVING):
             self.end(pod, "Failed")
@@ -359,7 +376,7 @@ class GroupLife(RuleBasedStateMachine):
 
     def check_settled(self):
         server, workload = self.server, self.server.workload
-        for pod in server.in_stage(Stage.DROPPED):
+        for pod in () if server.in_stage(Stage.LEAVING) else server.in_stage(Stage.DROPPED):
             raise AssertionError(f"{pod['metadata']['name']} never ran and is still there")
         held = [pod for pod in server.pods.values() if pod["metadata"].get("finalizers")]
         if workload is None:
@@ -405,6 +422,27 @@ class GroupLife(RuleBasedStateMachine):
         self.somebody_deletes_a_pod(which)
         self.send_missing()
         self.settle()
+
+    @rule()
+    def all_nodes_are_drained(self):
+        """Whatever was there before, the group keeps its quota if nothing but this has hit it."""
+        self.the_group_runs()
+        server, workload = self.server, self.server.workload
+        pods = [*server.pods.values()]
+        keeps = (
+            workload is not None
+            and states.phase_of(workload) is states.Phase.ADMITTED
+            and all(stage_of(pod) is Stage.STARTED and has_finalizer(pod) for pod in pods)
+            and all(is_managed(pod) and not is_unretriable(pod) for pod in pods)
+        )
+        server.drain()
+        self.settle()
+        server.terminate()
+        self.settle()
+        if keeps:
+            assert server.workload is not None
+            assert server.workload["metadata"]["uid"] == workload["metadata"]["uid"]
+            assert states.phase_of(server.workload) is states.Phase.ADMITTED
 
     @rule()
     def the_cluster_goes_on(self):

@@ -70,6 +70,7 @@ FINISHED: Final = "Finished"
 PODS_READY: Final = "PodsReady"
 DEACTIVATION_TARGET: Final = "DeactivationTarget"
 TERMINATION_TARGET: Final = "TerminationTarget"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 # ---- conditions of everything else
 ACTIVE: Final = "Active"

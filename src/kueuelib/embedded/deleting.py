@@ -15,6 +15,7 @@ from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.storage import StaleWrite
+from kueuelib.embedded.subresources import disrupted_status
 from kueuelib.embedded.verbs import DeleteOptions, Propagation
 from kueuelib.errors import Conflict
 
@@ -60,6 +61,9 @@ class Deletes:
                 await self._chain.mutate(kind, request)
                 await self._chain.validate(kind, request)
             obj = await self._converter.to_stored(kind, await read(size, entry.obj))
+            if options.way == "eviction":
+                told = ("EvictionByEvictionAPI", "Eviction API: evicting")
+                obj["status"] = disrupted_status(obj, *told, request.now)
             gone = self._end(kind, obj, asked, options, request)
             if options.dry_run:
                 return (old if gone else obj), gone

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.api.names import DISRUPTION_TARGET
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import invalid, required, shown
 from kueuelib.embedded.builtins.raw import section
@@ -107,6 +108,21 @@ def bind(kind: Kind, pod: Obj, binding: Mapping[str, Any], now: float) -> Obj:
     }
     status["conditions"] = [*others, scheduled]
     return new
+
+
+def disrupted_status(pod: Mapping[str, Any], reason: str, message: str, now: float) -> Obj:
+    """The status of a pod that something other than a request to delete it is about to delete."""
+    status = pod.get("status") or {}
+    others = [each for each in status.get("conditions") or () if each["type"] != DISRUPTION_TARGET]
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": format_time(now),
+        "reason": reason,
+        "message": message,
+    }
+    return {**status, "conditions": [*others, condition]}
 
 
 def _at(obj: Obj, path: str) -> Any:

@@ -12,6 +12,7 @@ from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import is_leaving
 from kueuelib.embedded.cluster.pod_status import is_terminal
 from kueuelib.embedded.cluster.taints import ending_taints, eviction_due
+from kueuelib.embedded.subresources import disrupted_status
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
 
@@ -113,5 +114,7 @@ class Evictions(Controller[ObjectKey]):
             return due
         text = f"Marking for deletion Pod {key}"
         self._events.normal(pod, COMPONENT, "TaintManagerEviction", text)
+        told = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+        pod = await self._pods.update_status(pod, disrupted_status(pod, *told, self._clock.now()))
         await self._pods.delete(pod)
         return None

@@ -28,11 +28,13 @@ from kueuelib.jobs.pods.judge import Judgement, judge
 from kueuelib.jobs.pods.reading import (
     Stage,
     created_at,
+    is_deleted,
     is_fast,
     is_on_node,
     is_unretriable,
     queue_of,
     stage_of,
+    was_disrupted,
     was_stopped,
 )
 from kueuelib.jobs.pods.roles import Roles, role_by_shape
@@ -102,13 +104,14 @@ class PodGroup(
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether every pod is being deleted, and not all of them by us.
+        """Whether every pod is being deleted, and at least one of them by a user.
 
-        After we stop pods, the group waits for replacements. If a user deletes the remaining pods,
-        none will come, unless a parent makes them.
+        After we stop pods or their nodes are drained, the group waits for replacements. If a user
+        deletes the remaining pods, none will come, unless a parent makes them.
         """
-        going = all(pod["metadata"].get("deletionTimestamp") for pod in self.facts.pods)
-        return going and not self.facts.wanted and not all(map(was_stopped, self.facts.pods))
+        pods = self.facts.pods
+        chosen = [pod for pod in pods if not was_stopped(pod) and not was_disrupted(pod)]
+        return bool(chosen) and not self.facts.wanted and all(map(is_deleted, pods))
 
     @property
     def queue_name(self) -> str:

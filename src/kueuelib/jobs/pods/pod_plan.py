@@ -130,9 +130,13 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
     if workload is not None and states.is_finished(workload):
         return (*dropped, *_too_late(pods), *plan(situation))
     runs = group.is_active() or group.is_terminating()
-    if group.is_abandoned and not runs and not group.finished():
-        gone = () if workload is None else (Delete(WORKLOADS, workload), *release(workload))
-        return (*group.finalize(), *gone)
+    if group.is_abandoned and not group.finished():
+        if not runs:
+            # The Workload first: once some pods are gone, the others may not show that a user
+            # deleted them.
+            gone = () if workload is None else (Delete(WORKLOADS, workload), *release(workload))
+            return (*gone, *group.finalize())
+        dropped = ()  # for the same reason
     if situation.is_left_alone:
         return (*dropped, *plan(situation))
     going_on = group.roster.any(Stage.STARTED, Stage.LEAVING)

@@ -9,6 +9,7 @@ from typing import Any
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, find_condition, labels_of, parse_time
 from kueuelib.api.names import (
     ADMISSION_GATE,
+    DISRUPTION_TARGET,
     GROUP_FAST,
     GROUP_LABEL,
     GROUP_ROLE_LABEL,
@@ -25,6 +26,7 @@ from kueuelib.api.names import (
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 NEVER = float("inf")
+_BY_KUBELET = "TerminationByKubelet"
 
 
 class Stage(enum.Enum):
@@ -110,6 +112,16 @@ def was_stopped(pod: Mapping[str, Any]) -> bool:
     """Whether we have deleted it, or begun to."""
     condition = find_condition((pod.get("status") or {}).get("conditions"), TERMINATION_TARGET)
     return condition.get("status") == "True"
+
+
+def was_disrupted(pod: Mapping[str, Any]) -> bool:
+    """Whether an eviction, a taint, a preemption by the scheduler or a lost node has deleted it.
+
+    A kubelet ends pods and deletes none of them: that is left to a user, whose choice it is.
+    """
+    condition = find_condition((pod.get("status") or {}).get("conditions"), DISRUPTION_TARGET)
+    by = condition.get("reason")
+    return is_deleted(pod) and condition.get("status") == "True" and by != _BY_KUBELET
 
 
 def queue_of(pod: Mapping[str, Any]) -> str:

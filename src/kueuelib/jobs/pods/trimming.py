@@ -12,7 +12,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.jobs.pods.reading import is_gated
 from kueuelib.runtime.transforms import shared, strip
 
-_CONDITIONS = frozenset({"Ready", "ContainersReady", "TerminationTarget"})
+_CONDITIONS = frozenset({"Ready", "ContainersReady", "TerminationTarget", "DisruptionTarget"})
 _SPEC = (
     *("nodeName", "nodeSelector", "tolerations", "schedulingGates", "priority"),
     *("priorityClassName", "runtimeClassName", "overhead", "resources"),

@@ -68,6 +68,20 @@ async def test_pods_leave_when_they_no_longer_tolerate_it(sandbox) -> None:
     assert sum(each["reason"] == "TaintManagerEviction" for each in found) == 2
 
 
+async def test_a_pod_that_has_to_leave_says_why(sandbox) -> None:
+    on_it = {"kubernetes.io/hostname": KEY.name}
+    seconds = [{**EVER, "tolerationSeconds": 0}]
+    await sandbox.pod("leaves", nodeSelector=on_it, tolerations=seconds)
+    await say(sandbox, "False")
+    await sandbox.pass_time(1)
+    found = await sandbox.get(PODS, "leaves")
+    assert found["metadata"]["deletionTimestamp"]
+    told = [
+        (each["type"], each["status"], each.get("reason")) for each in found["status"]["conditions"]
+    ]
+    assert ("DisruptionTarget", "True", "DeletionByTaintManager") in told
+
+
 async def test_a_pod_that_tolerates_it_gets_there(sandbox) -> None:
     await say(sandbox, "False")
     on_it = {"kubernetes.io/hostname": KEY.name}

@@ -102,6 +102,15 @@ class Pods:
         copied["metadata"]["deletionGracePeriodSeconds"] = 30
         return copied
 
+    def disrupted(
+        self, pod: dict[str, Any], reason: str = "EvictionByEvictionAPI"
+    ) -> dict[str, Any]:
+        """The pod after something else than a request to delete it has deleted it."""
+        gone = self.deleted(pod)
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+        gone["status"]["conditions"] = [*gone["status"].get("conditions", ()), condition]
+        return gone
+
     # ---- groups
 
     def facts(self, *pods: Any, workload: Any = None, **fields: Any) -> GroupFacts:

@@ -176,6 +176,16 @@ def test_excess_pods_go_before_the_workload_is_made_in_one_pass(pods, pair):
     assert [ref["name"] for ref in create.obj["metadata"]["ownerReferences"]] == ["a", "b"]
 
 
+def test_the_oldest_pod_can_be_the_one_too_many(pods, pair):
+    """It has lost our finalizer, and no other has its shape."""
+    oldest = pods.waiting("o", group="group", total=2, cpu="8", age=9)
+    oldest["metadata"]["finalizers"] = []
+    commands = pods.plan(oldest, *pair)
+    assert deleted(commands) == ["o"]
+    (create,) = of(Create, commands)
+    assert [entry["count"] for entry in create.obj["spec"]["podSets"]] == [2]
+
+
 def test_more_looks_before_the_deletion_is_seen_choose_the_same_pod(pods, pair):
     young = pods.waiting("young", age=-5, group="group", total=2)
     for found in ((*pair, young), (young, *reversed(pair))):
@@ -391,6 +401,68 @@ def test_somebody_who_deletes_everything_gives_the_group_up(pods, admitted):
     commands = pods.plan(*over, workload=admitted)
     assert released(commands) == ["a", "b"]
     assert [c.obj["metadata"]["name"] for c in of(Delete, commands)] == ["group"]
+
+
+DISRUPTIONS = (
+    *("EvictionByEvictionAPI", "DeletionByTaintManager"),
+    *("DeletionByPodGC", "PreemptionByScheduler"),
+)
+
+
+@pytest.fixture
+def drained(pods):
+    """What becomes of the pods of a group of two whose nodes are drained."""
+    return [pods.disrupted(pods.over(name, group="group", total=2)) for name in ("a", "b")]
+
+
+@pytest.mark.parametrize("reason", DISRUPTIONS)
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_group_keeps_its_quota_when_all_of_its_pods_are_disrupted(pods, reason, size):
+    fields = {"group": "group", "total": size}
+    names = ("a", "b")[:size]
+    admitted = pods.admitted(pods.composed(*[pods.waiting(name, **fields) for name in names]))
+    leaving = [pods.disrupted(pods.running(name, **fields), reason) for name in names]
+    assert pods.plan(*leaving, workload=admitted) == ()
+    over = [pods.disrupted(pods.over(name, **fields), reason) for name in names]
+    assert pods.plan(*over, workload=admitted) == ()
+    commands = pods.plan(*over, pods.waiting("n", age=-9, **fields), workload=admitted)
+    assert started(commands) == ["n"]
+    assert released(commands) == [names[-1]], "the one that it replaces"
+    assert deleted(commands) == []
+
+
+def test_whoever_deletes_the_other_pods_of_a_drained_group_gives_it_up(pods, admitted, drained):
+    other = pods.deleted(pods.over("b", group="group", total=2))
+    commands = pods.plan(drained[0], other, workload=admitted)
+    assert [c.obj["metadata"]["name"] for c in of(Delete, commands)] == ["group"]
+    assert released(commands) == ["a", "b"]
+    assert type(commands[0]) is Delete, "first, because one pod alone does not show the choice:"
+    assert pods.plan(drained[0], workload=admitted) == ()
+
+
+def test_a_choice_stays_visible_until_what_was_drained_has_ended(pods, admitted, running):
+    leaves = pods.disrupted(running[0])
+    waited = pods.deleted(pods.waiting("new", group="group", total=2, age=-9))
+    assert pods.plan(leaves, waited, workload=admitted) == ()
+    over = pods.disrupted(pods.over("a", group="group", total=2))
+    commands = pods.plan(over, waited, workload=admitted)
+    assert released(commands) == ["a", "new"]
+    assert [c.obj["metadata"]["name"] for c in of(Delete, commands)] == ["group"]
+
+
+def test_pods_that_a_kubelet_ended_are_deleted_by_choice(pods, admitted):
+    """A kubelet under pressure ends pods and deletes none of them."""
+    over = [pods.over(name, group="group", total=2) for name in ("a", "b")]
+    gone = [pods.disrupted(pod, "TerminationByKubelet") for pod in over]
+    assert [c.obj["metadata"]["name"] for c in of(Delete, pods.plan(*gone, workload=admitted))] == [
+        "group"
+    ]
+
+
+def test_a_disruption_that_was_called_off_is_none(pods, admitted, drained):
+    for pod in drained:
+        pod["status"]["conditions"][-1]["status"] = "False"
+    assert released(pods.plan(*drained, workload=admitted)) == ["a", "b"]
 
 
 def test_pods_that_we_stopped_wait_for_replacements(pods, admitted):
