@@ -108,7 +108,7 @@ class Applier:
         order = self.book.begin(key)
         if order is None:
             return DONE
-        outcome = Outcome.UNKNOWN
+        outcome, why = Outcome.UNKNOWN, ""
         try:
             outcome = await self._carry_out(order.what)
         except IllegalTransition as error:
@@ -121,14 +121,14 @@ class Applier:
             outcome = Outcome.AGAIN
             raise
         except ApiError as error:
-            outcome = _outcome_of(error)
+            outcome, why = _outcome_of(error), error.message
             if outcome is Outcome.REFUSED:
                 self._written.metrics.wrote(PURPOSES[type(order.what)], "refused")
             if outcome is not Outcome.REFUSED or not self.book.gives_up(order):
                 raise
             self._refused(order.what, error)
         finally:  # also when it is cancelled or fails unexpectedly
-            self._passed(self.book.end(order, outcome))
+            self._passed(self.book.end(order, outcome, why))
         after = self.book.waits(key)
         if after is None or isinstance(after, Wait):
             return DONE

@@ -3,6 +3,7 @@
 In the engine, a victim counts as leaving from the moment of the decision. This stays so while the
 server does not answer, or answers with an error that a retry may cure. If the victim cannot be
 evicted, the engine receives `EvictionFailed`, and the preemptor searches for other victims at once.
+If the server refused the write, this victim is left out for a while.
 """
 
 from __future__ import annotations

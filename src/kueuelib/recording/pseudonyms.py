@@ -87,6 +87,8 @@ class Pseudonyms:
         paths = (*(_NAMED if "metadata" in of else ()), *_PATHS.get(kind, ()))
         for path in paths:
             of = _changed(of, path.split("."), self._name)
+        if kind == "EvictionFailed":  # the words of the API server, which may name anything
+            of = _changed(of, ["why"], lambda text: text and "refused")
         return _changed(of, ["status", "conditions", "*", "message"], self._text)
 
     def _plan(self, plan: Obj) -> Obj:

@@ -277,20 +277,20 @@ class Engine(Knowledge):
         item = self._still_stands(key, preemption.uid, name)
         if item is None:
             return None
-        victims = self._let_go(preemption.victims)
+        victims = self._let_go(preemption.victims, key)
         if not victims:
             return None
-        item.preempts()
+        item.preempts(frozenset(victim.holder.uid for victim in victims))
         if len(victims) == len(preemption.victims):
             return preemption
         return changed(preemption, victims=victims)
 
-    def _let_go(self, victims: Iterable[Victim]) -> tuple[Victim, ...]:
+    def _let_go(self, victims: Iterable[Victim], preemptor: ObjectKey) -> tuple[Victim, ...]:
         """Marks workloads as leaving; returns those that were not before."""
         leaving = tuple(
             victim
             for victim in victims
-            if self._facts.workloads.let_go(victim.key, victim.holder.uid)
+            if self._facts.workloads.let_go(victim.key, victim.holder.uid, preemptor)
         )
         for victim in leaving:
             holder = victim.holder
@@ -378,7 +378,7 @@ class Engine(Knowledge):
         chosen, faults = self._victims_for(frozen, holder)
         if chosen:
             self._making_room[key] = None
-        victims = self._let_go(chosen)
+        victims = self._let_go(chosen, key)
         if not victims:
             return attrs.evolve(nothing, faults=faults)
         name = holder.cluster_queue

@@ -180,10 +180,17 @@ class EvictionFailed:
 
     It counts as staying again, and its preemptor searches for other victims at once. It has no
     effect on a Workload with another UID; an empty UID stands for any.
+
+    Attributes:
+        key: the victim.
+        uid: its UID.
+        why: the answer of an API server that refuses the write; the victim is then left out for a
+            while. Empty if the eviction had become void.
     """
 
     key: ObjectKey
     uid: str = ""
+    why: str = ""
 
 
 Event = (

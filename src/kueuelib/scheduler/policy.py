@@ -156,6 +156,30 @@ class Protected:
         return f"{PROTECTOR}{self.policy} protects {count}{until}: {self.why}"
 
 
+@attrs.frozen
+class Unevictable:
+    """Candidates whose eviction the API server refused a short time ago.
+
+    Attributes:
+        key: the one that is tried again first.
+        count: how many there are.
+        why: the answer of the server for that one.
+        until: when it is tried again.
+    """
+
+    key: ObjectKey
+    count: int
+    why: str
+    until: float
+
+    @property
+    def text(self) -> str:
+        """One sentence for people, also in the condition message."""
+        others = f" (and {self.count - 1} more)" if self.count > 1 else ""
+        again = format_time(self.until)
+        return f"The eviction of {self.key}{others} was refused; tried again at {again}: {self.why}"
+
+
 class PolicyError(Exception):
     """A policy raised, or returned something that is not an answer.
 

@@ -24,7 +24,7 @@ from kueuelib.scheduler.condition_reasons import (
     WAITING_FOR_QUOTA,
 )
 from kueuelib.scheduler.object_reasons import ObjectReason
-from kueuelib.scheduler.policy import Protected
+from kueuelib.scheduler.policy import Protected, Unevictable
 from kueuelib.scheduler.quota.queue_spec import QueuePreemption
 from kueuelib.scheduler.values import record
 
@@ -72,6 +72,7 @@ class NoFlavors:
         in_vain: the number of its preemptions without success, if it used up all of them and waits
             for an outside change of quota; otherwise 0.
         protected: the workloads that the preemption policy protected, or None.
+        unevictable: those whose eviction the API server refused, or None.
     """
 
     pod_sets: tuple[PodSetBlocked, ...]
@@ -79,6 +80,7 @@ class NoFlavors:
     together: Together | None = None
     in_vain: int = 0
     protected: Protected | None = None
+    unevictable: Unevictable | None = None
 
     @property
     def needs_preemption(self) -> bool:
@@ -122,6 +124,8 @@ class NoFlavors:
             )
         if self.protected is not None:
             text += f". {self.protected.text}"
+        if self.unevictable is not None:
+            text += f". {self.unevictable.text}"
         return text
 
     @property

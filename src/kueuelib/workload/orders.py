@@ -231,8 +231,14 @@ def gives_up(line: Line) -> bool:
     return line.refusals + 1 >= REFUSALS
 
 
-def ended(line: Line, outcome: Outcome) -> Edge:
-    """End an attempt to write the first order."""
+def ended(line: Line, outcome: Outcome, why: str = "") -> Edge:
+    """End an attempt to write the first order.
+
+    Args:
+        line: the orders of the Workload.
+        outcome: the result.
+        why: the answer of a server that refused it.
+    """
     assert line.under_way
     first, then = line.first, line.then
     rest = None if then is None else Line(then)
@@ -242,7 +248,7 @@ def ended(line: Line, outcome: Outcome) -> Edge:
         case Outcome.VOID | Outcome.GONE:
             return _lost(line, End(outcome.value))
         case Outcome.REFUSED if gives_up(line):
-            return _lost(line, End.REFUSED)
+            return _lost(line, End.REFUSED, why or "no reason given")
     stays = attrs.evolve(
         line,
         under_way=False,
@@ -253,13 +259,13 @@ def ended(line: Line, outcome: Outcome) -> Edge:
     return Edge(stays) if then is None else submitted(stays, then)
 
 
-def _lost(line: Line, how: End) -> Edge:
+def _lost(line: Line, how: End, why: str = "") -> Edge:
     """The first order will not be written; an order behind an admission may depend on it."""
     first, then = line.first, line.then
     if then is not None and _evicts(then, first):
         over = (Ended(first, how), Ended(then, End.VOID))
         return Edge(None, over, (*_loss(first), *_loss(then)))
-    told = () if then is not None and _takes_over(then, first) else _loss(first)
+    told = () if then is not None and _takes_over(then, first) else _loss(first, why)
     return Edge(None if then is None else Line(then), (Ended(first, how),), told)
 
 
@@ -284,13 +290,13 @@ def _takes_over(new: Order, old: Order) -> bool:
     return type(new.what) is type(old.what) and new.uid == old.uid
 
 
-def _loss(order: Order) -> tuple[Forgotten | EvictionFailed, ...]:
-    """The event for the engine when an order will not be written."""
+def _loss(order: Order, why: str = "") -> tuple[Forgotten | EvictionFailed, ...]:
+    """The event for the engine when an order will not be written; `why` if it was refused."""
     match order.what:
         case Admit():
             return (Forgotten(order.key, order.uid),)
         case Eviction():
-            return (EvictionFailed(order.key, order.uid),)
+            return (EvictionFailed(order.key, order.uid, why),)
         case Wait():
             return ()
 
@@ -339,11 +345,11 @@ class OrderBook:
         self._lines[key] = begun(line)
         return line.first
 
-    def end(self, order: Order, outcome: Outcome) -> Edge:
-        """End the attempt to write the order that is under way."""
+    def end(self, order: Order, outcome: Outcome, why: str = "") -> Edge:
+        """End the attempt to write the order that is under way; `why` if it was refused."""
         line = self._lines[order.key]
         assert line.first is order
-        return self._keep(order.key, ended(line, outcome))
+        return self._keep(order.key, ended(line, outcome, why))
 
     def gives_up(self, order: Order) -> bool:
         """Whether one more refusal ends the order that is under way."""

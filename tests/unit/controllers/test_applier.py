@@ -427,7 +427,7 @@ async def test_a_victim_that_can_not_be_told_stays_after_a_few_tries() -> None:
             await case.run()
     assert case.told == []
     await case.run()
-    assert case.told == [EvictionFailed(KEY, "u1")]
+    assert case.told == [EvictionFailed(KEY, "u1", "no")]
 
 
 async def test_a_victim_whose_admission_nobody_began_to_write_is_forgotten() -> None:

@@ -48,6 +48,13 @@ def written(reason: str, message: str, others: Pseudonyms) -> dict:
     return others.rename(line)["of"]["status"]["conditions"][0]
 
 
+@pytest.mark.parametrize("why", ["", 'admission webhook "secret.example.com" denied the request'])
+def test_the_answer_of_the_api_server_is_left_out(why: str) -> None:
+    event = events.EvictionFailed(ObjectKey("ns", "w"), "u", why)
+    line = Pseudonyms().rename({"fact": "EvictionFailed", "of": fact_data(event)})
+    assert line["of"].get("why", "") == ("refused" if why else "")
+
+
 @pytest.mark.parametrize(("reason", "message"), SAID)
 def test_a_message_has_the_pseudonyms_that_its_objects_get_later(reason: str, message: str) -> None:
     pseudonyms = Pseudonyms()

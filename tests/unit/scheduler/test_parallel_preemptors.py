@@ -234,10 +234,10 @@ def test_a_preemptor_whose_victim_stays_looks_for_another() -> None:
     cluster = parallel()
     queue_of(cluster, 2, 1)
     assert rest(cluster) == ["-low1"]
-    cluster.tell(events.EvictionFailed(key("low1")))
-    assert rest(cluster) == ["-low1"]
-    cluster.hears("low1")
-    cluster.leaves("low1")
+    cluster.tell(events.EvictionFailed(key("low1"), why="no"))
+    assert rest(cluster) == ["-low0"]
+    cluster.hears("low0")
+    cluster.leaves("low0")
     assert rest(cluster) == ["+high0"]
 
 

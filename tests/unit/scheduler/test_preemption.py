@@ -84,7 +84,7 @@ def test_victim_counts_as_leaving_before_anybody_sees_it(cluster: Cluster) -> No
     assert cluster.cycle() == []
 
 
-def test_victim_that_could_not_be_told_stays_and_another_one_may_go(cluster: Cluster) -> None:
+def test_victim_whose_eviction_is_void_stays_and_may_be_chosen_again(cluster: Cluster) -> None:
     cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
     cluster.running("low", "q", 1)
     cluster.submit("high", "q", 1, priority=1)

@@ -116,7 +116,8 @@ class Wait:
         skipped: whether it would have fit without an earlier head.
         promise: the room for which others are preempted; None without a preemption.
         transient: whether the reason is a temporary state of the caches, not worth a status write.
-        again: when to retry it even if nothing changes, because the preemption policy said so.
+        again: when to retry it even if nothing changes, because candidates that were left out
+            may be chosen then.
         pod_sets: its requests.
     """
 

@@ -163,7 +163,7 @@ def propose(
     info = head.info
     fungible, fair_sharing = settings.flavor_fungibility, settings.fair_sharing
     progress = head.progress if fungible and only is None else ()
-    guard = judge.guard(asking_of(head)) if judge.asks else None
+    guard = judge.guard(asking_of(head)) if judge.leaves_out else None
     preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing, guard)
     if head.promise is not None and only is None and insists(head):
         counts, flavors = head.promise.counts, head.promise.flavors
@@ -177,7 +177,9 @@ def propose(
         if shrinks and can_shrink(info.pod_sets):
             fewer = _for_fewer_pods(snapshot, preemptor, head, settings, progress, only)
             proposal = fewer or proposal
-    return proposal if guard is None else changed(proposal, protected=guard.protected)
+    if guard is None:
+        return proposal
+    return changed(proposal, protected=guard.protected, unevictable=guard.unevictable)
 
 
 def _with_victims(

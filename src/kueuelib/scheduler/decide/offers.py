@@ -28,7 +28,7 @@ from kueuelib.scheduler.blockers import (
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.pending.item import Progress
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
-from kueuelib.scheduler.policy import Protected
+from kueuelib.scheduler.policy import Protected, Unevictable
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
 from kueuelib.scheduler.values import value
@@ -101,6 +101,7 @@ class Proposal:
         victims: the workloads that must leave first; empty if none must, or if none would help.
         together: why it would not help, if each pair of flavor and resource could be freed.
         protected: the workloads that the preemption policy protected, or None.
+        unevictable: those whose eviction the API server refused, or None.
     """
 
     mode: Mode
@@ -113,6 +114,13 @@ class Proposal:
     victims: tuple[Victim, ...] = ()
     together: Together | None = None
     protected: Protected | None = None
+    unevictable: Unevictable | None = None
+
+    @property
+    def again(self) -> float | None:
+        """When candidates that were left out may be chosen; None if time does not change that."""
+        times = [one.until for one in (self.protected, self.unevictable) if one is not None]
+        return min((at for at in times if at is not None), default=None)
 
     @property
     def flavors(self) -> dict[str, Mapping[str, str]]:

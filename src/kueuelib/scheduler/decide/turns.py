@@ -285,9 +285,10 @@ class Turns:
         reason = NoFlavors(
             proposal.blocked,
             proposal.mode,
-            entry.proposal.together,
+            proposal.together,
             in_vain,
-            entry.proposal.protected,
+            proposal.protected,
+            proposal.unevictable,
         )
         if reason.keeps_quota(queue.spec.preemption):
             reserved = self._reserved(entry)
@@ -322,7 +323,7 @@ class Turns:
         *,
         skipped: bool = False,
     ) -> None:
-        info, protected = entry.head.info, entry.proposal.protected
+        info = entry.head.info
         wait = Wait(
             info.key,
             info.uid,
@@ -335,4 +336,5 @@ class Turns:
             promise,
             pod_sets=info.pod_sets,
         )
-        self.waits.append(wait if protected is None else changed(wait, again=protected.until))
+        left_out = entry.proposal.protected or entry.proposal.unevictable
+        self.waits.append(changed(wait, again=entry.proposal.again) if left_out else wait)

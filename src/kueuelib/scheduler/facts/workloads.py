@@ -47,7 +47,7 @@ class WorkloadFacts:
         self._workloads: dict[ObjectKey, Workload] = {}
         self._outside: dict[ObjectKey, Standing] = {}
         self._requirements = Requirements(settings.resources)
-        self._leaving: dict[ObjectKey, None] = {}
+        self._leaving: dict[ObjectKey, ObjectKey] = {}  # for which preemptor
 
     def outside(self, key: ObjectKey) -> Standing:
         """The place of a workload that neither holds quota nor waits in a ClusterQueue."""
@@ -288,6 +288,7 @@ class WorkloadFacts:
         holder = self._state.cache.release(key)
         self._leaving.pop(key, None)
         if holder is not None:
+            self._state.history.released(holder.uid)
             self._state.leaving.pop(key, None)
             self._state.effects.cluster_queues.add(holder.cluster_queue)
             self._state.effects.local_queues.add(holder.local_queue)
@@ -346,25 +347,27 @@ class WorkloadFacts:
             return changed(holder, evicted=True)
         return holder
 
-    def let_go(self, key: ObjectKey, uid: str) -> bool:
-        """Counts a victim as leaving before its object shows it; False if it is leaving
-        already, or gone.
-        """
+    def let_go(self, key: ObjectKey, uid: str, preemptor: ObjectKey) -> bool:
+        """Counts a victim as leaving before its object shows it; False if it leaves already."""
         holder = self._state.cache.holder(key)
         if holder is None or holder.uid != uid or holder.evicted:
             return False
-        self._leaving[key] = None
+        self._leaving[key] = preemptor
         self._mark(holder, evicted=True)
         return True
 
-    def eviction_failed(self, event: events.EvictionFailed, _: float) -> None:
+    def eviction_failed(self, event: events.EvictionFailed, now: float) -> None:
         """A victim could not be evicted."""
         holder = self._state.cache.holder(event.key)
         if event.key not in self._leaving or holder is None:
             return
         if event.uid in ("", holder.uid):
-            del self._leaving[event.key]
+            preemptor = self._state.queues.get(self._leaving.pop(event.key))
             self._state.history.failed(holder.uid)
+            if event.why:
+                self._state.history.refused(holder.uid, event.why, now)
+            if event.why and preemptor is not None:
+                preemptor.keeps(holder.uid)
             self._mark(holder, evicted=False)
 
     def _mark(self, holder: Holder, *, evicted: bool) -> None:

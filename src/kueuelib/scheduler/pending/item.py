@@ -119,6 +119,8 @@ class Pending:
         promise: the room for which others were preempted; None without a preemption.
         looked: when it was last compared with its promise.
         reason: the last reported reason; None before the first one.
+        preempting: the UIDs of those that it preempted last, except those whose eviction was
+            refused.
         lane: its LocalQueue, if past usage may count (KEP-4136).
         entry: its sort key in its lane, and its name.
     """
@@ -132,6 +134,7 @@ class Pending:
     promise: Promise | None = None
     looked: int = 0
     reason: Reason | None = None
+    preempting: frozenset[str] = frozenset()
     lane: Lane = attrs.field(init=False)
     entry: Entry = attrs.field(init=False)
 
@@ -203,9 +206,16 @@ class Pending:
         """How often it preempted others since the last outside change of quota."""
         return self.queue.scope.preempted.get(self.info.key, 0)
 
-    def preempts(self) -> None:
+    def preempts(self, victims: frozenset[str]) -> None:
         """Count a preemption by it."""
+        self.preempting = victims
         self.queue.scope.preempted[self.info.key] = self.preemptions + 1
+
+    def keeps(self, victim: str) -> None:
+        """Note that a victim cannot be evicted; without any, the preemption does not count."""
+        if self.preempting == {victim}:
+            self.queue.scope.preempted[self.info.key] = max(0, self.preemptions - 1)
+        self.preempting -= {victim}
 
     def begin_anew(self) -> None:
         """Forget its preemptions, because it changed or is gone."""

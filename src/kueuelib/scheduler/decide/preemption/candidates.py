@@ -52,7 +52,7 @@ class Preemptor:
         priority: its priority.
         queued_at: its age in the order of its ClusterQueue.
         fair_sharing: how shares decide on victims; None if they do not.
-        guard: asks the preemption policy; None for Kueue's own.
+        guard: leaves out candidates; None if every candidate may be chosen.
         results: the results of its searches; see `find_once`.
     """
 
@@ -62,11 +62,6 @@ class Preemptor:
     fair_sharing: FairSharing | None = None
     guard: Guard | None = None
     results: dict[object, SearchResult] = attrs.field(factory=dict, init=False)
-
-    @property
-    def unguarded(self) -> Preemptor:
-        """The same under Kueue's own policy."""
-        return Preemptor(self.queue, self.priority, self.queued_at, self.fair_sharing)
 
     @property
     def may_borrow(self) -> bool:

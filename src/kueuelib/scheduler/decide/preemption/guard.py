@@ -1,4 +1,5 @@
-"""Asks a preemption policy during a cycle, and checks what it answers.
+"""Leaves out candidates during a cycle: those whose eviction the API server refused a short time
+ago, and those that a preemption policy protects.
 
 A policy that raises or gives an invalid answer does not stop the manager: Kueue's own policy then
 decides about the workload, and the plan carries the fault to log and metrics.
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
+from kueuelib.scheduler.decide.preemption.history import NOTHING, Past, RefusedEviction
 from kueuelib.scheduler.policy import (
     KUEUE,
     Asking,
@@ -23,6 +24,7 @@ from kueuelib.scheduler.policy import (
     Protected,
     Refusal,
     Running,
+    Unevictable,
     WrongAnswerError,
     checked_order,
     checked_refusal,
@@ -54,7 +56,9 @@ class Judge:
         now: seconds since the epoch.
 
     Attributes:
-        asks: whether the policy is not Kueue's own, so that it is asked.
+        asks_policy: whether the policy is not Kueue's own, so that it is asked.
+        refused: the evictions that were refused and are not tried again yet, by UID.
+        leaves_out: whether any candidate might be left out.
         taken: the workloads that are preempted in this cycle.
         faults: the distinct faults of the policy.
     """
@@ -63,15 +67,19 @@ class Judge:
         self, policy: PreemptionPolicy = KUEUE, past: Past = NOTHING, now: float = 0.0
     ) -> None:
         self.policy = policy
-        self.asks = policy is not KUEUE
+        self.asks_policy = policy is not KUEUE
+        self.refused = past.refused
+        if self.refused:
+            self.refused = {uid: one for uid, one in past.refused.items() if one.until > now}
+        self.leaves_out = self.asks_policy or bool(self.refused)
         self.past = past
         self.now = now
         self.taken: dict[ObjectKey, Holder] = {}
         self.faults: dict[str, None] = {}
 
     def guard(self, asking: Asking) -> Guard | None:
-        """The guard for one preemptor; None if the policy need not be asked."""
-        return Guard(self, asking) if self.asks else None
+        """The guard for one preemptor; None if it would leave out nothing."""
+        return Guard(self, asking) if self.leaves_out else None
 
     @property
     def reported(self) -> tuple[PolicyFault, ...]:
@@ -85,17 +93,18 @@ class Judge:
 
 
 class Guard:
-    """The policy in the search for the victims of one preemptor.
+    """What is left out in the search for the victims of one preemptor.
 
     Attributes:
-        broken: whether the policy failed, so that Kueue's own decides instead.
+        broken: whether the policy failed, so that Kueue's own decides from then on.
     """
 
     def __init__(self, judge: Judge, asking: Asking) -> None:
         self._judge = judge
         self._asking = asking
         self._chosen: dict[ObjectKey, Holder] = {}
-        self._refused: dict[ObjectKey, Refusal] = {}
+        self._protected: dict[ObjectKey, Refusal] = {}
+        self._unevictable: dict[ObjectKey, RefusedEviction] = {}
         self._places: dict[ObjectKey, tuple[float, ...]] = {}
         self._orders = type(judge.policy).order is not PreemptionPolicy.order
         self.broken = False
@@ -118,13 +127,13 @@ class Guard:
     # --- questions
 
     def sift(self, granted: Iterator[Ranked]) -> Iterator[Ranked]:
-        """The candidates that the policy allows, in its order.
+        """The candidates that are not left out, in the order of the policy.
 
         Raises:
             PolicyError: an answer is wrong.
         """
         kept = (ranked for ranked in granted if not self.refuses(ranked[1]))
-        if not self._orders:
+        if not self._orders or self.broken:
             return kept
         candidates: list[tuple[Any, Holder]]
         candidates = [((self.order(holder), rank), holder) for rank, holder in kept]
@@ -136,8 +145,15 @@ class Guard:
         Raises:
             PolicyError: the answer is wrong.
         """
+        judge = self._judge
         if holder.evicted:
             return False
+        if holder.uid in judge.refused:
+            self._unevictable[holder.key] = judge.refused[holder.uid]
+            return True
+        return judge.asks_policy and not self.broken and self._protects(holder)
+
+    def _protects(self, holder: Holder) -> bool:
         judge = self._judge
         chosen = sum(one.local_queue == holder.local_queue for one in self._chosen.values())
         queue_preempted = self._past_of_queue(holder) + (judge.now,) * chosen
@@ -150,7 +166,7 @@ class Guard:
         )
         if refusal is None:
             return False
-        self._refused.setdefault(holder.key, refusal)
+        self._protected.setdefault(holder.key, refusal)
         return True
 
     def order(self, holder: Holder) -> tuple[float, ...]:
@@ -159,7 +175,7 @@ class Guard:
         Raises:
             PolicyError: the answer is wrong.
         """
-        if holder.evicted or not self._orders:
+        if holder.evicted or not self._orders or self.broken:
             return ()
         place = self._places.get(holder.key)
         if place is None:
@@ -171,14 +187,22 @@ class Guard:
 
     @property
     def protected(self) -> Protected | None:
-        """The refused candidates, or None."""
-        if not self._refused:
+        """The candidates that the policy protects, or None."""
+        if not self._protected:
             return None
         never = float("inf")
         first = min(
-            self._refused.values(), key=lambda one: never if one.until is None else one.until
+            self._protected.values(), key=lambda one: never if one.until is None else one.until
         )
-        return Protected(self._judge.policy.name, len(self._refused), first.why, first.until)
+        return Protected(self._judge.policy.name, len(self._protected), first.why, first.until)
+
+    @property
+    def unevictable(self) -> Unevictable | None:
+        """The candidates whose eviction was refused, or None."""
+        if not self._unevictable:
+            return None
+        key, first = min(self._unevictable.items(), key=lambda item: (item[1].until, item[0]))
+        return Unevictable(key, len(self._unevictable), first.why, first.until)
 
     def _asked(self, method: str, ask: Callable[[], T]) -> T:
         try:

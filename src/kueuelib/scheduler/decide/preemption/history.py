@@ -1,13 +1,16 @@
-"""Past preemptions, for policies that limit how often workloads may be preempted.
+"""Past preemptions: for policies that limit how often workloads may be preempted, and those that
+the API server refused.
 
-They come from two sources: the engine's own plans, and the `Preempted` conditions of Workloads,
-which survive a restart. A condition that is False again has lost the time of the preemption; the
-time of its change counts instead, which is later, so that no limit is exceeded.
+The former come from two sources: the engine's own plans, and the `Preempted` conditions of
+Workloads, which survive a restart. A condition that is False again has lost the time of the
+preemption; the time of its change counts instead, which is later, so that no limit is exceeded. The
+latter are forgotten in a restart, after which they are tried again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
@@ -18,6 +21,27 @@ from kueuelib.api.meta import ObjectKey
 _KEPT = 64
 """Entries that may be out of date before all are checked."""
 
+FIRST_REST: Final = 60.0
+LONGEST_REST: Final = 900.0
+"""Seconds for which a workload is left out after its eviction was refused: after the first time,
+and at most. Every further refusal doubles it.
+"""
+
+
+@attrs.frozen
+class RefusedEviction:
+    """The API server refused to store the eviction of a workload.
+
+    Attributes:
+        why: its last answer.
+        times: how often it did so.
+        until: when the workload may be chosen again, in seconds since the epoch.
+    """
+
+    why: str
+    times: int
+    until: float
+
 
 @attrs.frozen
 class Past:
@@ -26,10 +50,12 @@ class Past:
     Attributes:
         workloads: when each workload was preempted, by UID, ascending; in seconds since the epoch.
         queues: the UIDs of the workloads of each LocalQueue.
+        refused: the workloads that hold quota and whose eviction was refused, by UID.
     """
 
     workloads: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
     queues: Mapping[ObjectKey, frozenset[str]] = attrs.field(factory=dict)
+    refused: Mapping[str, RefusedEviction] = attrs.field(factory=dict)
 
 
 NOTHING = Past()
@@ -39,7 +65,7 @@ class History:
     """Records preemptions, and forgets them after a while.
 
     Args:
-        span: how many seconds they count; 0: nothing is recorded.
+        span: how many seconds they count; 0: only refused ones are recorded.
     """
 
     def __init__(self, span: float) -> None:
@@ -47,6 +73,7 @@ class History:
         self._times: dict[str, tuple[float, ...]] = {}
         self._queue_of: dict[str, ObjectKey] = {}
         self._issued: dict[str, float] = {}
+        self._refused: dict[str, RefusedEviction] = {}
         self._limit = _KEPT
         self._past: Past | None = NOTHING
 
@@ -61,6 +88,19 @@ class History:
         at = self._issued.pop(uid, None)
         if at in self._times.get(uid, ()):
             self._drop(uid, at)
+
+    def refused(self, uid: str, why: str, now: float) -> None:
+        """Record that the API server refused an eviction."""
+        known = self._refused.get(uid)
+        times = 1 if known is None else known.times + 1
+        rest = min(LONGEST_REST, FIRST_REST * 2.0 ** min(times - 1, 10))
+        self._refused[uid] = RefusedEviction(" ".join(why.split()), times, now + rest)
+        self._past = None
+
+    def released(self, uid: str) -> None:
+        """Forget that an eviction was refused, because the workload no longer holds quota."""
+        if self._refused.pop(uid, None) is not None:
+            self._past = None
 
     def seen(self, workload: Workload, now: float) -> None:
         """Take in a Workload, whose condition may show a preemption."""
@@ -113,5 +153,5 @@ class History:
             for uid, local_queue in self._queue_of.items():
                 queues.setdefault(local_queue, set()).add(uid)
             grouped = {key: frozenset(uids) for key, uids in queues.items()}
-            self._past = Past(dict(self._times), grouped)
+            self._past = Past(dict(self._times), grouped, dict(self._refused))
         return self._past

@@ -39,15 +39,12 @@ def find_victims(
     """
     if preemptor.guard is None:
         return _find(snapshot, preemptor, contested, needed)
-    unguarded = preemptor.unguarded
-    if preemptor.guard.broken:
-        return _find(snapshot, unguarded, contested, needed)
     mark = snapshot.mark()
     try:
         return _find(snapshot, preemptor, contested, needed)
-    except PolicyError:  # the guard has noted it
+    except PolicyError:  # the guard has noted it, and does not ask the policy again
         snapshot.undo(mark)
-        return _find(snapshot, unguarded, contested, needed)
+        return _find(snapshot, preemptor, contested, needed)
 
 
 def find_once(
