@@ -41,6 +41,7 @@ FIRST = (
     "tests/scenarios",
     "tests/unit/scheduler/test_preemption.py",
     "tests/unit/scheduler/test_parallel_preemptors.py",
+    "tests/unit/scheduler/test_refused_evictions.py",
     "tests/unit/scheduler/engine",
 )
 """What kills most of them within seconds; all the tests are run only where these do not."""

@@ -117,7 +117,7 @@ class JobWithEquivalence(abc.ABC):
     @abc.abstractmethod
     def is_equivalent(self, workload: Mapping[str, Any]) -> bool:
         """Whether a raw Workload with the pod sets of the job matches it, as one that was just made
-        for the job has to.
+        for the job has to: otherwise nothing is queued, and an event on the job says so.
         """
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, controller_of
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalence, Matching
-from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.reconcile.equivalence import (
     as_started,
     is_made_from,
@@ -78,6 +79,11 @@ def match(situation: Situation, job: GenericJob) -> Matching:
     """
     if isinstance(job, ComposableJob):
         return job.match_workloads(situation.workloads, situation.flavors)
+    return matching_of(situation, job)
+
+
+def matching_of(situation: Situation, job: GenericJob) -> Matching:
+    """The same for a job that consists of one object."""
     workloads = by_age(situation.workloads)
     live = [wl for wl in workloads if not states.is_deleted(wl)]
     if job.finished():
@@ -87,6 +93,40 @@ def match(situation: Situation, job: GenericJob) -> Matching:
     if chosen is None and not live:
         chosen = next(iter(workloads), None)
     return Matching(chosen, tuple(wl for wl in workloads if wl is not chosen))
+
+
+def accepted(job: GenericJob, workload: Obj) -> Obj:
+    """A Workload that was made for a job, if its kind takes it for one.
+
+    Raises:
+        InvalidJob: it does not, so it would want another one again and again.
+    """
+    if (
+        isinstance(job, JobWithEquivalence)
+        and job.resource != PODS
+        and not job.is_equivalent(workload)
+    ):
+        problem = "is False for the Workload that is made for the job"
+        raise InvalidJob(f"{type(job).__name__}.is_equivalent()", problem)
+    return workload
+
+
+def refuse_repetition(
+    job: GenericJob, pod_sets: Sequence[PodSet], workload: Obj, changed: Obj
+) -> None:
+    """Refuses to write the same Workload again, because its kind rejects what was stored.
+
+    Raises:
+        InvalidJob: nothing would change.
+    """
+    spec = {**changed["spec"], "podSets": workload["spec"]["podSets"]}
+    if job.resource == PODS or {**changed, "spec": spec} != workload:
+        return
+    if is_made_from(pod_sets, workload):
+        method = "match_workloads" if isinstance(job, ComposableJob) else "is_equivalent"
+        name = workload["metadata"]["name"]
+        problem = f"rejects the Workload {name}, which is what the job asks for"
+        raise InvalidJob(f"{type(job).__name__}.{method}()", problem)
 
 
 def is_controlled_by(workload: Mapping[str, Any], job: GenericJob) -> bool:

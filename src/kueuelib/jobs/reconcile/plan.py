@@ -16,7 +16,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_phase import Case, job_phase_of
-from kueuelib.jobs.reconcile.matching import is_controlled_by, is_equivalent, match
+from kueuelib.jobs.reconcile.matching import is_controlled_by, is_equivalent, match, matching_of
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import (
     COMPOSE_ERROR,
@@ -82,7 +82,8 @@ def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> C
     Once no pod uses its quota, it has no Workload, because nothing can be queued.
     """
     if job.finished():
-        return finalize(job)
+        case = Case(situation, job, matching_of(situation, job))
+        return STEPS[job_phase_of(case)](case)
     left: Commands = ()
     if not job.is_suspended():
         reason, text = StopReason.NO_MATCHING_WORKLOAD, "The pods of the job are unknown"

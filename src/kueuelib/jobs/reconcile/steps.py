@@ -44,6 +44,7 @@ from kueuelib.jobs.contract.podset_info import FlavorNotFound, infos_for_start
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
 from kueuelib.jobs.reconcile.left_of_stop import left_of_stop
+from kueuelib.jobs.reconcile.matching import accepted, refuse_repetition
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.workload_build import (
     build_workload,
@@ -143,7 +144,7 @@ def _no_workload(case: Case) -> Commands:
     if composed is not None:
         return _create(case, {**composed, "spec": {**composed["spec"], **priority.spec()}})
     taken_over = situation.settings.taken_over
-    return _create(case, build_workload(job, pod_sets, priority, taken_over))
+    return _create(case, accepted(job, build_workload(job, pod_sets, priority, taken_over)))
 
 
 def _missing_prebuilt(case: Case) -> Commands:
@@ -179,10 +180,11 @@ def _mismatch(case: Case) -> Commands:
     if states.has_quota(first):
         return (*delete_all(job, others, message), *_give_back(case, first))
     try:
-        taken_over = situation.settings.taken_over
-        changed = rebuilt(job, situation.pod_sets(job), first, situation.classes, taken_over)
+        taken_over, pod_sets = situation.settings.taken_over, situation.pod_sets(job)
+        changed = rebuilt(job, pod_sets, first, situation.classes, taken_over)
     except PriorityClassNotFound as error:
         return _missing(job, error)
+    refuse_repetition(job, pod_sets, first, accepted(job, changed))
     return (
         *delete_all(job, others, message),
         Change(WORKLOADS, first, changed),
@@ -288,10 +290,7 @@ def _follow_priority(case: Case) -> Commands:
     if changed is workload:
         return ()
     message = f"Updated the priority of Workload {_name(workload)}"
-    return (
-        Change(WORKLOADS, workload, changed),
-        Emit(job.raw, UPDATED_WORKLOAD, message),
-    )
+    return (Change(WORKLOADS, workload, changed), Emit(job.raw, UPDATED_WORKLOAD, message))
 
 
 STEPS: dict[JobPhase, Callable[[Case], Commands]] = {

@@ -359,9 +359,7 @@ class WorkloadFacts:
     def eviction_failed(self, event: events.EvictionFailed, now: float) -> None:
         """A victim could not be evicted."""
         holder = self._state.cache.holder(event.key)
-        if event.key not in self._leaving or holder is None:
-            return
-        if event.uid in ("", holder.uid):
+        if event.key in self._leaving and holder is not None and event.uid in ("", holder.uid):
             preemptor = self._state.queues.get(self._leaving.pop(event.key))
             self._state.history.failed(holder.uid)
             if event.why:

@@ -9,6 +9,8 @@ import pytest
 
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Resource
+from kueuelib.api.names import IN_USE_FINALIZER
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs import RequeueAfter, same_templates
 from kueuelib.jobs.contract.additions import ADDED_AT_START, between
 from kueuelib.jobs.contract.capabilities import (
@@ -19,14 +21,23 @@ from kueuelib.jobs.contract.capabilities import (
     JobWithSkip,
     Matching,
 )
-from kueuelib.jobs.contract.commands import Change, Create, Delete, DropFinalizer, Emit, Wait
+from kueuelib.jobs.contract.commands import (
+    Change,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+    Wait,
+)
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo, merge, restore
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.matching import is_equivalent
-from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.plan import INVALID_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.workload import states
 
 TRAININGS = Resource("example.com", "v1", "trainings", "Training", namespaced=True)
 SINCE = {"lastTransitionTime": "2024-01-01T00:00:00Z"}
@@ -239,6 +250,54 @@ def test_a_kind_that_compares_more_still_compares_its_pod_sets(suspend):
     assert not matches(workload)
 
 
+class Never(Training, JobWithEquivalence):
+    def is_equivalent(self, workload):
+        return False
+
+
+def test_a_kind_that_accepts_no_workload_gets_none_and_is_told_so():
+    told = "Nothing can be queued: Never.is_equivalent(): is False for the Workload that is made"
+    made = situation(training())
+    warning, again = plan(attrs.evolve(made, job=Never(training())))
+    assert (warning.reason, warning.type) == ("ErrWorkloadCompose", "Warning")
+    assert warning.message.startswith(told)
+    assert again.seconds == INVALID_RETRY
+
+    wl = admitted(training())
+    del wl["status"]
+    *left, warning, again = plan(attrs.evolve(situation(training(), wl), job=Never(training())))
+    assert [type(one) for one in left] == [DropFinalizer, Delete, Emit]
+    assert warning.message.startswith(told)
+    assert again.seconds == INVALID_RETRY
+
+
+class Unstored(Training, JobWithEquivalence):
+    """Rejects what the API server has stored."""
+
+    def is_equivalent(self, workload):
+        return any("tolerations" in one["template"]["spec"] for one in workload["spec"]["podSets"])
+
+
+def test_a_workload_that_its_kind_rejects_is_not_updated_twice():
+    def stored(workload):
+        """What a server with an older CRD keeps."""
+        for one in workload["spec"]["podSets"]:
+            one["template"]["spec"].pop("tolerations", None)
+        return workload
+
+    obj = training()
+    obj["spec"]["workers"]["spec"]["tolerations"] = [{"key": "a", "operator": "Exists"}]
+    wl = admitted(obj)
+    del wl["status"]
+    seen = attrs.evolve(situation(obj, stored(wl)), job=Unstored(obj))
+    change, event = plan(seen)
+    assert event.reason == "UpdatedWorkload"
+    again = attrs.evolve(seen, workloads=(stored(copy.deepcopy(change.new)),))
+    *left, warning, _ = plan(again)
+    assert [type(one) for one in left] == [DropFinalizer, Delete, Emit]
+    assert "Unstored.is_equivalent(): rejects the Workload training-t-" in warning.message
+
+
 def test_the_kind_may_know_its_priority_class_elsewhere():
     classes = PriorityClasses(pod={"high": {"metadata": {"name": "high"}, "value": 9}})
     job = Training(training(**{"class": "high"}))
@@ -328,6 +387,37 @@ def test_a_composable_job_that_compares_has_its_edits_followed():
     assert poll == Wait("poll", 30.0)
     assert change.new["spec"]["podSets"] == [each.raw() for each in Herd(edited).pod_sets()]
     assert event.reason == "UpdatedWorkload"
+
+
+class Lost(Flock):
+    def match_workloads(self, workloads, flavors):
+        raise InvalidJob("spec.members", "must be a list")
+
+
+def test_a_finished_flock_that_cannot_read_itself_releases_its_quota():
+    obj, wl = training(suspend=False, status={"phase": "Done"}), admitted(training())
+    seen = attrs.evolve(flock(obj, wl), job=Lost(obj))
+    (finish, *_) = (one for one in plan(seen) if isinstance(one, PatchStatus))
+    assert [one["type"] for one in finish.status["conditions"]] == ["Finished"]
+    ended = states.finish(wl, "Succeeded", "done", 0.0)
+    released = plan(attrs.evolve(seen, workloads=(ended,)))
+    dropped = [one.finalizer for one in released if isinstance(one, DropFinalizer)]
+    assert dropped == ["example.com/hold", IN_USE_FINALIZER]
+
+
+def test_a_flock_that_finds_none_of_its_workloads_is_told_so():
+    obj = training()
+    wl = admitted(obj)
+    del wl["status"]
+
+    class Rejects(Flock):
+        def match_workloads(self, workloads, flavors):
+            return Matching(None, tuple(workloads))
+
+    seen = attrs.evolve(flock(obj, wl), job=Rejects(obj))
+    change, _ = plan(seen)
+    *_, warning, _ = plan(attrs.evolve(seen, workloads=(change.new,)))
+    assert "Rejects.match_workloads(): rejects the Workload training-t-" in warning.message
 
 
 def test_a_flock_starts_and_stops_its_members_itself():
