@@ -37,7 +37,7 @@ class Site(KubeObject):
 
 @app.reconciles(Site, owns=[kinds.CONFIG_MAPS, kinds.SERVICES])
 async def site(obj: Site, context: Context) -> None:
-    """Apply both children; changes by others are undone."""
+    """Apply both children; fields that others changed are set back."""
     await context.apply(kinds.CONFIG_MAPS.new(obj.name, data={"text": obj.spec.text}))
     await context.apply(kinds.SERVICES.new(obj.name, spec={"ports": [{"port": 80}]}))
     context.condition("Ready", True, "Applied")

@@ -19,7 +19,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import KubeObject, Obj, format_micro_time, format_time, parse_time
-from kueuelib.api.models import ModelPart, decode_model, encode_model
+from kueuelib.api.models import ModelPart, decode_as, encode_model
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
@@ -61,7 +61,7 @@ def decode(cls: type[T], obj: Obj) -> T:
     if not isinstance(obj, dict):
         raise InvalidObject(cls.__name__, "", [_type_error("", _WrongType("object", obj))])
     if not issubclass(cls, Struct):
-        return decode_model(cls, obj)
+        return decode_as(cls, obj)
     if issubclass(cls, KubeObject):
         obj = _at_internal_version(cls, obj)
     try:

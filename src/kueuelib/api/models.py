@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from kueuelib.api.meta import Obj, Resource, copied
 from kueuelib.api.model_kinds import resource_named
-from kueuelib.errors import FieldError, InvalidObject
+from kueuelib.errors import ConfigError, FieldError, InvalidObject
 
 _RAW: Final = "_kueuelib_raw"
 """The attribute of a model that holds the JSON that it was made of."""
@@ -106,7 +106,8 @@ def decode_model(cls: type[M], obj: Obj) -> M:
     """The value of a generated class for a raw object, or for a piece of one.
 
     The raw object must not be changed afterwards; the value may be. Unlike the class itself, this
-    accepts objects without fields that the class requires.
+    accepts objects without fields that the class requires, and it ignores what kind the object
+    says that it is; see `decode_as`.
 
     Raises:
         InvalidObject: a field has the wrong type; it is named.
@@ -123,6 +124,19 @@ def decode_model(cls: type[M], obj: Obj) -> M:
     return made
 
 
+def decode_as(cls: type[M], obj: Obj) -> M:
+    """The same, of an object that must not say that it is of another kind.
+
+    Raises:
+        InvalidObject: it does, or as `decode_model`.
+    """
+    resource, kind = resource_of_model(cls), obj.get("kind")
+    if kind and resource is not None and kind != resource.kind:
+        text = f'Invalid value: "{kind}": must be {resource.kind}'
+        raise InvalidObject(cls.__name__, "", [FieldError("kind", "FieldValueInvalid", text)])
+    return decode_model(cls, obj)
+
+
 def encode_model(value: object) -> Obj:
     """The raw form of a value of a generated class.
 
@@ -130,8 +144,12 @@ def encode_model(value: object) -> Obj:
     nobody changed is written as it came, also the fields that the class does not know.
 
     Raises:
+        ConfigError: it is something else.
         InvalidObject: a time has no time zone, or a value cannot be JSON; the field is named.
     """
+    if not is_model(value):
+        fix = "give a value of a class; raw JSON may have models inside as it is"
+        raise ConfigError(f"{value!r:.60}", "is not a typed value", fix)
     cls = type(value)
     try:
         raw = _written(value)

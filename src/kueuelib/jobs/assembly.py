@@ -150,12 +150,15 @@ def job_webhooks(
 def registry_with(kinds: Sequence[Kind]) -> tuple[Registry, tuple[str, ...]]:
     """A registry with all of these kinds, and their names in the same order.
 
+    A class of one's own for a kind that comes with kueuelib takes the place of the bundled one.
+
     Raises:
         ConfigError: there is none, one is not known, cannot be queued, or exists twice.
     """
     if not kinds:
         raise ConfigError("kinds", "no job kind is given", "pass at least one")
-    registry = registry_for(each for each in kinds if isinstance(each, str))
+    named = [each for each in kinds if isinstance(each, str)]
+    registry = registry_for(named)
     bundled = {each.job_type: each.name for each in registry.integrations}
     names: list[str] = []
     for kind in kinds:
@@ -172,6 +175,7 @@ def registry_with(kinds: Sequence[Kind]) -> tuple[Registry, tuple[str, ...]]:
             if integration.resource.group_kind == PODS.group_kind:
                 problem = "only the bundled kind can queue Pods"
                 raise ConfigError("kinds", problem, 'pass "pod"')
+            registry = registry.without(integration.resource, named + names)
             registry = registry.register(integration)
             names.append(integration.name)
     if twice := next((name for name in names if names.count(name) > 1), ""):

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from kueuelib.api.forms import Typed, resource_of
+from kueuelib.api.forms import Typed, raw_of, resource_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, group_kind_of, key_of
 from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
@@ -206,11 +206,12 @@ class Cache:
         self._of_kind[resource.kind] = (*(each for each in alike if not each.ended), made)
         return made
 
-    def learn(self, answer: Obj, *, shared: bool = False) -> None:
+    def learn(self, answer: Obj | Typed, *, shared: bool = False) -> None:
         """Pass an answer of the server to all informers of its kind and API version.
 
         See `Informer.learn`. An answer of a kind that is not cached has no effect.
         """
+        answer = raw_of(answer)
         learners = self._learners(answer)
         for informer in reversed(learners):  # the first one may keep and change the answer
             informer.learn(answer, shared=shared and informer is learners[0])

@@ -140,7 +140,7 @@ class Client:
             resourceVersionMatch=resource_version_match,
             **{"continue": continue_token},
         )
-        path = resource.path(namespace)
+        path = queries.collection_path(resource, namespace)
         accept = queries.METADATA_LIST if metadata_only else queries.JSON
         body = await self.request(
             "GET", path, params=params, timeout=timeout, verb="list", accept=accept
@@ -206,7 +206,7 @@ class Client:
             resourceVersionMatch="NotOlderThan" if send_initial_events else "",
         )
         return await self.transport.watch(
-            resource.path(namespace),
+            queries.collection_path(resource, namespace),
             params=params,
             timeout=timeout,
             what=resource.plural,
@@ -284,7 +284,7 @@ class Client:
         if force:
             params.append(("force", "true"))
         verb = "apply" if patch_type is PatchType.APPLY else "patch"
-        sent = {"body": body, "content_type": patch_type.value}
+        sent = {"body": body, "content_type": queries.content_type_of(patch_type)}
         path = object_path(resource, key, subresource)
         return await self._object("PATCH", path, params=params, verb=verb, **sent)
 
@@ -336,7 +336,7 @@ class Client:
         """Delete all objects that match."""
         return await self._object(
             "DELETE",
-            resource.path(namespace),
+            queries.collection_path(resource, namespace),
             params=params_of(labelSelector=label_selector, fieldSelector=field_selector),
             body=queries.delete_options({}, propagation, grace_period),
             verb="deletecollection",

@@ -9,6 +9,8 @@ import inspect
 import ssl
 from typing import Any, Protocol, TypeGuard
 
+import anyio
+
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.endpoint import (
@@ -22,6 +24,8 @@ from kueuelib.runtime.endpoint import (
 
 REFRESH = 1.0
 """Seconds after which the configuration is read, and its hook called, again."""
+HOOK_TIMEOUT = 30.0
+"""Seconds that the hook may take, unless calls have less."""
 _GENERATED_AGENT = "OpenAPI-Generator/"
 
 
@@ -69,12 +73,20 @@ class ConfigurationSource:
     Args:
         given: the configuration, or the client that has one.
         clock: decides when to read again.
+        patience: seconds that the hook may take.
     """
 
-    def __init__(self, given: Configured | Configuration, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        given: Configured | Configuration,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        patience: float = HOOK_TIMEOUT,
+    ) -> None:
         self._client = given if is_configured(given) else None
         self._configuration: Any = given.configuration if is_configured(given) else given
         self._clock = clock
+        self._patience = patience
         self._subject = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
         self._tls: tuple[str, ssl.SSLContext | None] = ("", None)
 
@@ -119,7 +131,8 @@ class ConfigurationSource:
         try:
             header = configuration.get_api_key_with_prefix("BearerToken", "authorization")
             if inspect.isawaitable(header):
-                header = await header
+                with anyio.fail_after(self._patience):
+                    header = await header
         except ConfigError:
             raise
         except Exception as error:

@@ -21,6 +21,7 @@ from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.configured import (
+    HOOK_TIMEOUT,
     Configuration,
     ConfigurationSource,
     Configured,
@@ -83,7 +84,8 @@ async def connect(
         if context is not None:
             problem = f"has no contexts, but context={context!r} is given"
             raise ConfigError(type(kubeconfig).__name__, problem, "leave it out")
-        source = ConfigurationSource(kubeconfig, clock=clock)
+        patience = min(timeout, HOOK_TIMEOUT)
+        source = ConfigurationSource(kubeconfig, clock=clock, patience=patience)
         user_agent = user_agent or source.user_agent or ""
     elif not isinstance(kubeconfig, str | os.PathLike | None):
         fix = "give a path, an Endpoint, or an ApiClient or a Configuration of kubernetes_asyncio"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterable
 
 from kueuelib.api.meta import Obj
+from kueuelib.errors import ConfigError
 from kueuelib.machinery.store import Delta, DeltaKind
 
 YIELD_EVERY = 200
@@ -32,7 +34,14 @@ class Dispatch:
 
         Returns:
             a function that removes the handler; it may be called again.
+
+        Raises:
+            ConfigError: the handler is an async function.
         """
+        if inspect.iscoroutinefunction(handler):
+            name = getattr(handler, "__name__", repr(handler))
+            fix = "make it a plain function that puts the key into a queue, or write a reconciler"
+            raise ConfigError(f"the handler {name}", "is async, but handlers never wait", fix)
         for delta in present:
             handler(delta)
         self._handlers.append(handler)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote
 
+import anyio
 import orjson
 from kubernetes_asyncio import client as generated
 from kubernetes_asyncio.client import ApiClient, rest
@@ -79,19 +81,21 @@ class ConnectedApiClient(ApiClient):
         given = {name.lower(): value for name, value in (headers or {}).items()}
         _check(given, post_params)
         path = unquote(url.removeprefix(self.configuration.host or ""))
-        whole, silence = _seconds(_request_timeout)
+        begin, silence, whole = _seconds(_request_timeout)
         request: dict[str, Any] = {
             "params": [(name, _text(value)) for name, value in query_params or ()],
             "body": body if body is None or isinstance(body, bytes) else encode_json(body),
             "content_type": given.get("content-type", "application/json"),
             "accept": given.get("accept", "application/json"),
-            "timeout": whole,
+            "timeout": begin,
         }
         verb = _VERBS.get(method, method.lower())
         try:
             if not _preload_content:
+                started = anyio.current_time()
                 answer = await self._calls.stream(method, path, verb=verb, **request)
-                return Stream(answer, silence, self._streams)
+                end = started + whole if whole else math.inf
+                return Stream(answer, silence, end, self._streams)
             response = await self._calls.send(method, path, verb=verb, **request)
         except ApiError as error:
             raise _exception(error) from error
@@ -139,19 +143,29 @@ class Stream:
 
     Attributes:
         status: the HTTP status; a failure is an answer as well.
+        ok: whether it is none.
         reason: its words.
         headers: some of the headers.
-        content: the body, with `readline`, `readany` and `read`.
+        content: the body, with `readline`, `readany`, `read`, `iter_any` and `iter_chunked`.
     """
 
-    def __init__(self, answer: Answer, silence: float | None, streams: set[Stream]) -> None:
+    def __init__(
+        self, answer: Answer, silence: float | None, end: float, streams: set[Stream]
+    ) -> None:
         self.status, self.reason = answer.status, _reason(answer.status)
+        self.ok = self.status < HTTPStatus.BAD_REQUEST
         self.headers = _kept(answer.headers)
-        self.content = _Content(answer.content, silence)
+        self.content = _Content(answer.content, silence, end)
         self._answer = answer
         self._streams = streams
         self._ending: asyncio.Task[None] | None = None
         streams.add(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
 
     async def read(self) -> bytes:
         """The whole body."""
@@ -184,16 +198,17 @@ class Stream:
 class _Content:
     """A body that is read in chunks or lines."""
 
-    def __init__(self, source: Any, silence: float | None) -> None:
+    def __init__(self, source: Any, silence: float | None, end: float) -> None:
         self._source = source
-        self._silence = silence
+        self._silence = math.inf if silence is None else silence
+        self._end = end
         self._buffer = bytearray()
 
     async def readany(self) -> bytes:
         """What is there, or comes next; empty at the end.
 
         Raises:
-            TimeoutError: nothing came for the second of the timeouts of the request.
+            TimeoutError: nothing came for as long as the request allows, or all of it is over.
         """
         if self._buffer:
             ready, self._buffer = bytes(self._buffer), bytearray()
@@ -201,7 +216,7 @@ class _Content:
         if isinstance(self._source, bytes):
             ready, self._source = self._source, b""
             return ready
-        async with asyncio.timeout(self._silence):
+        with anyio.fail_after(min(self._silence, self._end - anyio.current_time())):
             return bytes(await self._source.readany())
 
     async def readline(self) -> bytes:
@@ -218,13 +233,19 @@ class _Content:
     async def read(self, size: int = -1) -> bytes:
         """At most so many bytes; all of them when negative."""
         if size < 0:
-            return b"".join([chunk async for chunk in self._chunks()])
+            return b"".join([chunk async for chunk in self.iter_any()])
         chunk = await self.readany()
         self._buffer = bytearray(chunk[size:])
         return chunk[:size]
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
         while chunk := await self.readany():
+            yield chunk
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """The body in pieces of at most so many bytes."""
+        while chunk := await self.read(size):
             yield chunk
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -260,14 +281,14 @@ def _check(headers: Mapping[str, str], post_params: Any) -> None:
         )
 
 
-def _seconds(given: Any) -> tuple[float | None, float | None]:
-    """The limits for a whole answer, or its beginning, and for the silence in a stream."""
+def _seconds(given: Any) -> tuple[float | None, float | None, float | None]:
+    """The limits for the beginning of an answer, for the silence in a stream, and for all of it."""
     if given is None or isinstance(given, int | float):
-        return given or None, None
+        return given or None, None, given or None
     if isinstance(given, tuple):
         connect, read = given
-        return connect + read, read
-    return given.total or given.sock_read, given.sock_read
+        return connect + read, read, None
+    return given.total or given.sock_read, given.sock_read, given.total
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import Gone, NotFound
 from kueuelib.machinery.backoff import Backoff
@@ -171,7 +172,7 @@ class Informer:
         """Add an index to the store; see `Store.add_index`."""
         self.store.add_index(name, function)
 
-    def learn(self, answer: Obj, *, shared: bool = False) -> None:
+    def learn(self, answer: Obj | Typed, *, shared: bool = False) -> None:
         """Store the object that the server returned from a write or a `get`.
 
         When this returns, the store has the answer, unless it has a newer state or the object does
@@ -182,10 +183,12 @@ class Informer:
         versions are not decimal. In the last case the watch delivers the change.
 
         Args:
-            answer: the whole object, in this informer's API version; anything else is ignored.
+            answer: the whole object, in this informer's API version; anything else is ignored. Also
+                a model.
             shared: whether the store may hold the answer itself instead of a copy. Then the caller
                 must not change it, and the transform drops fields of it.
         """
+        answer = raw_of(answer)
         if not self._is_ours(answer):
             return
         if is_last_state(answer):

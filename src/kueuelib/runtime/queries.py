@@ -32,6 +32,18 @@ class PatchType(enum.StrEnum):
     STRATEGIC = "application/strategic-merge-patch+json"
 
 
+def content_type_of(given: object) -> str:
+    """The content type of a patch.
+
+    Raises:
+        ConfigError: it is not a type of patches.
+    """
+    if not isinstance(given, PatchType):
+        fix = "give PatchType.MERGE, STRATEGIC, JSON or APPLY"
+        raise ConfigError(f"{given!r:.60}", "is not a type of patches", fix)
+    return given.value
+
+
 @attrs.frozen
 class ObjectList:
     """One page of a list.
@@ -75,11 +87,23 @@ def object_path(resource: Resource, key: ObjectKey, subresource: str = "") -> st
     """The URL path of an object.
 
     Raises:
-        ConfigError: it is not a kind, or the namespace is missing or too much.
+        ConfigError: it is not a kind, the key is none, or its namespace is missing or too much.
     """
     _check_kind(resource)
+    if not isinstance(key, ObjectKey):
+        raise ConfigError(f"{resource.kind} {key!r:.60}", "is not a key", "give an ObjectKey")
     _check_namespace(resource, *key)
     return resource.path(key.namespace, key.name, subresource)
+
+
+def collection_path(resource: Resource, namespace: str) -> str:
+    """The URL path of all objects of a kind, or of those in one namespace.
+
+    Raises:
+        ConfigError: it is not a kind.
+    """
+    _check_kind(resource)
+    return resource.path(namespace)
 
 
 def creation_path(resource: Resource, obj: Mapping[str, Any], name: str, subresource: str) -> str:

@@ -21,7 +21,9 @@ from kueuelib.runtime.deadlines import Deadlines, Limit
 from kueuelib.runtime.dialling import CONNECT_TIMEOUT
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
 from kueuelib.runtime.exchange import Body
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.lines import MAX_LINE
+from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.network_errors import NetworkError, NoConnection, NoTls
 from kueuelib.runtime.sessions import Answer, Sessions
 from kueuelib.runtime.watch import WatchStream
@@ -91,6 +93,7 @@ class Transport:
         self._deadlines = Deadlines()
         self._lock = asyncio.Lock()
         self._forced_at = float("-inf")
+        self._not_renewed: ConfigError | None = None
         self._closed = False
 
     async def endpoint(self) -> Endpoint:
@@ -154,7 +157,8 @@ class Transport:
         if answer.status < 500:
             self.answered_at = self._clock.monotonic()
         if answer.status >= 300:
-            raise failure(answer.status, answer.headers.first("Retry-After"), data)
+            cause = self._not_renewed if answer.status == 401 else None
+            raise failure(answer.status, answer.headers.first("Retry-After"), data) from cause
         return Response(answer.status, answer.headers, data)
 
     async def watch(
@@ -325,14 +329,18 @@ class Transport:
         old = self._endpoint
         try:
             new = await self._source.load(force=force)
-        except ConfigError:
+        except ConfigError as error:
             if old is None:
                 raise
             # A plug-in or a file that fails for a while must not stop a running process: the
-            # the present credentials stay in use, and the server judges them.
+            # present credentials stay in use, and the server judges them.
+            if str(error) != str(self._not_renewed):
+                problem = with_fix(error)
+                get_logger("client").warning("credentials cannot be renewed", problem=problem)
+            self._not_renewed = error
             self._endpoint = attrs.evolve(old, refresh_at=self._clock.now() + FORCED_REFRESH_PAUSE)
             return
-        self._endpoint = new
+        self._endpoint, self._not_renewed = new, None
         if self._sessions is not None and old is not None and old.route != new.route:
             retired, self._sessions = self._sessions, Sessions(new, self._user_agent)
             await retired.retire()

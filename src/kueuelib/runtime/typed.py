@@ -5,12 +5,13 @@ The store keeps raw objects: a typed view is not a second copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kueuelib.api.forms import Typed, raw_of, resource_of, typed_of
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
+from kueuelib.runtime.queries import PatchType
 
 if TYPE_CHECKING:
     from kueuelib.runtime.client import Client
@@ -78,7 +79,7 @@ class TypedInformer(Generic[K]):
 
     def learn(self, answer: K | Obj) -> None:
         """Store the answer to a write, typed or raw; see `Informer.learn`."""
-        self.raw.learn(raw_of(answer))
+        self.raw.learn(answer)
 
     def _forget(self, delta: Delta[Obj]) -> None:
         self._values.pop(delta.key, None)
@@ -133,8 +134,6 @@ class TypedClient(Generic[K]):
 
     async def apply(self, value: K, *, subresource: str = "", force: bool = True) -> K:
         """Apply an object server-side: own the fields that are not at their defaults."""
-        from kueuelib.runtime.queries import PatchType
-
         raw = raw_of(value)
         answer = await self._client.patch(
             self.resource,
@@ -146,9 +145,38 @@ class TypedClient(Generic[K]):
         )
         return self._read(answer)
 
-    async def delete(self, key: ObjectKey, **options: Any) -> Obj:
+    async def patch(
+        self,
+        key: ObjectKey,
+        body: Mapping[str, Any] | Sequence[Any] | Typed,
+        patch_type: PatchType,
+        *,
+        subresource: str = "",
+    ) -> K:
+        """Change an object; see `Client.patch`."""
+        answer = await self._client.patch(
+            self.resource, key, body, patch_type, subresource=subresource
+        )
+        return self._read(answer)
+
+    async def delete(
+        self,
+        key: ObjectKey,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
+        grace_period: int | None = None,
+    ) -> Obj:
         """Delete an object; see `Client.delete`."""
-        return await self._client.delete(self.resource, key, **options)
+        return await self._client.delete(
+            self.resource,
+            key,
+            uid=uid,
+            resource_version=resource_version,
+            propagation=propagation,
+            grace_period=grace_period,
+        )
 
     def _read(self, obj: Obj) -> K:
         return typed_of(self.cls, obj)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 
 from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.meta import ObjectKey, key_of
+from kueuelib.api.models import is_model
 from kueuelib.errors import ApiError, BadRequest, ConfigError, Invalid, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import OBSERVER
@@ -107,7 +108,8 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
     """Wait until an operator has dealt with an object, and return its newest state.
 
     The operator has, if `status.observedGeneration` is the generation of the object or a later one,
-    which it is not as long as the reconciler fails.
+    which it is not as long as the reconciler fails. That of a built-in kind, such as a Deployment,
+    is written by its own controller, which says nothing about an operator: use `eventually`.
 
     Args:
         client: of the API server.
@@ -134,15 +136,19 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
             "extend ConditionedStatus, or wait with eventually()",
         )
 
+    why = "no call of the reconciler has returned for it"
+    if is_model(value):
+        why = (
+            "of a built-in kind, its own controller writes that, and a reconciler does not; wait "
+            "for what the reconciler writes, with eventually()"
+        )
+
     async def look() -> K:
         newest = await kind.get(key)
         status: Any = getattr(newest, "status", None)
         observed = getattr(status, "observed_generation", None) or 0
         if observed < wanted:
-            raise _NotYet(
-                f"observedGeneration {observed} of {key}, not yet {wanted}: no call of the "
-                "reconciler has returned for it"
-            )
+            raise _NotYet(f"observedGeneration {observed} of {key}, not yet {wanted}: {why}")
         return newest
 
     return await eventually(look, within)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubernetes_asyncio import client as k8s
 
+from kueuelib.api.codec import decode, encode
 from kueuelib.api.forms import raw_of, resource_of, typed_of
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import Obj, copied
@@ -254,3 +255,10 @@ print([name for name in sys.modules if name.startswith("kubernetes")])
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_decode_and_encode_name_what_does_not_fit() -> None:
+    with pytest.raises(InvalidObject, match='kind: Invalid value: "Secret": must be Pod'):
+        decode(k8s.V1Pod, {"kind": "Secret"})
+    with pytest.raises(ConfigError, match="is not a typed value; give a value of a class"):
+        encode({"a": k8s.V1Pod()})  # type: ignore[arg-type]

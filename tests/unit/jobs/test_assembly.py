@@ -132,6 +132,9 @@ def test_kinds_are_classes_integrations_and_names_in_any_order() -> None:
     assert enabled["batch/job"] is BATCH_JOB, "with its rules for partial admission"
     assert enabled["example.com/nightly"].job_type is Nightly
 
+    registry, names = registry_with([Shadow, "pod"])
+    assert [each.job_type for each in registry.enabled(names)][-1] is Shadow, "the bundled one goes"
+
     made = Integration.of(Nightly, "mine")
     registry, names = registry_with([made])
     assert registry.enabled(names) == (made,)
@@ -148,7 +151,7 @@ def test_a_bundled_kind_brings_those_that_it_implies() -> None:
         ([], "kinds: no job kind is given"),
         (["jobs"], "integrations.frameworks: unknown name: jobs"),
         ([Nightly, Nightly], 'integration "example.com/nightly": is registered already'),
-        ([Shadow], 'integration "batch/job": is registered already'),
+        ([Shadow, "batch/job"], 'integration "batch/job": is registered already'),
         ([Half], "kinds: Half is not a job kind; pass a GenericJob with all its methods"),
         ([3], "kinds: 3 is not a job kind"),
         ([Untyped], "kinds: Untyped has no kind; derive from GenericJob[Training] with a class"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from kubernetes_asyncio import client as k8s
 
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.errors import ConfigError, TransportError
+from kueuelib.errors import ConfigError, TransportError, Unauthorized
 from kueuelib.runtime.configured import REFRESH, ConfigurationSource
 from kueuelib.runtime.connection import connect
+from kueuelib.runtime.transport import FORCED_REFRESH_PAUSE
 from kueuelib.runtime.webhook.certs import host_names, load, renewed, server_context
 
 ONE = ObjectKey("ns", "a")
@@ -97,6 +99,33 @@ async def test_a_hook_that_fails_is_named(given: k8s.Configuration) -> None:
     given.refresh_api_key_hook = lambda _: 1 / 0
     with pytest.raises(ConfigError, match=r"its refresh_api_key_hook failed \(ZeroDivisionError"):
         await connect(given)
+
+
+async def test_a_hook_that_fails_later_is_named_with_the_refusal(
+    given: k8s.Configuration, clock: Any
+) -> None:
+    async with await connect(given, clock=clock) as client:
+        await client.get(JOBS, ONE)
+        given.api_key["BearerToken"] = "Bearer refused"
+        clock.at += REFRESH
+        with pytest.raises(Unauthorized) as caught:
+            await client.get(JOBS, ONE)
+        assert caught.value.__cause__ is None
+        given.refresh_api_key_hook = lambda _: 1 / 0
+        clock.at += FORCED_REFRESH_PAUSE
+        with pytest.raises(Unauthorized) as caught:
+            await client.get(JOBS, ONE)
+        assert "refresh_api_key_hook failed (ZeroDivisionError" in str(caught.value.__cause__)
+        given.refresh_api_key_hook = None
+        given.api_key["BearerToken"] = "Bearer good"
+        clock.at += FORCED_REFRESH_PAUSE
+        await client.get(JOBS, ONE)
+
+
+async def test_a_hook_that_never_answers_is_given_up(given: k8s.Configuration) -> None:
+    given.refresh_api_key_hook = lambda _: asyncio.sleep(1000)
+    with pytest.raises(ConfigError, match=r"its refresh_api_key_hook failed \(TimeoutError"):
+        await connect(given, timeout=0.1)
 
 
 async def test_certificates_names_and_proxies_are_used(serve: Any, tmp_path: Any) -> None:

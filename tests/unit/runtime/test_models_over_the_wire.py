@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
+from aiohttp import ClientTimeout
 from kubernetes_asyncio import client as k8s
 from kubernetes_asyncio import watch
 
+from kueuelib import submit
 from kueuelib.errors import ConfigError, LeadershipLost, NotFound
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime import (
@@ -40,6 +44,16 @@ def job(**spec: Any) -> k8s.V1Job:
     template = k8s.V1PodTemplateSpec(spec=pod)
     return k8s.V1Job(
         metadata=copy.deepcopy(META), spec=k8s.V1JobSpec(template=template, suspend=True, **spec)
+    )
+
+
+def deployment() -> k8s.V1Deployment:
+    pod = k8s.V1PodSpec(containers=[k8s.V1Container(name="c", image="x")])
+    template = k8s.V1PodTemplateSpec(metadata=k8s.V1ObjectMeta(labels={"a": "b"}), spec=pod)
+    selector = k8s.V1LabelSelector(match_labels={"a": "b"})
+    return k8s.V1Deployment(
+        metadata=copy.deepcopy(META),
+        spec=k8s.V1DeploymentSpec(selector=selector, template=template),
     )
 
 
@@ -309,6 +323,91 @@ async def test_a_stream_is_read_in_pieces(client: Client) -> None:
         )
         with pytest.raises(TimeoutError):
             await quiet.content.readline()
+        for limit in (0.3, ClientTimeout(total=0.3)):
+            watched = await core.list_namespaced_config_map(
+                "default", watch=True, _preload_content=False, _request_timeout=limit
+            )
+            with pytest.raises(TimeoutError):
+                await watched.content.read()
+        async with await core.list_namespaced_config_map("default", _preload_content=False) as all_:
+            assert all_.ok
+            pieces = [piece async for piece in all_.content.iter_chunked(40)]
+        assert all(len(piece) <= 40 for piece in pieces)
+        assert len(json.loads(b"".join(pieces))["items"]) == 2
+
+
+async def test_a_typed_client_patches(client: Client) -> None:
+    maps = client.of(k8s.V1ConfigMap)
+    await maps.create(config_map(a="1"))
+    patched = await maps.patch(ONE, {"metadata": {"labels": {"x": "y"}}}, PatchType.MERGE)
+    assert (patched.metadata.labels, patched.data) == ({"x": "y"}, {"a": "1"})
+    await maps.delete(ONE, propagation="Background", grace_period=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda c: c.get(kinds.PODS, "x"), "Pod 'x': is not a key; give an ObjectKey"),
+        (lambda c: c.of(k8s.V1Pod).delete(("d", "x")), r"Pod \('d', 'x'\): is not a key"),
+        (lambda c: c.list(k8s.V1Pod, "d"), r"V1Pod: is not a Resource; use client.of\(V1Pod\)"),
+        (lambda c: c.watch(k8s.V1Pod, "d"), "V1Pod: is not a Resource"),
+        (lambda c: c.delete_collection(k8s.V1Pod, "d"), "V1Pod: is not a Resource"),
+        (lambda c: c.patch(kinds.PODS, ONE, {}, "merge"), "'merge': is not a type of patches"),
+        (
+            lambda c: submit(job(), queue="q", client=c.api_client()),
+            "is a ConnectedApiClient",
+        ),
+    ],
+)
+async def test_what_is_easily_confused_is_named(client: Client, call: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        await call(client)
+
+
+async def test_a_model_is_learned(client: Client) -> None:
+    cache = Cache(client)
+    maps = cache.informer(kinds.CONFIG_MAPS)
+    async with anyio.create_task_group() as group:
+        group.start_soon(cache.run, lambda: None)
+        await maps.wait_synced(30)
+        made = await client.of(k8s.V1ConfigMap).create(config_map(a="1"))
+        cache.learn(made)
+        assert maps.store.get(ONE) is not None
+        maps.learn(made)
+        with pytest.raises(ConfigError, match="the handler later: is async, but handlers never"):
+            maps.add_handler(later)
+        group.cancel_scope.cancel()
+
+
+async def later(_: Any) -> None:
+    """A handler that nobody would await."""
+
+
+async def test_the_fields_of_an_earlier_program_are_taken_over(client: Client) -> None:
+    old = k8s.CoreV1Api(client.api_client())
+    service = k8s.V1Service(
+        metadata=copy.deepcopy(META), spec=k8s.V1ServiceSpec(ports=[k8s.V1ServicePort(port=80)])
+    )
+    service.metadata.labels = {"old": "yes"}
+    await old.create_namespaced_service("default", service, field_manager="hand")
+    await client.of(k8s.V1Deployment).create(deployment())
+    app = Operator("exposer")
+
+    @app.reconciles(k8s.V1Deployment, owns=[k8s.V1Service])
+    async def expose(obj: k8s.V1Deployment, context: Context) -> None:
+        wanted = k8s.V1Service(
+            metadata=k8s.V1ObjectMeta(name=obj.metadata.name),
+            spec=k8s.V1ServiceSpec(ports=[k8s.V1ServicePort(port=8080)]),
+        )
+        await context.apply(wanted, adopt=["hand"])
+
+    async def ports() -> bool:
+        now = await client.of(k8s.V1Service).get(ONE)
+        labels = now.metadata.labels or {}
+        return [each.port for each in now.spec.ports] == [8080] and "old" not in labels
+
+    async with running(app, client):
+        await eventually(ports)
 
 
 async def test_writes_reach_a_cache_and_obey_the_guard(client: Client) -> None:

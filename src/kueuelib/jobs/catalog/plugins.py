@@ -125,7 +125,9 @@ def own_kind(integration: Integration, reference: str) -> Integration:
         if known.resource.group_kind == integration.resource.group_kind:
             kind = f"{integration.resource.kind} ({integration.resource.api_version})"
             problem = f'the manager queues jobs of kind {kind} itself, as "{known.name}"'
-            raise ConfigError(reference, problem, "give an integration of another kind")
+            serve = f"kueuelib.jobs.serve({integration.job_type.__name__})"
+            fix = f'run {serve} beside a manager whose frameworks do not name "{known.name}"'
+            raise ConfigError(reference, problem, fix)
     return integration
 
 

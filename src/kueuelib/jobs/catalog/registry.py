@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import attrs
 
+from kueuelib.api.meta import Resource
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.integration import Integration
 
@@ -36,6 +37,15 @@ class Registry:
                     "let one integration manage a kind",
                 )
         return attrs.evolve(self, integrations=(*self.integrations, integration))
+
+    def without(self, resource: Resource, wanted: Collection[str]) -> Registry:
+        """A registry without the integration of a kind, unless its name is wanted."""
+        kept = [
+            known
+            for known in self.integrations
+            if known.name in wanted or known.resource.group_kind != resource.group_kind
+        ]
+        return attrs.evolve(self, integrations=tuple(kept))
 
     def names(self) -> tuple[str, ...]:
         """The known names, sorted."""

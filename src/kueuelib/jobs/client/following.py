@@ -36,6 +36,7 @@ from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.reconcile.matching import by_age
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.configured import is_configured
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.informer import Informer
 from kueuelib.workload.served import queueing_version
@@ -267,6 +268,9 @@ SYNC_TIMEOUT = 30.0
 @contextlib.asynccontextmanager
 async def _client(given: Client | None, kubeconfig: str | None) -> AsyncIterator[Client]:
     if given is not None:
+        if is_configured(given):
+            name = type(given).__name__
+            raise ConfigError("client", f"is a {name}", "give what connect() returned for it")
         yield given
         return
     try:

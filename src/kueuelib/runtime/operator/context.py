@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
 from kueuelib.api.codec import encode
@@ -14,14 +14,10 @@ from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.event_series import EventType
-from kueuelib.machinery.ownership import (
-    OWNER_INDEX,
-    claim_problem,
-    owned_child,
-    placed_child,
-)
+from kueuelib.machinery.ownership import OWNER_INDEX, owned_child, placed_child
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.operator.adopting import claim
 from kueuelib.runtime.operator.reconciled import (
     OtherCluster,
     OtherKind,
@@ -30,7 +26,6 @@ from kueuelib.runtime.operator.reconciled import (
 )
 from kueuelib.runtime.operator.surroundings import Surroundings, index_name
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.reading import read
 
 
 class Context:
@@ -122,7 +117,7 @@ class Context:
 
     # ---- children
 
-    async def apply(self, child: Obj | Typed, *, adopt: bool = False) -> Obj:
+    async def apply(self, child: Obj | Typed, *, adopt: bool | Collection[str] = False) -> Obj:
         """Make an object exist with these fields, by server-side apply.
 
         A field that another writer changed is set back, a field that is no longer named is removed,
@@ -137,8 +132,10 @@ class Context:
             child: the desired fields, with `apiVersion`, `kind` and `metadata.name`, in any form;
                 the namespace is that of the object unless it names one.
             adopt: take over an existing object that has no controller, or that another operator
-                manages for the same object. One with another controller
-                is refused all the same.
+                manages for the same object. One with another controller is refused all the same.
+                Names of field managers also make their fields the operator's: what they wrote,
+                and the child does not name, is removed. While names are given, the object is read
+                before each patch.
 
         Returns:
             The raw object as the server has it. It is the one in the cache: copy it, for example
@@ -166,9 +163,10 @@ class Context:
         self._named.add((resource.group_kind, key))
         if owned:
             present = self._informer(resource).store.get(key)
-            await self._check_free(resource, key, present, adopt=adopt)
             if present is not None and self._around.applied.holds(resource, wanted, present):
                 return present
+            around = self._around
+            await claim(self.client, resource, key, present, self.obj, around.operator, adopt)
         answer = await self.client.apply(resource, wanted)
         self.learn(answer)
         if owned:
@@ -262,8 +260,8 @@ class Context:
         check_reason(f"event({type!r}, {reason!r})", reason)
         self._around.recorder.event(self.obj, type, reason, message)
 
-    def learn(self, answer: Obj) -> None:
-        """Pass the answer to a write of `client` to the cache."""
+    def learn(self, answer: Obj | Typed) -> None:
+        """Pass the answer to a write of `client` to the cache; also a model."""
         self._around.cache.learn(answer)
 
     async def write_status(self, *, failed: bool = False) -> None:
@@ -358,15 +356,6 @@ class Context:
             f"writes {kind} ({api_version}), which it does not declare",
             f"name it in owns= or writes= of {declared.resource.kind}; permissions follow from it",
         )
-
-    async def _check_free(
-        self, resource: Resource, key: ObjectKey, present: Obj | None, *, adopt: bool
-    ) -> None:
-        """Refuse to take over an object. The cache lacks objects without our label."""
-        actual = await read(self.client, resource, key) if present is None else present
-        problem = actual and claim_problem(actual, self.obj, self._around.operator, adopt=adopt)
-        if problem:
-            raise ConfigError(f"{resource.kind} {key}", *problem)
 
     async def _delete(self, resource: Resource, key: ObjectKey) -> None:
         informer = self._around.informers.get(resource)

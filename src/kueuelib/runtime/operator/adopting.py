@@ -1,0 +1,52 @@
+"""Objects that exist before an operator applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.errors import ConfigError
+from kueuelib.machinery.field_owners import taken_over
+from kueuelib.machinery.ownership import claim_problem
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.reading import read
+
+
+async def claim(
+    client: Client,
+    resource: Resource,
+    key: ObjectKey,
+    present: Obj | None,
+    owner: Obj,
+    by: str,
+    adopt: bool | Collection[str],
+) -> None:
+    """Checks that an object may be applied as a child, and takes over fields of others.
+
+    Args:
+        client: reads the object and writes its `managedFields`.
+        resource: its kind.
+        key: its name.
+        present: the object in the cache, which lacks objects without the label of the operator.
+        owner: the intended owner.
+        by: the operator.
+        adopt: see `Context.apply`.
+
+    Raises:
+        ConfigError: it is foreign.
+        Conflict: it was changed meanwhile.
+    """
+    managers = () if isinstance(adopt, bool) else adopt
+    actual = await read(client, resource, key) if present is None or managers else present
+    problem = actual and claim_problem(actual, owner, by, adopt=bool(adopt))
+    if problem:
+        raise ConfigError(f"{resource.kind} {key}", *problem)
+    entries = taken_over(actual, managers, client.field_manager) if actual and managers else None
+    if actual and entries:
+        version = actual["metadata"]["resourceVersion"]
+        patch = [
+            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        ]
+        await client.patch(resource, key, patch, PatchType.JSON)
