@@ -1,10 +1,11 @@
 """Plays storms until a law is broken, and says which, as one line of JSON.
 
-    python tests/mutants/hunt.py FIRST:LAST PROFILE any|trees MOST [SEED ...]
+    python tests/mutants/hunt.py FIRST:LAST PROFILE any|trees|ACT MOST [SEED ...]
 
 Seeds that a mixed tour plays with `PROFILE` come first, those of the swarm next; with `trees`, such
-with trees of Cohorts before all others. A profile that mixed tours do not play is played with every
-seed. Seeds that are named are left out, and no more than `MOST` are played.
+with trees of Cohorts before all others; with a part of the label of an act, those in which it is
+planned most often. A profile that mixed tours do not play is played with every seed. Seeds that are
+named are left out, and no more than `MOST` are played.
 """
 
 from __future__ import annotations
@@ -16,13 +17,20 @@ from kueuelib.testing.storm.seed_plan import plan_of
 from kueuelib.testing.storm.tour import APART, MIXED, profile_of, tour
 
 
-def ordered(first: int, last: int, profile: str, *, trees: bool) -> list[int]:
+def ordered(first: int, last: int, profile: str, world: str) -> list[int]:
     """The seeds, those first that are the most likely to show a fault."""
 
-    def rank(seed: int) -> tuple[bool, bool, bool, int]:
-        drawn = profile_of(seed)
-        flat = trees and not plan_of(seed, drawn).scenario.resources
-        return flat, drawn != profile, drawn != "swarm", seed
+    def rank(seed: int) -> tuple[int, bool, bool, int]:
+        drawn = profile if profile in APART else profile_of(seed)
+        return -suits(seed, drawn, world), drawn != profile, drawn != "swarm", seed
+
+    def suits(seed: int, drawn: str, world: str) -> int:
+        if world == "any":
+            return 0
+        scenario = plan_of(seed, drawn).scenario
+        if world == "trees":
+            return int(bool(scenario.resources))
+        return sum(world in act.label for act in scenario.acts)
 
     return sorted(range(first, last + 1), key=rank)
 
@@ -60,7 +68,7 @@ def main(args: list[str]) -> None:
     """Hunts."""
     span, profile, world, most, *skipped = args
     first, _, last = span.partition(":")
-    tried = ordered(int(first), int(last), profile, trees=world == "trees")
+    tried = ordered(int(first), int(last), profile, world)
     seeds = [seed for seed in tried if str(seed) not in skipped]
     sys.stdout.write(json.dumps(hunt(seeds[: int(most)], profile)) + "\n")
 

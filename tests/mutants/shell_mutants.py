@@ -37,7 +37,8 @@ class ShellMutant:
         id: its name.
         why: what it is, and who had it.
         profile: the family of storms that is tried first.
-        trees: whether storms with trees of Cohorts are tried before all others.
+        world: which storms are tried before all others: `any`, those with `trees` of Cohorts, or
+            those with many acts whose label has this part.
         seeds: the storms that are tried.
         edits: what is replaced.
     """
@@ -45,14 +46,14 @@ class ShellMutant:
     id: str
     why: str
     profile: str
-    trees: bool
+    world: str
     seeds: str
     edits: tuple[Edit, ...]
 
     @property
     def first(self) -> tuple[str, str]:
         """What `hunt.py` is told about the storms to try first."""
-        return self.profile, "trees" if self.trees else "any"
+        return self.profile, self.world
 
     def plant(self, package: Path) -> None:
         """Put the fault into a copy of the package."""
@@ -72,7 +73,7 @@ def _mutant(raw: dict[str, Any]) -> ShellMutant:
         raw["id"],
         raw["why"],
         raw["profile"],
-        raw.get("trees", False),
+        raw.get("world", "any"),
         raw.get("seeds", SEEDS),
         tuple(Edit(**each) for each in edits),
     )

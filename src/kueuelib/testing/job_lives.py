@@ -62,6 +62,18 @@ class LifeCases(AdaptedJobs):
             assert entry.template["spec"]["nodeSelector"]["pool"] == "spot"
             assert any(t["key"] == "spot" for t in entry.template["spec"]["tolerations"])
 
+    @about("is_suspended")
+    def test_a_job_with_a_reservation_waits_for_its_checks(self) -> None:
+        """Quota alone does not start it."""
+        world = self._waiting()
+        world.reserve("spot")
+        world.settle()
+        assert world.holds_quota()
+        assert world.is_suspended()
+        world.pass_checks()
+        world.settle()
+        assert not world.is_suspended()
+
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     @pytest.mark.parametrize("succeeds", [True, False])
     @about("finished")

@@ -1,4 +1,6 @@
-"""When a reconciliation of a job needs no other one for the changes that it made itself."""
+"""When a reconciliation of a job needs no other one for the changes that it made itself, and whose
+Workloads it takes for those of the job.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.jobs import BatchJob
 from kueuelib.jobs.catalog.builtin import builtin_registry
-from kueuelib.jobs.contract.commands import Create
+from kueuelib.jobs.contract.commands import Create, DropFinalizer, Emit
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import (
@@ -21,6 +23,7 @@ from kueuelib.jobs.lookups.stores import (
     owner_uids,
 )
 from kueuelib.jobs.reconcile.executor import Outcome
+from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.reconciler import JobReconciler
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.controller import DONE, SETTLED
@@ -135,3 +138,16 @@ def test_an_error_of_the_kind_is_reported_once_while_the_job_is_unchanged():
     assert name == "job"
     assert "AttributeError(\"'NoneType' object has no attribute 'get'\")" in message
     assert "in finished, test_settled.py:" in message
+
+
+@pytest.mark.parametrize("life", [{}, {"admitted": True}, {"finished": True}])
+def test_a_job_that_was_recreated_takes_no_workload_of_the_last_one(build, life):
+    """It would start on the admission of the last one: garbage collection may come later."""
+    made = reconciler()
+    job = made._stores.jobs["batch/job"].get(KEY)
+    last = {**job, "metadata": {**job["metadata"], "uid": "last"}}
+    workload = build.workload(last, name="job-job-last", **life)
+    made._stores.workloads.put(key_of(workload), workload)
+    commands = plan(made.observe(KEY, job))
+    assert [type(one) for one in commands] == [DropFinalizer, Create, Emit]
+    assert commands[1].obj["metadata"]["ownerReferences"][0]["uid"] == "u"
