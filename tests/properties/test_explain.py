@@ -463,10 +463,9 @@ def slowly(world: World, key: ObjectKey) -> TrialOutcome:
             reason = wait.reason if wait.key == key else reason
         if isinstance(reason, Preempting | FitsAfterPreemptions):
             return TrialOutcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
-    if reason is None:
-        reason = engine.standing(key).reason or NotEvaluated()
-        return TrialOutcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
-    return TrialOutcome(Verdict.WAITS, reason, evaluated=True)
+    reason = reason or engine.standing(key).reason or NotEvaluated()
+    evaluated, promised = not isinstance(reason, NotEvaluated), engine.promised_near(key)
+    return TrialOutcome(Verdict.WAITS, reason, evaluated=evaluated, promised=promised)
 
 
 class SlowTrials(Trials):

@@ -159,6 +159,10 @@ class Knowledge:
             sorted(one for one in promised if one != key and promised[one].queue.scope is scope)
         )
 
+    def is_promised(self, key: ObjectKey) -> bool:
+        """Whether a waiting Workload gets room as soon as others have left."""
+        return key in self._queues.promised
+
     def workload(self, key: ObjectKey) -> Workload | None:
         """The last known state of an unfinished Workload."""
         return self._facts.workloads.find(key)

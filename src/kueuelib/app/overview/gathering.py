@@ -24,6 +24,7 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.fork import fork
+from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE
@@ -85,7 +86,7 @@ def overview_of(facts: Facts, changes: int = 0) -> Overview:
             decide.
     """
     world = facts.world.with_usage(facts.now)
-    engine = world.engine(facts.now)
+    engine = engine_of(world, facts.now)
     listing = _listing(facts, changes, engine)
     queues = world.cluster_queues
     if facts.why_told:

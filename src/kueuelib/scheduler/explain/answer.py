@@ -165,7 +165,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
             *_without_its_pods(trials, world, key),
             *absent_cohorts(world, key, rows),
             *_of_promised(base),
-            *(note_on_leaving(world, key) if waits else ()),
+            *(note_on_leaving(world, key, trials.engine().promised_near(key)) if waits else ()),
             *(_of_borrowers(trials.engine(), world, workload) if waits else ()),
         ),
         awaited=awaited_checks(world, workload),

@@ -26,6 +26,7 @@ from kueuelib.scheduler.explain.budget import (
 )
 from kueuelib.scheduler.explain.changes import Change, Whole
 from kueuelib.scheduler.explain.fork import fork
+from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.world import World, difference
 from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -102,7 +103,7 @@ def outcome(world: World, key: ObjectKey, now: float) -> TrialOutcome:
         now: seconds since the epoch.
     """
     near = world.narrowed(key)
-    return _run_to_rest(near.engine(now), key, now, len(near.workloads))
+    return _run_to_rest(engine_of(near, now), key, now, len(near.workloads))
 
 
 class Trials:
@@ -129,7 +130,7 @@ class Trials:
         self._now = now
         self.budget = Budget() if budget is None else budget
         self.near = world.narrowed(key)
-        self._engine = self.near.engine(now)
+        self._engine = engine_of(self.near, now)
         self._known: dict[Change, TrialOutcome] = {}
 
     def engine(self) -> Engine:
@@ -238,6 +239,8 @@ def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> TrialOutcom
     evaluated, promised = reason is not None, engine.promised_near(key)
     if reason is None:
         reason = engine.standing(key).reason or NotEvaluated()
+        if isinstance(reason, Preempting | FitsAfterPreemptions) and engine.is_promised(key):
+            return _preempts(reason)
         evaluated = not isinstance(reason, NotEvaluated)
     return TrialOutcome(Verdict.WAITS, reason, evaluated=evaluated, promised=promised)
 
@@ -254,7 +257,7 @@ def outcomes(
         now: seconds since the epoch.
         engine: one that knows the world; it must not be used afterwards. None: a new one is made.
     """
-    engine = engine or world.with_usage(now).engine(now)
+    engine = engine or engine_of(world.with_usage(now), now)
     by_key = {
         key: TrialOutcome(_HELD[where])
         for key in world.workloads

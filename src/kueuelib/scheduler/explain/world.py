@@ -32,6 +32,7 @@ from kueuelib.scheduler.pending.workload_info import (
     is_finished,
     missing_pods,
     order_of,
+    waits_for_victims,
 )
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.settings import DEFAULTS, Settings
@@ -220,10 +221,10 @@ class World:
     def narrowed(self, key: ObjectKey) -> World:
         """The part of the world that may matter to one Workload: its tree of cohorts.
 
-        Workloads behind it in a StrictFIFO queue never come first, and are left out. In other
-        queues, many of them are left out as well, because they hardly ever matter. If past usage
-        counts, other LocalQueues may come first later, so all of theirs stay. Nothing is left out
-        if the whole cluster counts (`block_admission`).
+        Workloads behind it in a StrictFIFO queue never come first, and are left out, unless they
+        wait for victims. In other queues, many of them are left out as well, because they hardly
+        ever matter. If past usage counts, other LocalQueues may come first later, so all of theirs
+        stay. Nothing is left out if the whole cluster counts (`block_admission`).
         """
         workload = self.workloads.get(key)
         queue = None if workload is None else self.cluster_queue_of(workload)
@@ -239,6 +240,7 @@ class World:
             each
             for each, other in kept.items()
             if (order_of(other, timestamp), each) > mine
+            and not waits_for_victims(other)
             and not holds_quota(other)
             and self.home_of(other) == queue.name
             and not (self.usage and _local_queue_key(other) != _local_queue_key(workload))

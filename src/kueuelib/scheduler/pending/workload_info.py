@@ -19,7 +19,12 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import ObjectKey, is_true
-from kueuelib.scheduler.condition_reasons import PENDING_EVALUATION, REPORTED, VERDICTS
+from kueuelib.scheduler.condition_reasons import (
+    PENDING_EVALUATION,
+    REPORTED,
+    VERDICTS,
+    WAITING_FOR_PREEMPTED,
+)
 from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
 from kueuelib.scheduler.pending.limit_ranges import LimitSummary
@@ -296,6 +301,13 @@ def _not_before(workload: Workload) -> float | None:
 def holds_quota(workload: Workload) -> bool:
     """Whether the object says that quota is reserved for it."""
     return workload.status.admission is not None and is_true(workload, names.QUOTA_RESERVED)
+
+
+def waits_for_victims(workload: Workload) -> bool:
+    """Whether it waits for others that it preempted to leave, as its condition says."""
+    condition = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
+    waits = condition is not None and condition.reason == WAITING_FOR_PREEMPTED
+    return waits and has_verdict(workload)
 
 
 def has_verdict(workload: Workload) -> bool:
