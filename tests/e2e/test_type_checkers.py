@@ -68,6 +68,19 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+def check(place: Path, checker: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Runs a type checker."""
+    return subprocess.run(
+        [sys.executable, "-m", checker, *args],
+        cwd=place,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
 def folders(written: Path) -> list[Path]:
     """Each folder with programs, as a project of its own; inner ones first."""
     return sorted({path.parent for path in written.rglob("*.py")}, reverse=True)
@@ -82,15 +95,7 @@ def test_pyright_finds_nothing_in_strict_mode(written: Path, python: Path) -> No
     settings = {"typeCheckingMode": "strict", "include": [str(path) for path in folders(written)]}
     settings["executionEnvironments"] = [{"root": str(path)} for path in folders(written)]
     (written / "pyrightconfig.json").write_text(json.dumps(settings))
-    done = subprocess.run(
-        [sys.executable, "-m", "basedpyright", "--pythonpath", str(python), "--outputjson"],
-        cwd=written,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = check(written, "basedpyright", "--pythonpath", str(python), "--outputjson")
     report = json.loads(done.stdout)
     assert report["summary"]["filesAnalyzed"] == len([*written.rglob("*.py")])
     found = [
@@ -105,15 +110,7 @@ def test_mypy_finds_nothing_in_strict_mode(written: Path, python: Path) -> None:
     for folder in folders(written):
         programs = sorted(path.name for path in folder.glob("*.py"))
         options = ["--strict", f"--cache-dir={written}/cache", f"--python-executable={python}"]
-        done = subprocess.run(
-            [sys.executable, "-m", "mypy", *options, *programs],
-            cwd=folder,
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        done = check(folder, "mypy", *options, *programs)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -127,16 +124,7 @@ def checked(checker: str, example: str, reader: str, place: Path, python: Path) 
         "mypy": ["--strict", f"--cache-dir={place}/cache", f"--python-executable={python}"],
         "basedpyright": ["--pythonpath", str(python)],
     }
-    done = subprocess.run(
-        [sys.executable, "-m", checker, *options[checker], "reader.py"],
-        cwd=place,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    return done.stdout
+    return check(place, checker, *options[checker], "reader.py").stdout
 
 
 MODEL_READER = """

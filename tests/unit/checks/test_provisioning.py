@@ -7,16 +7,17 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.checks import ProvisioningRequestConfigSpec, ProvisioningRetryStrategy
+from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of
 from kueuelib.checks import Pending, Ready, Rejected
-from kueuelib.checks.provisioning import CONTROLLER_NAME, provisioning_check
+from kueuelib.checks.provisioning import CONTROLLER_NAME, decision, provisioning_check
 from kueuelib.checks.provisioning.decision import (
     CONSUME,
-    MADE_FROM,
     decide,
     fitting,
     updates,
@@ -327,7 +328,7 @@ def workload(**status: Any) -> Obj:
 
 
 def request(attempt: int = 1, type: str = "", *, at: float = NOW, config: Any = None) -> Obj:
-    want = wanted(workload(), "check", config or SPEC, attempt)
+    want = wanted(workload(), "check", config or SPEC, attempt)[-1]
     refs = [
         {"podTemplateRef": {"name": want.template_of(one.name)}, "count": one.count}
         for one in want.pod_sets
@@ -409,11 +410,23 @@ def test_what_asks_for_something_else_is_deleted_unless_it_runs() -> None:
     assert decide(workload(**ADMITTED), "check", SPEC, [old], NOW).delete == ()
 
 
+def test_all_attempts_are_for_the_same_pods_which_are_compared_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digests: list[Any] = []
+    monkeypatch.setattr(decision, "digest_of", lambda pods: digests.append(pods) or "digest")
+    first, second = wanted(workload(), "check", SPEC, 2)
+    assert (first.name, second.name) == ("wl-check-1", "wl-check-2")
+    assert attrs.evolve(first, name=second.name, attempt=2) == second
+    decide(workload(), "check", SPEC, [], NOW)
+    assert len(digests) == 2
+
+
 def test_a_request_of_an_earlier_reservation_does_not_answer_for_other_pods_or_flavors() -> None:
     other_pods, other_flavors = workload(), workload()
     other_pods["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"zone": "new"}
     other_flavors["status"]["admission"]["podSetAssignments"][0]["flavors"] = {"cpu": "g"}
-    made_from = wanted(workload(), "check", SPEC, 1).made_from
+    made_from = wanted(workload(), "check", SPEC)[0].made_from
     old = request(1, "Provisioned")
     old["metadata"]["annotations"] = {MADE_FROM: made_from}
     assert isinstance(decide(workload(), "check", SPEC, [old], NOW).verdict, Ready)
@@ -435,7 +448,7 @@ def test_parameters_of_the_workload_win_and_counts_are_those_of_the_admission() 
     wl = workload()
     wl["metadata"]["annotations"] = {"provreq.kueue.x-k8s.io/zone": "b", "other": "x"}
     spec = ProvisioningRequestConfigSpec("class", {"zone": "a", "size": "1"})
-    found = wanted(wl, "check", spec, 1)
+    (found,) = wanted(wl, "check", spec)
     assert found.parameters == {"zone": "b", "size": "1"}
     assert [(one.name, one.count) for one in found.pod_sets] == [("main", 2)]
 
@@ -474,7 +487,7 @@ def test_pod_sets_are_asked_for_as_one_as_the_policy_says(
     wl = workload(admission={"clusterQueue": "cq", "podSetAssignments": assigned})
     wl["spec"]["podSets"] = pod_sets
     spec = ProvisioningRequestConfigSpec("class", pod_set_merge_policy=policy)
-    found = wanted(wl, "check", spec, 1)
+    (found,) = wanted(wl, "check", spec)
     assert [(one.name, one.count) for one in found.pod_sets] == [*merged, *apart]
     told = updates(found)
     assert {update.name for update in told} == {*TEMPLATES_OF}

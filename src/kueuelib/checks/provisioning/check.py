@@ -8,12 +8,12 @@ from kueuelib.api import kinds
 from kueuelib.api.checks import ProvisioningRequestConfig
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
+from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.checks.context import CheckContext, current
 from kueuelib.checks.definition import Check, check
 from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.provisioning.decision import (
-    MADE_FROM,
     SYNC_PAUSE,
     Decision,
     RequestPlan,

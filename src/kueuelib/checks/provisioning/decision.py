@@ -7,7 +7,6 @@ stays until the workload has released its quota, so that it can be inspected.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from kueuelib.api.checks import (
     ProvisioningRetryStrategy,
 )
 from kueuelib.api.kueue import PodSetUpdate
+from kueuelib.api.made_from import MADE_FROM, digest_of
 from kueuelib.api.meta import Obj, annotations_of, find_condition, parse_time
 from kueuelib.api.names import PARAMETER_PREFIX
 from kueuelib.api.quantity import Quantity
@@ -36,12 +36,6 @@ CLASS_NAME = (
     "autoscaling.x-k8s.io/provisioning-class-name",
     "cluster-autoscaler.kubernetes.io/provisioning-class-name",
 )
-MADE_FROM = "kueuelib.dev/made-from"
-"""An annotation of a request: the digest of the templates and flavors of its pods.
-
-A request outlives its reservation until it is deleted. If the next one is about other pods or other
-flavors, its name and counts may still be the same.
-"""
 NAME_LIMIT = 253
 _KEPT = 247
 SYNC_PAUSE = 1.0
@@ -177,7 +171,7 @@ def _digest(wl: Mapping[str, Any], pod_sets: Sequence[NodeRequest]) -> str:
         for one in wl["spec"]["podSets"]
         if one["name"] in asked
     ]
-    return hashlib.sha256(json.dumps(pods, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of(pods)
 
 
 def _identity(template: Mapping[str, Any], policy: str) -> Any:
@@ -219,9 +213,9 @@ def _resources(template: Mapping[str, Any]) -> set[str]:
 
 
 def wanted(
-    wl: Mapping[str, Any], check: str, spec: ProvisioningRequestConfigSpec, attempt: int
-) -> RequestPlan:
-    """The request of one attempt."""
+    wl: Mapping[str, Any], check: str, spec: ProvisioningRequestConfigSpec, attempts: int = 1
+) -> list[RequestPlan]:
+    """The requests of all attempts, which differ in name and number."""
     meta = wl["metadata"]
     own = {
         name.removeprefix(PARAMETER_PREFIX): value
@@ -229,14 +223,18 @@ def wanted(
         if name.startswith(PARAMETER_PREFIX)
     }
     pod_sets = pod_sets_of(wl, spec.managed_resources, spec.pod_set_merge_policy)
-    return RequestPlan(
-        fitting(f"{meta['name']}-{check}-{attempt}"),
-        attempt,
-        spec.provisioning_class_name,
-        {**spec.parameters, **own},
-        pod_sets,
-        _digest(wl, pod_sets),
-    )
+    parameters, made_from = {**spec.parameters, **own}, _digest(wl, pod_sets)
+    return [
+        RequestPlan(
+            fitting(f"{meta['name']}-{check}-{attempt}"),
+            attempt,
+            spec.provisioning_class_name,
+            parameters,
+            pod_sets,
+            made_from,
+        )
+        for attempt in range(1, attempts + 1)
+    ]
 
 
 def decide(
@@ -256,7 +254,7 @@ def decide(
         now: seconds since the epoch.
     """
     retry = spec.retry_strategy or ProvisioningRetryStrategy()
-    attempts = [wanted(wl, check, spec, n + 1) for n in range(retry.backoff_limit_count + 1)]
+    attempts = wanted(wl, check, spec, retry.backoff_limit_count + 1)
     if not attempts[0].pod_sets:
         return Decision(Ready("No pod set needs nodes"))
     by_name = {request["metadata"]["name"]: request for request in requests}

@@ -15,25 +15,16 @@ Templates are compared by meaning: quantities by their value, absent equals empt
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kueuelib.api.made_from import MADE_FROM, digest_of
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE
 from kueuelib.workload.states import has_quota, status_of
-
-MADE_FROM = "kueuelib.dev/made-from"
-"""An annotation of a changed Workload: the digest of the pod sets that it was given.
-
-The CRD of Workloads may be older than the cluster. Then the API server drops fields of templates
-that the job has, and the Workload never equals it. The digest does, so it is not updated and
-the job not stopped again and again.
-"""
 
 _COMPARED = ("tolerations", "initContainers", "containers")
 _PRIORITY = ("priority", "priorityClassName")
@@ -94,8 +85,7 @@ def is_made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
 
 def digest(pod_sets: Sequence[PodSet]) -> str:
     """A short text that is the same for the same templates."""
-    wholes = [_whole(entry.raw(), ()) for entry in pod_sets]
-    return hashlib.sha256(json.dumps(wholes, default=str, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of([_whole(entry.raw(), ()) for entry in pod_sets])
 
 
 def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]) -> bool:

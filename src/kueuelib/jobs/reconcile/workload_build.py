@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kueuelib.api.kinds import PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import (
     IN_USE_FINALIZER,
@@ -15,7 +16,7 @@ from kueuelib.api.names import (
 from kueuelib.jobs.contract.capabilities import ComposableJob
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
-from kueuelib.jobs.reconcile.equivalence import MADE_FROM, digest
+from kueuelib.jobs.reconcile.equivalence import digest
 from kueuelib.jobs.reconcile.priority import (
     Priority,
     PriorityClasses,
