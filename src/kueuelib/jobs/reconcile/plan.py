@@ -67,13 +67,24 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
         return _plan_child(job, situation.ancestor)
     manages = situation.settings.manages
     if skipped or not manages(job.queue_name, situation.namespace_labels):
-        made = tuple(wl for wl in situation.workloads if _made_for(job, wl))
-        if not any(map(states.is_admitted, made)) or job.is_suspended():
-            return delete_all(job, made, "the job is no longer queued")
+        left = _no_longer_queued(situation, job)
+        if left is not None:
+            return left
     try:
         return _plan_managed(situation, job)
     except InvalidJob as error:
         return _plan_invalid(situation, job, error)
+
+
+def _no_longer_queued(situation: Situation, job: GenericJob) -> Commands | None:
+    """Takes the Workload away once no pod uses its quota; None while the job runs or stops."""
+    made = tuple(wl for wl in situation.workloads if _made_for(job, wl))
+    if any(map(states.is_admitted, made)):
+        if not job.is_suspended() or any(map(states.is_evicted, made)):
+            return None
+        if situation.uses_quota(job):
+            return ()
+    return delete_all(job, made, "the job is no longer queued")
 
 
 def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> Commands:

@@ -30,6 +30,7 @@ from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
 QUEUE = f"{KUEUE}/queue-name"
+SUSPENDED = [{"type": "Suspended", "status": "True"}]
 PARAMETER = "provreq.kueue.x-k8s.io/ValidUntilSeconds"
 UPSTREAM = yaml.safe_load(
     (Path(__file__).parents[3] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8")
@@ -513,6 +514,17 @@ def test_a_running_job_that_has_lost_its_queue_is_stopped_when_it_is_evicted(bui
     assert plan(build.situation(running, workload)) == ()
     evicted = build.workload(build.job(), admitted=True, evicted="Preempted")
     assert reasons(plan(build.situation(running, evicted))) == ["Stopped"]
+
+
+@pytest.mark.parametrize("evicted", ["Preempted", None])
+def test_a_job_that_has_left_its_queue_keeps_its_quota_while_its_pods_run(build, evicted):
+    workload = build.workload(build.job(), admitted=True, evicted=evicted)
+    stopping = build.job(queue=None, status={"active": 3})
+    assert plan(build.situation(stopping, workload)) == (), "neither started, released nor deleted"
+    stopped = build.job(queue=None, status={"conditions": SUSPENDED})
+    (first, *_) = plan(build.situation(stopped, workload))
+    freed = "admission" not in first.status if evicted else isinstance(first, DropFinalizer)
+    assert freed
 
 
 def test_a_foreign_workload_of_a_job_without_a_queue_is_left_alone(build):
