@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+import kueuelib
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SESSION = re.compile(r"^@nox\.session(?:\(.*?name=\"(.+?)\")?.*\ndef (\w+)", re.MULTILINE)
@@ -25,6 +27,12 @@ def test_the_suite_runs_on_every_supported_python() -> None:
     label = "Programming Language :: Python :: 3."
     supported = [one[len(label) - 2 :] for one in PROJECT["classifiers"] if label in one]
     assert workflow("tests.yml")["jobs"]["suite"]["strategy"]["matrix"]["python"] == supported
+
+
+def test_a_release_finds_one_version_everywhere_and_its_entry_in_the_changelog() -> None:
+    assert kueuelib.__version__ == PROJECT["version"]
+    _, entry, *_ = (ROOT / "CHANGELOG.md").read_text().split(f"\n## {PROJECT['version']}")
+    assert entry.partition("\n## ")[0].strip()
 
 
 @pytest.mark.parametrize("name", ["tests.yml", "release.yml"])
