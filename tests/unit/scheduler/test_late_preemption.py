@@ -244,6 +244,20 @@ def test_an_older_reservation_waits_for_a_preemptor_as_well(parallel: bool) -> N
     assert rest(cluster) == ["+reserving"]
 
 
+def test_a_reservation_does_not_take_the_room_that_a_preemptor_has_made() -> None:
+    """Another manager has given away what was free, so one more has to leave."""
+    cluster = owners_and_borrowers(parallel=True)
+    cluster.queue("d", {"f": {"gpu": 1}}, cohort="c")
+    with_check(cluster, "reserving", 5)
+    cluster.submit("preemptor", "b", created=6)
+    assert rest(cluster) == ["+reserving", "-z1"]
+    cluster.running("z9", "z", at=9)
+    cluster.change("reserving", admissionChecks=[entry("Ready")])
+    assert cluster.engine.void_reservation(key("reserving")) == MakingRoom((key("z9"),))
+    (preemption,) = cluster.engine.make_room(key("reserving")).preemptions
+    assert [victim.key for victim in preemption.victims] == [key("z9")]
+
+
 def test_a_preemptor_that_asks_for_something_else_holds_no_reservation_up() -> None:
     cluster = owners_and_borrowers(parallel=True)
     lower = {"withinClusterQueue": "LowerPriority"}
