@@ -18,12 +18,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from test_pod_groups_life import (
-    FLAVORS,
-    GroupLife,
-    Server,
-    crashing,
-)
+from pod_group_server import FLAVORS, Server
+from test_pod_groups_life import GroupLife, crashing
 
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.catalog.builtin import builtin_registry
@@ -228,6 +224,12 @@ def group_life(seed: int | None) -> Callable[[Power], Any]:
         settled()
         server.terminate()
         running()
+        server.drain()
+        settled()
+        server.terminate()
+        settled()
+        assert states.is_admitted(server.workload)
+        running()
         server.put(states.evict(server.workload, "Preempted", "room", server.now))
         settled()
         assert states.has_quota(server.workload)
@@ -251,6 +253,30 @@ def group_life(seed: int | None) -> Callable[[Power], Any]:
     return life
 
 
+def drained_group_life(seed: int | None) -> Callable[[Power], Any]:
+    """Of the pods one is deleted by a user, and the others are evicted, so nobody replaces them."""
+
+    def life(power: Power) -> Any:
+        server = Server()
+        shuffle = None if seed is None else random.Random(seed)
+        machine = GroupLife()
+        machine.server = server
+        machine.send_missing()
+        settle(server, power, shuffle)
+        admit(server)
+        settle(server, power, shuffle)
+        server.bind()
+        server.delete(server.in_stage(Stage.STARTED)[1])
+        server.drain()
+        settle(server, power, shuffle)
+        assert states.has_quota(server.workload)
+        server.terminate()
+        settle(server, power, shuffle)
+        return len(server.pods), server.workload
+
+    return life
+
+
 LIVES: dict[str, Callable[[Power], Any]] = {
     "a Job": a_job,
     "a pod that succeeds": pod_life("Succeeded"),
@@ -259,6 +285,8 @@ LIVES: dict[str, Callable[[Power], Any]] = {
     "a pod that is deleted": pod_life("deleted"),
     "a group": group_life(None),
     "a group whose pods are written in any order": group_life(7),
+    "a group that a user deletes in a drain": drained_group_life(None),
+    "a group that a user deletes in a drain, in any order": drained_group_life(7),
 }
 
 

@@ -342,7 +342,9 @@ class PodGroup(
         if any(is_fast(each.pod) and each.fills for each in self.roster.kept):
             count = 0
         noun = "pod" if count == 1 else "pods"
-        return f"The group waits for {count} {noun} to be replaced" if count else ""
+        if not count:
+            return self.judgement.incomplete
+        return f"The group waits for {count} {noun} to be replaced"
 
     def after_release(self, workload: Obj, now: float) -> Obj:
         """Keep the Workload out of its queue until the pods exist again."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import attrs
@@ -38,6 +39,8 @@ class Judgement:
             if it may stay as it is.
         too_large: pods that ask for more than declared, and are admitted anyway.
         left_waiting: pods that must not run, and wait because a deleted one would be replaced.
+        incomplete: which pods are missing, by what those that exist say, for people; empty if none
+            is, and with quota, because then the Workload says it.
     """
 
     roles: Roles
@@ -45,6 +48,7 @@ class Judgement:
     rewrite: Composition | None = None
     too_large: tuple[Rejected, ...] = ()
     left_waiting: tuple[Rejected, ...] = ()
+    incomplete: str = ""
 
 
 def judge(facts: GroupFacts, workload: Obj) -> Judgement:
@@ -85,11 +89,16 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
         if counts and (declared or differs):
             again = members_of(facts.pods, role_by_name, facts.owners) if declared else members
             return Judgement(roles, sort_out(again, counts, made.rejected), rewrite=made)
+        if made.problem is not None and made.problem.waits and all(each.role for each in members):
+            # By what they say themselves, none of the pods is one too many.
+            present = Counter(each.role for each in members if each.fills)
+            places = {role: max(count, present[role]) for role, count in roles.counts.items()}
+            return Judgement(roles, sort_out(members, places), incomplete=made.problem.message)
     strangers = [each for each in members if each.is_alive and each.role not in roles.counts]
     if free:
         # Until quota is reserved the pods that are still to come may change what the group is.
-        places = roles.total - len([each for each in members if each.fills])
-        strangers = strangers[len(strangers) + min(places, 0) :]
+        left = roles.total - len([each for each in members if each.fills])
+        strangers = strangers[len(strangers) + min(left, 0) :]
     return Judgement(roles, sort_out(members, roles.counts, _strangers(strangers)))
 
 

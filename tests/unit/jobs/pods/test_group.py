@@ -623,6 +623,27 @@ def test_a_waiting_pod_gets_its_finalizer_back(pods, pair, admitted):
     assert Count("missed", ("Pod", "repaired")) in commands
 
 
+@pytest.mark.parametrize("has_waited", [True, False])
+@pytest.mark.parametrize("cpus", ["1111", "1188", "8181"])
+def test_a_group_that_becomes_a_larger_one_waits_until_it_is_complete(pods, pair, has_waited, cpus):
+    workload = pods.composed(*pair)
+    if not has_waited:
+        workload = states.hold_back(workload, "The group waits for 2 pods", pods.now)
+    found = [
+        pods.waiting(f"n{i}", group="group", total=4, cpu=cpu, age=-i) for i, cpu in enumerate(cpus)
+    ]
+    for count in (2, 3):
+        commands = pods.plan(*found[:count], workload=workload)
+        assert deleted(commands) == [], "none of them is one too many"
+        (patch,) = of(PatchStatus, commands)
+        (requeued,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
+        assert (requeued["status"], requeued["reason"]) == ("False", "WaitingForReplacementPods")
+    (change,) = [
+        c for c in of(Change, pods.plan(*found, workload=workload)) if c.resource == WORKLOADS
+    ]
+    assert sum(entry["count"] for entry in change.new["spec"]["podSets"]) == 4
+
+
 def test_a_waiting_group_may_become_another_one(pods, pair):
     workload = pods.composed(*pair)
     found = [pods.waiting(f"n{i}", group="group", total=3) for i in range(3)]
