@@ -364,6 +364,15 @@ def keep_a_pod(patient: Any) -> None:
     patient.add("Pod", "over", "ns", metadata=meta, spec={}, status={"phase": "Succeeded"})
 
 
+def drain_a_group(patient: Any) -> None:
+    patient.get("Workload", "runs")["metadata"]["name"] = "g"
+    labels = {"kueue.x-k8s.io/pod-group-name": "g"}
+    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/managed"]}
+    for name in ("one", "two"):
+        gone = {**meta, "labels": labels}
+        patient.add("Pod", name, "ns", metadata=gone, spec={}, status={"phase": "Failed"})
+
+
 def count_too_many(patient: Any) -> None:
     patient.get("ClusterQueue")["status"]["reservingWorkloads"] = 2
 
@@ -507,6 +516,7 @@ CASES = [
     (keep_a_finalizer, "finalizer-stuck", ERROR, "ResourceFlavor gone", "nothing uses it"),
     (delete_what_is_used, "finalizer-stuck", HINT, "ResourceFlavor f", "by ClusterQueue cq"),
     (keep_a_pod, "pod-finalizer-stuck", ERROR, "Pod ns/over", "does not run"),
+    (drain_a_group, "pod-finalizer-stuck", HINT, "Workload ns/g", "its pod one was deleted"),
     (count_too_many, "assumption-orphaned", WARNING, QUEUE, "2 Workloads, and 1 do"),
     (count_too_much, "assumption-orphaned", WARNING, QUEUE, "4 of cpu in flavor f, and 3 is held"),
     (gate_for_nobody, "pod-gated", ERROR, "Pod ns/alone", "no Workload represents it"),

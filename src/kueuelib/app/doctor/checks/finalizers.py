@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kueuelib.api.ages import duration
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.api.names import IN_USE_FINALIZER, POD_FINALIZER
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.explaining.gather import NEEDED
+from kueuelib.jobs.pods.reading import group_of
 from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
+from kueuelib.workload.states import has_quota, is_deleted, is_finished
 
 PATIENCE = 60.0
 """Seconds that a deletion may take."""
@@ -43,16 +45,44 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
                 yield _kept(snapshot, kind, obj, problem)
 
 
-@check("pod-finalizer-stuck", "Pod", before_migration=True)
+@check("pod-finalizer-stuck", "Pod", "Workload", before_migration=True)
 def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
-    """Pods that carry our finalizer long after their deletion and end."""
+    """Pods that carry our finalizer long after their deletion and end; the first one of each group
+    that waits for replacements.
+    """
+    told: set[ObjectKey] = set()
     for pod in snapshot.all("Pod"):
         over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         if _is_stuck(snapshot, pod, grace) and (over or not pod["spec"].get("nodeName")):
             age = duration(snapshot.age(pod["metadata"]["deletionTimestamp"]))
-            problem = f"it was deleted {age} ago, does not run, and its finalizer stays"
-            yield _kept(snapshot, "Pod", pod, problem)
+            group = _going_on(snapshot, pod) if over else None
+            if group is None:
+                problem = f"it was deleted {age} ago, does not run, and its finalizer stays"
+                yield _kept(snapshot, "Pod", pod, problem)
+            elif key_of(group) not in told:
+                told.add(key_of(group))
+                yield _awaiting(pod, group, age)
+
+
+def _going_on(snapshot: Snapshot, pod: Obj) -> Obj | None:
+    """The Workload of a pod's group, which may still be replaced; None if it has no such group."""
+    name = group_of(pod)
+    if not name:
+        return None
+    workload = snapshot.find("Workload", name, pod["metadata"]["namespace"])
+    goes_on = workload is not None and not is_finished(workload) and not is_deleted(workload)
+    return workload if goes_on else None
+
+
+def _awaiting(pod: Obj, group: Obj, age: str) -> Finding:
+    """A group that waits for replacements."""
+    holds = ", and its quota is held until then" if has_quota(group) else ""
+    stays = f"was deleted {age} ago and stays until it is replaced or the group ends{holds}"
+    problem = f"its pod {pod['metadata']['name']} {stays}"
+    meta = group["metadata"]
+    fix = f"kubectl delete workload {meta['name']} -n {meta['namespace']}  # if nobody replaces it"
+    return Finding(Severity.HINT, subject_of("Workload", group), problem, fix)
 
 
 def _kept(snapshot: Snapshot, kind: str, obj: Obj, problem: str) -> Finding:
