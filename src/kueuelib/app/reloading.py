@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.configuration_keys import with_live_keys
 from kueuelib.app.configuration_text import every_key
@@ -98,11 +100,8 @@ class ConfigurationFile:
             await self._look()
             ready()
             while True:
-                try:
-                    async with asyncio.timeout(self._period):
-                        await self._poked.wait()
-                except TimeoutError:
-                    pass
+                with anyio.move_on_after(self._period):
+                    await self._poked.wait()
                 self._poked.clear()
                 await self._look()
         finally:

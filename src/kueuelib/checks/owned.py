@@ -16,6 +16,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, Result, controller_key
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.steps import lasting_tasks
 
 _BY_OWNER = "objects by workload"
 
@@ -109,9 +110,9 @@ class OwnedObjects:
             clock=self._clock,
         ).watches(self._workloads, lambda delta: self._names_of(delta.key))
         informer.add_handler(lambda delta: cleaner.enqueue(delta.key))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(informer.run())
-            group.create_task(cleaner.run(lambda: None))
+        async with lasting_tasks(f"{self.resource.plural} of checks") as group:
+            group.start_soon(informer.run)
+            group.start_soon(cleaner.run, lambda: None)
 
     def _tell(self, delta: Delta[Obj]) -> None:
         for obj in (delta.old, delta.new):

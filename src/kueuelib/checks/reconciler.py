@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import attrs
 
 from kueuelib.api.codec import decode
@@ -84,7 +84,7 @@ class CheckReconciler:
             check, client, workloads, lambda: frozenset(self.mine()), recorder
         )
         self._asked: dict[tuple[ObjectKey, str], Asked] = {}
-        self._running: dict[tuple[ObjectKey, str], tuple[Reservation, asyncio.Task[Verdict]]] = {}
+        self._running: dict[tuple[ObjectKey, str], tuple[Reservation, anyio.CancelScope]] = {}
         self._enqueue: Callable[[ObjectKey], None] = lambda _: None
         self._turns = Turns(self._call)
         self._nudges: dict[ObjectKey, int] = {}
@@ -282,25 +282,15 @@ class CheckReconciler:
             on_loop(lambda namespace: self.passed(name, namespace, uid)),
             on_loop(event),
         )
-        task = asyncio.create_task(self.evaluator.ask(newest, parameters, context))
-        self._running[key, name] = (reservation, task)
-        try:
-            done, _ = await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task})
-            raise
-        finally:
-            self._running.pop((key, name), None)
-        assert done
-        if task.cancelled():
-            return None, None
-        error = task.exception()
-        if isinstance(error, CheckFailed):
-            return None, str(error)
-        if error is not None:
-            raise error
-        return task.result(), None
+        with anyio.CancelScope() as scope:
+            self._running[key, name] = (reservation, scope)
+            try:
+                return await self.evaluator.ask(newest, parameters, context), None
+            except CheckFailed as error:
+                return None, str(error)
+            finally:
+                self._running.pop((key, name), None)
+        return None, None
 
     def _promised(self, wl: Obj) -> bool:
         """Whether the check may be called: a release function needs its finalizer first."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+
+import anyio
+from anyio.abc import TaskGroup
 
 from kueuelib.api.forms import Typed, raw_of, resource_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, group_kind_of, key_of
@@ -17,6 +19,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.reading import read, unlisted
+from kueuelib.runtime.steps import lasting_tasks
 from kueuelib.runtime.transforms import Transform, strip
 from kueuelib.runtime.typed import TypedInformer
 
@@ -74,7 +77,7 @@ class Cache:
         self._views: dict[tuple[Informer, type], TypedInformer[Any]] = {}
         self._apart: list[Informer] = []
         self._of_kind: dict[str, tuple[Informer, ...]] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._group: TaskGroup | None = None
 
     @overload
     def informer(
@@ -269,20 +272,20 @@ class Cache:
             ConfigError: a kind could not be read within the seconds that the first lists may take.
         """
         try:
-            async with asyncio.TaskGroup() as group:
+            async with anyio.create_task_group() as group:
                 for informer, _ in self._informers.values():
-                    group.create_task(self._catch_up(informer, lasting=True))
+                    group.start_soon(self._catch_up, informer, True)
                 for informer in self._apart:
-                    group.create_task(self._catch_up(informer, lasting=False))
+                    group.start_soon(self._catch_up, informer, False)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
 
-    async def _catch_up(self, informer: Informer, *, lasting: bool) -> None:
+    async def _catch_up(self, informer: Informer, lasting: bool) -> None:
         deadline = self._clock.monotonic() + self._sync_timeout
         backoff = Backoff()
         while not informer.ended:
             try:
-                async with asyncio.timeout(deadline - self._clock.monotonic()):
+                with anyio.fail_after(deadline - self._clock.monotonic()):
                     await informer.catch_up()
             except (ApiError, TransportError, ConfigError, TimeoutError) as error:
                 if isinstance(error, NotFound) and not lasting:
@@ -341,17 +344,17 @@ class Cache:
             ConfigError: the first lists took too long.
         """
         try:
-            async with asyncio.TaskGroup() as group:
+            async with lasting_tasks("caches") as group:
                 self._group = group
                 for informer, _ in self._informers.values():
                     self._start(group, informer)
                 if not self._cluster:
                     await self.wait_synced(self._sync_timeout)
                 ready()
-                await asyncio.Event().wait()  # informers may still be added
+                await anyio.sleep_forever()  # informers may still be added
         finally:
             self._group = None
 
     @staticmethod
-    def _start(group: asyncio.TaskGroup, informer: Informer) -> None:
-        group.create_task(informer.run(), name=f"informer-{informer.resource.plural}")
+    def _start(group: TaskGroup, informer: Informer) -> None:
+        group.start_soon(informer.run, name=f"informer-{informer.resource.plural}")

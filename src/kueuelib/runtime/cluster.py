@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.contact import INTERVAL, PATIENCE, ServerContact
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.steps import lasting_tasks
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -120,10 +120,10 @@ class Cluster:
         Raises:
             ConfigError: it has no name, and its first lists took too long.
         """
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._contact.run(lambda: None), name=f"contact {self.name}")
-            group.create_task(self._keep_up(), name=f"catching up {self.name}")
-            group.create_task(self.cache.run(ready), name=f"caches {self.name}")
+        async with lasting_tasks(f"cluster {self.name}") as group:
+            group.start_soon(self._contact.run, lambda: None, name=f"contact {self.name}")
+            group.start_soon(self._keep_up, name=f"catching up {self.name}")
+            group.start_soon(self.cache.run, ready, name=f"caches {self.name}")
 
     async def catch_up(self) -> None:
         """Make every store as new as the server; a `Manager` that takes over calls it.

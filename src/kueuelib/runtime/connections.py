@@ -87,7 +87,7 @@ class Connection(web.RequestHandler):
         self._since = loop.time()
         self._at_work = 0  # requests that are not answered
         self.asks = True
-        self._flow: asyncio.Future[None] | None = None  # done when the client reads again
+        self._flow: asyncio.Event | None = None  # set when the client reads again
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
@@ -127,7 +127,7 @@ class Connection(web.RequestHandler):
     def pause_writing(self) -> None:
         """The client does not take what is sent."""
         super().pause_writing()
-        self._flow = asyncio.get_running_loop().create_future()
+        self._flow = asyncio.Event()
 
     def resume_writing(self) -> None:
         """The client reads again."""
@@ -141,14 +141,14 @@ class Connection(web.RequestHandler):
             ConnectionResetError: it is gone.
         """
         while self._flow is not None:
-            await asyncio.shield(self._flow)
+            await self._flow.wait()
         if self.transport is None:
             raise ConnectionResetError("the connection is closed")
 
     def _release(self) -> None:
         flow, self._flow = self._flow, None
         if flow is not None:
-            flow.set_result(None)
+            flow.set()
 
     def data_received(self, data: bytes) -> None:
         """Begins to wait for the rest when this is the beginning of a request."""

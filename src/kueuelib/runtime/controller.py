@@ -21,7 +21,7 @@ from kueuelib.runtime.failures import is_terminal
 from kueuelib.runtime.logs import get_logger, run_of
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queue import WorkQueue
-from kueuelib.runtime.steps import LONG, Steps, contained
+from kueuelib.runtime.steps import LONG, Steps, contained, lasting_tasks
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -254,7 +254,7 @@ class Controller:
             if not informer.cluster:
                 await informer.wait_synced(self._sync_timeout)
         workers = [_Worker() for _ in range(self._workers)]
-        async with anyio.create_task_group() as group:
+        async with lasting_tasks(f"controller {self.name}") as group:
             for number, worker in enumerate(workers):
                 group.start_soon(self._work, worker, name=f"{self.name}-{number}")
             ready()

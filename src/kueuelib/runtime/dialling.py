@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
+import anyio
+
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.network_errors import NoConnection, NoTls, NotTrusted
 from kueuelib.runtime.tls_layer import BUFFER, TlsLayer
@@ -54,7 +56,7 @@ class Dialler:
             NoConnection: there is none, or not in time.
         """
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
+            with anyio.fail_after(CONNECT_TIMEOUT):
                 if self._proxy is not None:
                     return await self._connect_by_proxy(self._proxy, make)
                 sock = await reached(*_place(self._server))
@@ -195,35 +197,32 @@ async def reached(host: str, port: int) -> socket.socket:
 
 async def _first_reached(addresses: Sequence[Address]) -> socket.socket:
     """The first that answers; each is tried when the one before has failed, or takes its time."""
-    left, failure = [*addresses], OSError("it has no address")
-    pending: set[asyncio.Task[socket.socket]] = set()
+    failure = OSError("it has no address")
+    reached: list[socket.socket] = []
+
+    async def attempt(address: Address, over: anyio.Event) -> None:
+        nonlocal failure
+        try:
+            reached.append(await _reach(address))
+            group.cancel_scope.cancel()
+        except OSError as error:
+            failure = error
+        finally:
+            over.set()
+
     try:
-        while left or pending:
-            if left:
-                pending.add(asyncio.create_task(_reach(left.pop(0))))
-            wait = NEXT_ADDRESS if left else None
-            done, pending = await asyncio.wait(
-                pending, timeout=wait, return_when=asyncio.FIRST_COMPLETED
-            )
-            won = [each for each in done if each.exception() is None]
-            for each in won[1:]:
-                _close(each)
-            if won:
-                return won[0].result()
-            for each in done:
-                if isinstance(error := each.exception(), OSError):
-                    failure = error
-        raise failure
+        async with anyio.create_task_group() as group:
+            for address in addresses:
+                over = anyio.Event()
+                group.start_soon(attempt, address, over)
+                with anyio.move_on_after(NEXT_ADDRESS):
+                    await over.wait()
+        if not reached:
+            raise failure
+        return reached.pop(0)
     finally:
-        for each in pending:
-            each.cancel()
-            each.add_done_callback(_close)
-
-
-def _close(ended: asyncio.Task[socket.socket]) -> None:
-    """Close what was reached too late."""
-    if not ended.cancelled() and ended.exception() is None:
-        ended.result().close()
+        for sock in reached:  # too late, or cancelled
+            sock.close()
 
 
 def by_turns(addresses: Sequence[Address]) -> list[Address]:

@@ -8,8 +8,10 @@ import socket
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
 import attrs
 
 from kueuelib.api.kinds import EVENTS
@@ -25,6 +27,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.steps import lasting_tasks
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -168,15 +171,15 @@ class EventRecorder:
         """Write events until cancelled, then flush what is queued."""
         ready()
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with lasting_tasks("event recorder") as tasks:
                 for lane in self._lanes:
-                    tasks.create_task(self._write_forever(lane))
+                    tasks.start_soon(self._write_forever, lane)
         finally:
-            try:
-                async with asyncio.timeout(FLUSH), asyncio.TaskGroup() as tasks:
+            with anyio.move_on_after(FLUSH, shield=True) as flush:
+                async with anyio.create_task_group() as tasks:
                     for lane in self._lanes:
-                        tasks.create_task(self._write_queued(lane, patient=False))
-            except TimeoutError:
+                        tasks.start_soon(partial(self._write_queued, lane, patient=False))
+            if flush.cancelled_caught:
                 under_way = sum(lane.current is not None for lane in self._lanes)
                 self._log.warning("events are lost", count=self._waiting + under_way)
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import attrs
 
 from kueuelib.api.meta import parse_time
@@ -133,7 +134,7 @@ async def _run(
         problem = f"exec: {command[0]} cannot be run ({error.strerror or error})"
         raise ConfigError(subject, problem, _line(hint) or _FIX) from error
     try:
-        async with asyncio.timeout(EXEC_TIMEOUT):
+        with anyio.fail_after(EXEC_TIMEOUT):
             output, complaint = await process.communicate()
     except TimeoutError as error:
         raise ConfigError(
@@ -144,7 +145,8 @@ async def _run(
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            with anyio.CancelScope(shield=True):
+                await process.wait()
     if process.returncode:
         said = _line((complaint or b"").decode("utf-8", "replace"))
         problem = f"exec: process returned {process.returncode}{f'. {said}' if said else ''}"

@@ -5,7 +5,6 @@ It is imported by `Client.api_client` only: kubernetes_asyncio brings 1,000 modu
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -58,7 +57,7 @@ class ConnectedApiClient(ApiClient):
     async def close(self) -> None:
         """End the streams that are open; the connection belongs to the client."""
         for stream in tuple(self._streams):
-            await stream.end()
+            stream.release()
 
     async def request(
         self,
@@ -158,7 +157,6 @@ class Stream:
         self.content = _Content(answer.content, silence, end)
         self._answer = answer
         self._streams = streams
-        self._ending: asyncio.Task[None] | None = None
         streams.add(self)
 
     async def __aenter__(self) -> Self:
@@ -172,7 +170,7 @@ class Stream:
         try:
             return await self.content.read()
         finally:
-            await self.end()
+            self.release()
 
     async def text(self) -> str:
         """The whole body as text."""
@@ -183,16 +181,11 @@ class Stream:
         return json.loads(await self.read())
 
     def release(self) -> None:
-        """Give the connection back, in the background; see `end`."""
-        if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self.end())
-
-    close = release
-
-    async def end(self) -> None:
         """Close the connection, unless the body was read to its end."""
         self._streams.discard(self)
-        await self._answer.release()
+        self._answer.release()
+
+    close = release
 
 
 class _Content:

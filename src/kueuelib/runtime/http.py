@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import anyio
 from aiohttp import web
 
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError, Unauthorized
@@ -88,7 +89,8 @@ async def serving(
         finally:
             site.stop()
     finally:
-        await hang_up(runner)
+        with anyio.CancelScope(shield=True):
+            await hang_up(runner)
 
 
 async def check_servable(host: str, port: int, *, subject: str = "") -> None:
@@ -196,7 +198,7 @@ class ProbeServer:
                 app.router.add_get(f"{path}/{name}", self._one(path, name, check))
         async with serving(app, self._host, self.port, subject=self._subject) as self.port:
             ready()
-            await asyncio.Event().wait()
+            await anyio.sleep_forever()
 
     def _add(self, path: str, name: str, check: Check, *, shown: bool) -> None:
         if self._started:
@@ -283,7 +285,7 @@ class MetricsServer:
             app, self._host, self.port, tls=self._tls, subject=self._subject
         ) as self.port:
             ready()
-            await asyncio.Event().wait()
+            await anyio.sleep_forever()
 
     async def _metrics(self, request: web.Request) -> web.Response:
         if self._guard is not None:

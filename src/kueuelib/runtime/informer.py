@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import anyio
+
 from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import Gone, NotFound
@@ -129,7 +131,7 @@ class Informer:
         self._take = self._dispatch.put
         """Every change of the store comes this way: from a list, a watch, or an answer."""
         self._failure: Exception | None = None
-        self._runner: asyncio.Task[None] | None = None
+        self._running: anyio.CancelScope | None = None
         self.ended = False  # `run` was called and is over
         self._synced = asyncio.Event()
         where = {"cluster": cluster} if cluster else {}
@@ -138,7 +140,7 @@ class Informer:
     @property
     def started(self) -> bool:
         """Whether `run` was called; a `Cache` calls it."""
-        return self.ended or self._runner is not None
+        return self.ended or self._running is not None
 
     @property
     def synced(self) -> bool:
@@ -152,7 +154,7 @@ class Informer:
             ConfigError: it did not come within `timeout` seconds.
         """
         try:
-            async with asyncio.timeout(timeout):
+            with anyio.fail_after(timeout):
                 await self._synced.wait()
         except TimeoutError as error:
             raise unlisted(self.resource, self.last_error) from error
@@ -284,24 +286,22 @@ class Informer:
             self._take(self.store.apply(changes, same=same_version))
             self._dispatch.flush()
         except Exception as error:
-            if self._runner is None:
+            if self._running is None:
                 raise
             self._failure = error
-            self._runner.cancel()
+            self._running.cancel()
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """List and watch until cancelled; `ready` is called when the first list was dispatched."""
-        self._runner = runner = asyncio.current_task()
         try:
-            await self._follow(ready)
-        except asyncio.CancelledError:
-            if self._failure is None or runner is None:
-                raise
-            runner.uncancel()
-            raise self._failure from None
+            with anyio.CancelScope() as self._running:
+                await self._follow(ready)
+            if self._failure is not None:
+                raise self._failure
         finally:
-            self._runner, self.ended = None, True
-            await self._requests.close()
+            self._running, self.ended = None, True
+            with anyio.CancelScope(shield=True):  # it is quick
+                await self._requests.close()
 
     async def _follow(self, ready: Callable[[], None] | None) -> None:
         commands: Sequence[Command] = self._core.start(self._clock.monotonic(), random.random())

@@ -6,7 +6,6 @@ has one. Everything else is ours.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import importlib
 import importlib.util
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import attrs
 
 from kueuelib.errors import ConfigError
@@ -199,7 +199,7 @@ class KubeconfigSource:
         }
         try:
             loader = loading.KubeConfigLoader(document, config_base_path="")
-            async with asyncio.timeout(EXEC_TIMEOUT):
+            with anyio.fail_after(EXEC_TIMEOUT):
                 await loader.load_and_set(config)
             header = await config.get_api_key_with_prefix("BearerToken")
         except TimeoutError as error:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import anyio
 import attrs
 
 from kueuelib.api.kinds import LEASES
@@ -116,7 +117,7 @@ class Elector:
             LeadershipLost: the Lease could not be renewed, or another process holds it.
         """
         commands: Sequence[Command] = self._core.start(self._clock.monotonic())
-        why = ""
+        why, cancelled = "", None
         while True:
             for command in commands:
                 match command:
@@ -130,16 +131,17 @@ class Elector:
                         self._log.info("leader changed", leader=identity)
             last = commands[-1] if commands else None
             if isinstance(last, Stop):
-                if why == "cancelled" or not why:
-                    raise asyncio.CancelledError
+                if cancelled is not None and why in ("cancelled", ""):
+                    raise cancelled
                 self.lost = True
                 self._log.error("leadership lost", why=why)
                 raise LeadershipLost(why)
             assert last is not None, "an election always does something"
             try:
-                event = await self._perform(last)
-            except asyncio.CancelledError:
-                event = Cancelled()
+                with anyio.CancelScope(shield=cancelled is not None):  # gives the Lease back
+                    event = await self._perform(last)
+            except asyncio.CancelledError as error:
+                event, cancelled = Cancelled(), error
             commands = self._core.step(
                 event, self._clock.monotonic(), self._clock.now(), random.random()
             )
@@ -149,13 +151,13 @@ class Elector:
         deadline = self._core.deadline
         left = None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)
         try:
-            async with asyncio.timeout(left) as limit:
+            with anyio.fail_after(left) as limit:
                 if isinstance(command, Wait):
                     await self._pause(command.seconds)
                     return Tick()
                 return await self._call(command)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.cancelled_caught:
                 raise
             return Tick()
 
@@ -164,21 +166,21 @@ class Elector:
         if self._core.standing:
             await self._clock.sleep(seconds)
             return
-        tasks = [
-            asyncio.ensure_future(self._clock.sleep(seconds)),
-            asyncio.ensure_future(self._stood.wait()),
-        ]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+        async with anyio.create_task_group() as group:
+
+            async def stood() -> None:
+                await self._stood.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(stood)
+            await self._clock.sleep(seconds)
+            group.cancel_scope.cancel()
 
     async def _call(self, command: Command) -> Input:
         if self._slow is not None and self._core.leading and isinstance(command, GetLease):
             self._slow.inc()
         try:
-            async with asyncio.timeout(self._options.request_timeout):
+            with anyio.fail_after(self._options.request_timeout):
                 match command:
                     case GetLease():
                         return await self._get()

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
+import anyio
 import attrs
 
 from kueuelib.errors import ConfigError, LeadershipLost, StopTimeout
@@ -86,9 +87,9 @@ class _CatchingUp:
     parts: tuple[CatchesUp, ...]
 
     async def run(self, ready: Callable[[], None]) -> None:
-        async with asyncio.TaskGroup() as group:
+        async with anyio.create_task_group() as group:
             for part in self.parts:
-                group.create_task(part.catch_up())
+                group.start_soon(part.catch_up)
         ready()
 
 
@@ -235,6 +236,7 @@ class Manager:
         await self._until_ready([self._catching])
 
     def _start(self, part: _Part) -> None:
+        # Not in a task group, which would wait for what does not end: docs/designs/0011-anyio.md
         part.task = asyncio.create_task(part.runnable.run(part.ready.set), name=part.name)
         part.task.add_done_callback(lambda task: self._ended(part, task))
 
@@ -257,18 +259,16 @@ class Manager:
 
     async def _until_ready(self, parts: Iterable[_Part]) -> None:
         """Wait until all of them are ready, or until it is time to stop."""
-        stop = asyncio.ensure_future(self._stop.wait())
-        try:
+        async with anyio.create_task_group() as group:
+
+            async def give_up() -> None:
+                await self._stop.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(give_up)
             for part in list(parts):
-                ready = asyncio.ensure_future(part.ready.wait())
-                try:
-                    await asyncio.wait((ready, stop), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    ready.cancel()
-                if self._stop.is_set():
-                    return
-        finally:
-            stop.cancel()
+                await part.ready.wait()
+            group.cancel_scope.cancel()
 
     async def _stop_all(self) -> list[str]:
         """Stop group after group; the names of the parts that were late."""

@@ -6,6 +6,8 @@ import asyncio
 import random
 from collections.abc import Callable
 
+import anyio
+
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, NotFound, TransportError
@@ -18,6 +20,7 @@ from kueuelib.runtime.dispatch import Handler
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.reading import read, unlisted
+from kueuelib.runtime.steps import lasting_tasks
 
 PAUSE = 10.0
 """Seconds between two looks at a kind; the first pauses are shorter."""
@@ -81,7 +84,7 @@ class OptionalInformer:
             ConfigError: it was not known within `timeout` seconds.
         """
         try:
-            async with asyncio.timeout(timeout):
+            with anyio.fail_after(timeout):
                 await self._known.wait()
         except TimeoutError as error:
             raise unlisted(self.resource, self._failure) from error
@@ -97,8 +100,8 @@ class OptionalInformer:
             ConfigError: that took too long.
         """
         self.started = True
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(), name=f"informer-{self.resource.plural}")
+        async with lasting_tasks(f"informer of {self.resource.plural}") as tasks:
+            tasks.start_soon(self._follow, name=f"informer-{self.resource.plural}")
             await self.wait_synced(self._sync_timeout)
             ready()
 
@@ -119,14 +122,14 @@ class OptionalInformer:
         informer = self._cache.apart(self.resource)
         self.store = informer.store
         informer.add_handler(self._tell)
-        async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(informer.run(self._known.set))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run, self._known.set)
             while not (
                 isinstance(informer.failing, NotFound) and await self._is_defined() is False
             ):
                 self._failure = informer.failing
                 await self._clock.sleep(self._pause)
-            reading.cancel()
+            tasks.cancel_scope.cancel()
         self._log.info("the kind is gone", kind=self.resource.kind)
         for delta in informer.store.replace(()):
             self._tell(delta)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import anyio
 from aiohttp import HttpVersion11, web
 
 from kueuelib.errors import ApiError, TooLarge, TooManyRequests
@@ -19,7 +19,7 @@ async def body_of(request: web.BaseRequest) -> bytes:
         ApiError: it does not come in time.
     """
     try:
-        async with asyncio.timeout(connections.SILENT_SECONDS * (1 - connections.LINGERING)):
+        with anyio.fail_after(connections.SILENT_SECONDS * (1 - connections.LINGERING)):
             _invite(request)
             return await request.read()
     except TimeoutError as error:
@@ -64,7 +64,7 @@ class Bodies:
 async def _noted(request: web.BaseRequest, note: Callable[[bytes], None]) -> bytes:
     parts: list[bytes] = []
     try:
-        async with asyncio.timeout(connections.SILENT_SECONDS * (1 - connections.LINGERING)):
+        with anyio.fail_after(connections.SILENT_SECONDS * (1 - connections.LINGERING)):
             _invite(request)
             while part := await request.content.readany():
                 note(part)

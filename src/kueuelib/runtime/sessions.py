@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
+
+import anyio
 
 from kueuelib.errors import TransportError
 from kueuelib.runtime.bodies import in_words
 from kueuelib.runtime.dialling import Dialler, credentials_of
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.exchange import Body, Exchange
+from kueuelib.runtime.exchange import Begun, Body, Exchange, Whole
 from kueuelib.runtime.framing import Headers
 from kueuelib.runtime.network_errors import Disconnected, NetworkError
 
@@ -58,9 +60,9 @@ class Answer:
         self.content = content
         self._connection: Exchange | None = connection
         self._keep = keep
-        self._leave: Callable[[], Awaitable[None]] | None = None
+        self._leave: Callable[[], None] | None = None
 
-    def held_by(self, leave: Callable[[], Awaitable[None]]) -> Answer:
+    def held_by(self, leave: Callable[[], None]) -> Answer:
         """Let `release` call a function, once."""
         self._leave = leave
         return self
@@ -81,13 +83,13 @@ class Answer:
             self._connection = None
         return body
 
-    async def release(self) -> None:
+    def release(self) -> None:
         """Close the connection unless the body was read; calling again does nothing."""
         leave, self._leave = self._leave, None
         if leave is not None:
             if self._connection is not None:
                 self._connection.drop()
-            await leave()
+            leave()
 
 
 class Session:
@@ -169,22 +171,17 @@ class Session:
 
     async def _exchange(self, url: str, method: str, request: bytes, *, streams: bool) -> Answer:
         connection = self._spare_one() or await self._dialler.connect(self._made)
-        writing = None
         try:
             answer = connection.answer(streams=streams, has_body=method != "HEAD")
             transport = connection.transport
             if transport is not None and len(request) > LARGE_BODY:
-                writing = asyncio.create_task(_write_pieces(connection, request))
+                await _write_large(connection, request, answer)
             elif transport is not None:  # without one, the answer is an error
                 transport.write(request)
             return Answer(self._host, url, connection, self._keep, *await answer)
         except BaseException:
             connection.drop()
             raise
-        finally:
-            if writing is not None and not writing.done():
-                writing.cancel()
-                connection.usable = False
 
     def _made(self) -> Exchange:
         made = Exchange(self._lost)
@@ -277,39 +274,45 @@ class Sessions:
                 self._room.release()
                 raise
         except BaseException:
-            await self._leave()
+            self._leave()
             raise
 
-    async def _leave_room(self) -> None:
+    def _leave_room(self) -> None:
         self._room.release()
-        await self._leave()
+        self._leave()
 
-    async def _leave(self) -> None:
+    def _leave(self) -> None:
         self._users -= 1
-        await self._close_if_idle()
+        self._close_if_idle()
 
-    async def retire(self) -> None:
+    def retire(self) -> None:
         """Close once the present requests have ended; no further ones will come."""
         self._retired = True
         self.session.drop_spare()
-        await self._close_if_idle()
+        self._close_if_idle()
 
-    async def _close_if_idle(self) -> None:
+    def _close_if_idle(self) -> None:
         if self._retired and self._users == 0:
-            await self.close()
+            self.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close every connection now."""
         self.session.close()
 
 
-async def _write_pieces(connection: Exchange, request: bytes) -> None:
+async def _write_large(
+    connection: Exchange, request: bytes, answer: asyncio.Future[Whole | Begun]
+) -> None:
+    """Write a request until its answer comes, which may be earlier than its end."""
     view = memoryview(request)
-    with suppress(OSError):  # the answer, or its absence, says what happened
+    with anyio.CancelScope() as scope, suppress(OSError):  # the answer says what happened
+        answer.add_done_callback(lambda _: scope.cancel())
         for start in range(0, len(request), _PIECE):
             await connection.drained()
             if connection.transport is not None:
                 connection.transport.write(view[start : start + _PIECE])
+    if scope.cancelled_caught:
+        connection.usable = False
 
 
 def _authority(url: SplitResult) -> str:

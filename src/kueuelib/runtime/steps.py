@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
 
 T = TypeVar("T")
 LONG = 1.0
@@ -27,6 +31,23 @@ async def contained(call: Awaitable[T]) -> T:
         if task is None or task.cancelling():
             raise
         raise RuntimeError("it awaited something that was cancelled") from error
+
+
+@asynccontextmanager
+async def lasting_tasks(what: str) -> AsyncIterator[TaskGroup]:
+    """A task group that ends with a cancellation of the caller, or because of an error.
+
+    A task that cancels itself would end the group without a trace.
+
+    Args:
+        what: the tasks work for.
+
+    Raises:
+        RuntimeError: one of them was cancelled from within.
+    """
+    async with anyio.create_task_group() as group:
+        yield group
+    raise RuntimeError(f"{what}: ended by a cancellation although nobody stopped it")
 
 
 class Steps(Generic[T]):

@@ -144,7 +144,7 @@ class Transport:
                 try:
                     data = await answer.read()
                 finally:
-                    await answer.release()
+                    answer.release()
             code, received = str(answer.status), len(data)
         except TimeoutError as error:
             raise self._late(path, error) from error
@@ -186,14 +186,14 @@ class Transport:
         """
         query = [*params, ("watch", "true"), ("timeoutSeconds", str(max(int(timeout), 1)))]
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT):
+            with anyio.fail_after(REQUEST_TIMEOUT):
                 answer = await self._send("GET", path, query, None, "", accept, watch=True)
         except TimeoutError as error:
             raise self._late(path, error) from error
         try:
             await _check_watch(answer)
         except BaseException:
-            await answer.release()
+            answer.release()
             raise
         self.answered_at = self._clock.monotonic()
         assert isinstance(answer.content, Body)
@@ -255,8 +255,7 @@ class Transport:
         self._closed = True
         sessions, self._sessions = self._sessions, None
         if sessions is not None:
-            with anyio.CancelScope(shield=True):  # it is quick and waits for nothing
-                await sessions.close()
+            sessions.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -300,11 +299,11 @@ class Transport:
             try:
                 renewed = await self._renew(endpoint)
             except BaseException:
-                await answer.release()
+                answer.release()
                 raise
             if not renewed:
                 return answer
-            await answer.release()
+            answer.release()
 
     async def _ready(self) -> tuple[Endpoint, Sessions]:
         """The endpoint and its sessions; loads at most once at a time."""
@@ -343,7 +342,7 @@ class Transport:
         self._endpoint, self._not_renewed = new, None
         if self._sessions is not None and old is not None and old.route != new.route:
             retired, self._sessions = self._sessions, Sessions(new, self._user_agent)
-            await retired.retire()
+            retired.retire()
 
     async def _renew(self, used: Endpoint) -> bool:
         """Get other credentials than those that were refused; returns whether there are any."""
@@ -368,12 +367,12 @@ def _origin(endpoint: Endpoint) -> str:
 
 async def _raise_failure(answer: Answer) -> None:
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
+        with anyio.fail_after(CONNECT_TIMEOUT):
             data = await answer.read()
     except TimeoutError as error:
         raise TransportError(answer.url, in_words(error)) from error
     finally:
-        await answer.release()
+        answer.release()
     raise failure(answer.status, answer.headers.first("Retry-After"), data)
 
 

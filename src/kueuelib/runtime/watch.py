@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Self
 
 import orjson
@@ -49,12 +49,12 @@ class WatchStream:
         server_timeout: float,
         what: str,
         max_line: int,
-        release: Callable[[], Awaitable[Any]],
+        release: Callable[[], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         self._content = content
         self._what = what
-        self._release: Callable[[], Awaitable[Any]] | None = release
+        self._release: Callable[[], None] | None = release
         self._splitter = LineSplitter(max_line)
         self._lines: deque[bytes] = deque()
         self._error: TransportError | None = None
@@ -107,7 +107,7 @@ class WatchStream:
         release, self._release = self._release, None
         self._lines.clear()
         if release is not None:
-            await release()
+            release()
 
     async def __aenter__(self) -> Self:
         return self

@@ -17,6 +17,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
+import anyio
 import attrs
 
 from kueuelib.api.forms import Typed
@@ -166,7 +167,7 @@ async def wait(
     wanted = {until, State.RUNNING} if until is State.ADMITTED else {until}
     stream = watch(job, integration=integration, client=client, kubeconfig=kubeconfig)
     try:
-        async with asyncio.timeout(timeout):
+        with anyio.fail_after(timeout):
             async for progress in stream:
                 last = progress
                 if progress.state in wanted or progress.state.is_end:
@@ -210,6 +211,7 @@ class _Watcher:
             label_selector="" if group else f"{JOB_UID_LABEL}={self._handle.uid}",
             field_selector=f"metadata.name={group}" if group else "",
         )
+        # Not in a task group, which must not be open while a generator gives something away.
         tasks = []
         for informer in (jobs, workloads):
             informer.add_handler(lambda _: self._changed.set())
@@ -224,7 +226,8 @@ class _Watcher:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            with anyio.CancelScope(shield=True):
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     def _now(self, jobs: Informer, workloads: Informer) -> Progress:
         obj = jobs.store.get(self._handle.key)

@@ -8,13 +8,14 @@ kind counts as gone only if its CRD is gone.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+import anyio
 import attrs
+from anyio.abc import TaskGroup
 
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
@@ -51,6 +52,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.steps import lasting_tasks
 
 if TYPE_CHECKING:
     from kueuelib.jobs.declared.crd_mismatches import CrdMismatch
@@ -73,15 +75,28 @@ class _Reading:
 
     Attributes:
         informer: of the kind, at one version.
-        task: runs it.
         definition: the UID of the CRD at its start; empty if that was not known.
         failing: the first of its present errors, and since when.
     """
 
     informer: Informer
-    task: asyncio.Task[None]
     definition: str
     failing: tuple[Exception, float] | None = None
+    _scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
+    _ended: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Read until `stop` is called."""
+        try:
+            with self._scope:
+                await self.informer.run(ready)
+        finally:
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Return once reading has ended."""
+        self._scope.cancel()
+        await self._ended.wait()
 
     def is_of(self, resource: Resource, definition: str) -> bool:
         """Whether it reads this version of exactly this kind, not of another one with the same
@@ -174,8 +189,9 @@ class KindFollower:
         self._metrics.now(self.kind, self.standing.state)
         deadline = self._clock.monotonic() + PATIENCE
         pauses = Backoff(base=FIRST_PAUSE, cap=LAST_PAUSE, jitter=0.1)
-        async with asyncio.TaskGroup() as tasks:
-            definition = tasks.create_task(self._definition.run(), name=f"{self.name}-definition")
+        async with lasting_tasks(f"{self.name} kind") as tasks:
+            definition = anyio.CancelScope()
+            tasks.start_soon(self._read_definition, definition, name=f"{self.name}-definition")
             while True:
                 if self._woken.is_set():
                     self._woken.clear()
@@ -187,14 +203,20 @@ class KindFollower:
                     ready()
                 if self.standing != before:
                     pauses.reset()
-                if isinstance(self._definition.last_error, Forbidden) and not definition.done():
+                if (
+                    isinstance(self._definition.last_error, Forbidden)
+                    and not definition.cancel_called
+                ):
                     self._log.info("the CRD may not be watched; the kind is looked up instead")
                     definition.cancel()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pauses.next(now, random.random())):
-                        await self._woken.wait()
+                with anyio.move_on_after(pauses.next(now, random.random())):
+                    await self._woken.wait()
 
-    async def _look(self, tasks: asyncio.TaskGroup) -> None:
+    async def _read_definition(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            await self._definition.run()
+
+    async def _look(self, tasks: TaskGroup) -> None:
         """Determine the present standing, and act on it."""
         try:
             presence = await look(self._client, self.integration)
@@ -236,7 +258,7 @@ class KindFollower:
                 self._log.warning(message, kind=self.kind, why=str(each))
         return next((str(each) for each in unfit if each.argument == "suspend"), "")
 
-    async def _read(self, tasks: asyncio.TaskGroup, version: str) -> None:
+    async def _read(self, tasks: TaskGroup, version: str) -> None:
         """Make sure that an informer reads this version."""
         resource = self.integration.resource.at(version)
         if self._reading is not None:
@@ -251,16 +273,15 @@ class KindFollower:
         )
         informer.add_index(CONTROLLER_UID, controller_uid)
         informer.add_index(PREBUILT_NAME, prebuilt_name)
-        task = tasks.create_task(informer.run(self._woken.set), name=f"informer-{self.name}")
-        self._reading = _Reading(informer, task, self.definition_uid)
+        self._reading = _Reading(informer, self.definition_uid)
+        tasks.start_soon(self._reading.run, self._woken.set, name=f"informer-{self.name}")
 
     async def _stop_reading(self, *, gone: bool = False) -> None:
         """Stop the informer; if the kind is gone, so are its objects."""
         if self._reading is None:
             return
         reading, self._reading = self._reading, None
-        reading.task.cancel()
-        await asyncio.wait([reading.task])
+        await reading.stop()
         if gone:
             reading.informer.store.replace(())
 

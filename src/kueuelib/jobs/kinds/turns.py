@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+
+import anyio
 
 from kueuelib.api.kinds import CRDS
 from kueuelib.jobs.contract.commands import NORMAL, WARNING
@@ -53,17 +54,10 @@ class KindController:
             if turn is None:
                 await self._until_it_ends(turn)
                 continue
-            controller = asyncio.create_task(self._reconcile(turn), name=self.name)
-            ended = asyncio.create_task(self._until_it_ends(turn), name=f"{self.name}-turn")
-            try:
-                await asyncio.wait((controller, ended), return_when=asyncio.FIRST_COMPLETED)
-                if controller.done():
-                    controller.result()
-                ended.result()
-            finally:
-                for task in (controller, ended):
-                    task.cancel()
-                await asyncio.wait((controller, ended))
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._reconcile, turn, name=self.name)
+                await self._until_it_ends(turn)
+                group.cancel_scope.cancel()
 
     async def _reconcile(self, turn: Turn) -> None:
         await self._make(turn).run(lambda: None)
@@ -73,11 +67,8 @@ class KindController:
         standing = self._follower.standing
         while standing.turn is turn:
             self._tell(standing)
-            try:
-                async with asyncio.timeout(REMIND):
-                    standing = await self._follower.moved_from(standing)
-            except TimeoutError:
-                continue
+            with anyio.move_on_after(REMIND):
+                standing = await self._follower.moved_from(standing)
 
     def _tell(self, standing: Standing) -> None:
         """Report on the CRD why jobs are not managed, and when they are again."""

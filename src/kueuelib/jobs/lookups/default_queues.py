@@ -6,9 +6,10 @@ A change of these LocalQueues also changes what the API server has to send us: s
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import anyio
 
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of, with_label
 from kueuelib.api.names import DEFAULT_QUEUE, QUEUE_LABEL
@@ -79,6 +80,6 @@ class DefaultQueues:
         remove = self._queues.add_handler(look)
         try:
             changed()
-            await asyncio.Event().wait()
+            await anyio.sleep_forever()
         finally:
             remove()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
+
+import anyio
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ApiError, TransportError, Unavailable
@@ -58,7 +59,7 @@ class Remembered(Generic[K]):
         if known is not None and now - known[0] < self._seconds:
             return known[1]
         try:
-            async with asyncio.timeout(PATIENCE):
+            with anyio.fail_after(PATIENCE):
                 obj = await read()
         except (ApiError, TransportError, TimeoutError) as error:
             if not isinstance(error, ApiError) or error.code in _PASSING or error.code >= 500:

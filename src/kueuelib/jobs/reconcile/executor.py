@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import anyio
 import attrs
 
 from kueuelib.api.conversion import convert
@@ -157,16 +158,22 @@ class Executor:
         The failure of one lane does not stop the others.
         """
         room = asyncio.Semaphore(LANES)
+        ends: list[bool | Exception] = [False] * len(lanes)
 
-        async def follow(lane: Lane) -> bool:
+        async def follow(number: int, lane: Lane) -> None:
             async with room:
-                return await self._follow(lane, about, run)
+                try:
+                    ends[number] = await self._follow(lane, about, run)
+                except Exception as error:  # noqa: BLE001 - raised when all have ended
+                    ends[number] = error
 
-        done = await asyncio.gather(*map(follow, lanes), return_exceptions=True)
-        for each in done:
-            if isinstance(each, BaseException):
+        async with anyio.create_task_group() as group:
+            for number, lane in enumerate(lanes):
+                group.start_soon(follow, number, lane)
+        for each in ends:
+            if isinstance(each, Exception):
                 raise each
-        return all(done)
+        return all(ends)
 
     async def _follow(self, commands: Sequence[Command], about: Obj | None, run: _Run) -> bool:
         """Execute commands in order; returns whether all were still valid."""

@@ -11,12 +11,13 @@ sent to us.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+
+import anyio
 
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
@@ -29,6 +30,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.steps import lasting_tasks
 
 PERIOD = 60.0
 """Seconds between two looks at the configurations."""
@@ -104,9 +106,9 @@ class EntryKeeper:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Keep them until cancelled; `ready` is called after the first try, even if it failed."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._default_queues.follow(self._follow))
-            group.create_task(self._keep(ready))
+        async with lasting_tasks("webhook entries") as group:
+            group.start_soon(self._default_queues.follow, self._follow)
+            group.start_soon(self._keep, ready)
 
     def _follow(self) -> None:
         if self._default_queues.namespaces != self._written:
@@ -130,10 +132,9 @@ class EntryKeeper:
             if not told:
                 told = True
                 ready()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._moved.wait()
-                    await asyncio.sleep(COLLECTING)
+            with anyio.move_on_after(pause):
+                await self._moved.wait()
+                await anyio.sleep(COLLECTING)
 
     async def _look(self, resource: Resource, name: str, mutating: bool) -> None:
         try:

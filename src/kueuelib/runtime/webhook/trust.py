@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import contextlib
 import copy
 import random
 import ssl
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 import attrs
 
 from kueuelib.api.kinds import API_SERVICES, SECRETS
@@ -300,9 +300,8 @@ class CertificateKeeper:
                 self.ready = True
                 ready()
             left = max(due - now(), 0.0)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, MISSING_PERIOD) if self._missing else left):
-                    await self._poked.wait()
+            with anyio.move_on_after(min(left, MISSING_PERIOD) if self._missing else left):
+                await self._poked.wait()
 
     async def _look(self) -> None:
         certificates, complete = await self._ensured(), False

@@ -1,0 +1,73 @@
+"""anyio starts and bounds tasks; what asyncio still does has its reason in a design document."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src/kueuelib"
+PAGE = ROOT / "docs/designs/0011-anyio.md"
+OF_ASYNCIO = {
+    "TaskGroup",
+    "as_completed",
+    "create_task",
+    "ensure_future",
+    "gather",
+    "run_coroutine_threadsafe",
+    "shield",
+    "timeout",
+    "timeout_at",
+    "wait",
+    "wait_for",
+}
+"""What starts tasks or ends what they await."""
+
+ALLOWED = {
+    "app/servers.py": {"create_task", "wait"},
+    "checks/containment.py": {"create_task", "run_coroutine_threadsafe"},
+    "checks/evaluation.py": {"wait"},
+    "controllers/admission.py": {"deadlines"},
+    "jobs/client/following.py": {"create_task", "gather"},
+    "runtime/list_watch.py": {"deadlines"},
+    "runtime/manager.py": {"create_task", "wait"},
+    "runtime/transport.py": {"deadlines"},
+    "runtime/watch.py": {"deadlines"},
+}
+"""By module; reasons and measurements are in the document."""
+OUTSIDE = ("embedded/", "testing/")
+"""They play a cluster, and are not part of a manager."""
+
+
+def used(tree: ast.Module) -> Iterator[str]:
+    """What a module uses to start or bound tasks, other than anyio."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            if node.module == "asyncio":
+                yield from names & OF_ASYNCIO
+            elif node.module == "kueuelib.runtime.deadlines":
+                yield "deadlines"
+        elif isinstance(node, ast.Attribute) and (
+            node.attr == "create_task"
+            or (isinstance(node.value, ast.Name) and node.value.id == "asyncio")
+        ):
+            yield from {node.attr} & OF_ASYNCIO
+
+
+def found() -> dict[str, set[str]]:
+    """The names that are used, by module."""
+    names = {
+        module: set(used(ast.parse(path.read_text())))
+        for path in sorted(SRC.rglob("*.py"))
+        if not (module := path.relative_to(SRC).as_posix()).startswith(OUTSIDE)
+    }
+    return {module: each for module, each in names.items() if each}
+
+
+def test_what_asyncio_starts_or_bounds_has_a_reason() -> None:
+    """The design document names each module with its reason."""
+    assert found() == ALLOWED
+    page = PAGE.read_text()
+    assert [module for module in ALLOWED if f"`{module}`" not in page] == []
