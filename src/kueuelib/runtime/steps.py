@@ -33,6 +33,33 @@ async def contained(call: Awaitable[T]) -> T:
         raise RuntimeError("it awaited something that was cancelled") from error
 
 
+async def in_own_task(call: Awaitable[T]) -> T:
+    """The result of a call under anyio's rules, also when asyncio cancels the caller.
+
+    Then the task of the call is cancelled at each of its awaits until it has ended, as are the
+    tasks that it has started in groups.
+
+    Raises:
+        RuntimeError: the call was cancelled from within.
+    """
+    results: list[T] = []
+    errors: list[Exception] = []
+
+    async def run() -> None:
+        try:
+            results.append(await contained(call))
+        except Exception as error:  # noqa: BLE001 - is passed to the caller, without a group
+            errors.append(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+    for error in errors:
+        raise error
+    if not results:
+        raise RuntimeError("it cancelled its own task")
+    return results[0]
+
+
 @asynccontextmanager
 async def lasting_tasks(what: str) -> AsyncIterator[TaskGroup]:
     """A task group that ends with a cancellation of the caller, or because of an error.

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import orjson
 from aiohttp import web
 
@@ -22,7 +23,7 @@ from kueuelib.errors import ApiError, BadRequest, ServerError
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.request_bodies import Bodies
-from kueuelib.runtime.steps import contained
+from kueuelib.runtime.steps import in_own_task
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     Mutator,
@@ -135,7 +136,9 @@ class WebhookServer:
         Args:
             path: of the URL.
             handler: from the request to the `response` of the review, without its uid. If it
-                fails, the request is denied with 500 and the log has a traceback.
+                fails, the request is denied with 500 and the log has a traceback. A coroutine is
+                cancelled, by anyio's rules, once nobody waits for the answer: the API server
+                disconnects after its deadline.
             shapes: the schemas of the objects that it can read, by `apiVersion`. It is not called
                 with others: they are denied with 400 and the field.
             at_once: answers as the handler does, or with None if that has to wait for something;
@@ -153,7 +156,7 @@ class WebhookServer:
             try:
                 response = handler(request)
                 if inspect.isawaitable(response):
-                    response = await contained(response)
+                    response = await in_own_task(response)
             except Exception as error:  # noqa: BLE001 - the top of a request
                 self._crashed(path, handler, error)
                 response = denied(ServerError(_CRASHED))
@@ -198,7 +201,7 @@ class WebhookServer:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until cancelled."""
-        server = web.Server(self._handle, request_factory=_request)
+        server = web.Server(self._handle, request_factory=_request, handler_cancellation=True)
         async with serving(
             server,
             self._host,
@@ -211,7 +214,7 @@ class WebhookServer:
             self.serving = True
             ready()
             try:
-                await asyncio.Event().wait()
+                await anyio.sleep_forever()
             finally:
                 self.serving = False
 
