@@ -164,6 +164,27 @@ async def test_an_address_that_does_not_answer_holds_nothing_up(monkeypatch):
         assert [each.fileno() for each in waiting] == [-1]
 
 
+async def test_of_two_addresses_that_answer_at_once_one_is_closed(monkeypatch):
+    monkeypatch.setattr(dialling, "NEXT_ADDRESS", 0.01)
+    loop, made, both = asyncio.get_running_loop(), [], asyncio.Event()
+
+    async def connect(sock, _):
+        made.append(sock)
+        if len(made) == 2:
+            both.set()
+        await both.wait()
+
+    async def found(*_, **__):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, one)) for one in (1, 2)]
+
+    monkeypatch.setattr(loop, "getaddrinfo", found)
+    monkeypatch.setattr(loop, "sock_connect", connect)
+    async with asyncio.timeout(20):
+        sock = await reached("api.test", 1)
+    assert [each.fileno() >= 0 for each in made] == [each is sock for each in made]
+    sock.close()
+
+
 async def test_families_are_tried_by_turns():
     six, four = (socket.AF_INET6, 6), (socket.AF_INET, 4)
     assert dialling.by_turns([six, six, four, four]) == [six, four, six, four]

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from typing import Any, get_args, get_type_hints
 
+import anyio
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
@@ -191,6 +192,19 @@ async def test_what_is_queued_is_written_when_the_recorder_stops(serve):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+    assert len(fake.writes) == 5
+
+
+async def test_what_is_queued_is_written_when_the_scope_of_the_recorder_ends(serve):
+    fake = FakeEvents()
+    async with Client(Transport(Endpoint(url=await serve(fake)))) as client:
+        recorder = EventRecorder(client, "tester")
+        async with anyio.create_task_group() as group:
+            group.start_soon(recorder.run, lambda: None)
+            await asyncio.sleep(0)
+            for number in range(5):
+                recorder.event({"kind": "Job", "name": f"j{number}"}, "Normal", "R", "m")
+            group.cancel_scope.cancel()
     assert len(fake.writes) == 5
 
 

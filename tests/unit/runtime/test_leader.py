@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import anyio
 import pytest
 from aiohttp import web
 
@@ -125,6 +126,16 @@ async def test_the_second_waits_until_the_first_lets_go(leases):
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_the_end_of_the_scope_that_it_runs_in_lets_go_of_the_lease(leases):
+    found, ready = elector(leases, "a", release_on_cancel=True), anyio.Event()
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(found.run, ready.set)
+            await ready.wait()
+            group.cancel_scope.cancel()
+    assert leases.holder == ""
 
 
 async def test_an_elector_that_is_held_back_takes_the_lease_when_it_may(leases):
