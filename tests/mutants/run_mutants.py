@@ -25,6 +25,7 @@ TESTS = (
     "tests/unit/workload/test_checks.py",
     "tests/properties/test_scheduler_preemption.py",
     "tests/properties/test_scheduler_parallel.py",
+    "tests/properties/test_scheduler_refusals.py",
     "tests/properties/test_scheduler_owners.py",
     "tests/properties/test_scheduler_rest.py",
     "tests/properties/test_scheduler_waking.py",
