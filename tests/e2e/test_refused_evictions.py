@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_plane import lacking, real_cluster
 from rest import JOBS, KUEUE, WORKLOADS, Obj, Rest, condition, eventually, is_true, job
 
 from kueuelib.embedded.tls import Authority
 
-HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+HOOKS = f"{ADMISSION}/validatingwebhookconfigurations"
+RULE = {
+    "apiGroups": ["kueue.x-k8s.io"],
+    "apiVersions": ["*"],
+    "operations": ["UPDATE"],
+    "resources": ["workloads/status"],
+}
 EVENTS = "/api/v1/namespaces/default/events"
 
 
@@ -81,9 +89,8 @@ def workload(rest: Rest, name: str) -> Obj:
     return {}
 
 
-def test_the_preemptor_takes_another_victim_and_then_says_who_may_not_leave(
-    rest: Rest, hook: Obj
-) -> None:
+def prepare(rest: Rest) -> None:
+    """A ClusterQueue for two Jobs."""
     create(rest, "resourceflavors", "ResourceFlavor", "f", {})
     resources = [{"name": "cpu", "nominalQuota": "2"}]
     groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": resources}]}]
@@ -96,20 +103,10 @@ def test_the_preemptor_takes_another_victim_and_then_says_who_may_not_leave(
     create(rest, "namespaces/default/localqueues", "LocalQueue", "q", {"clusterQueue": "q"})
     high = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "value": 9}
     rest.create(f"{KUEUE}/workloadpriorityclasses", {**high, "metadata": {"name": "high"}})
-    rule = {
-        "apiGroups": ["kueue.x-k8s.io"],
-        "apiVersions": ["*"],
-        "operations": ["UPDATE"],
-        "resources": ["workloads/status"],
-    }
-    webhook = {
-        "name": "keep.example.com",
-        "clientConfig": hook,
-        "rules": [rule],
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-    }
-    rest.create(HOOKS, {"metadata": {"name": "keep"}, "webhooks": [webhook]})
+
+
+def play(rest: Rest) -> None:
+    """Two Jobs, of which `stays` may not be evicted, and two urgent ones after them."""
     submit(rest, "leaves")
     eventually(lambda: is_true(workload(rest, "leaves"), "Admitted"))
     time.sleep(1.1)  # reservations have whole seconds, and the newest one leaves first
@@ -132,4 +129,46 @@ def test_the_preemptor_takes_another_victim_and_then_says_who_may_not_leave(
 
     eventually(waits)
     assert is_true(workload(rest, "stays"), "Admitted")
+
+
+def test_a_preemptor_chooses_beside_a_webhook_and_says_who_may_not_leave(
+    rest: Rest, hook: Obj
+) -> None:
+    prepare(rest)
+    webhook = {
+        "name": "keep.example.com",
+        "clientConfig": hook,
+        "rules": [RULE],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    rest.create(HOOKS, {"metadata": {"name": "keep"}, "webhooks": [webhook]})
+    play(rest)
     rest.delete(f"{HOOKS}/keep")
+
+
+def named(name: str, spec: Obj) -> Obj:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.skipif(bool(lacking()), reason=lacking())
+def test_the_same_beside_a_policy_in_a_real_cluster(tmp_path: Path) -> None:
+    stays = "object.metadata.name.startsWith('job-stays-')"
+    evicted = "object.status.conditions.exists(c, c.type == 'Evicted' && c.status == 'True')"
+    expression = f"!({stays} && has(object.status.conditions) && {evicted})"
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [RULE]},
+        "validations": [{"expression": expression, "message": "it stays"}],
+    }
+    binding = {"policyName": "keep", "validationActions": ["Deny"]}
+    path = f"{ADMISSION}/validatingadmissionpolicies"
+    with real_cluster(tmp_path) as cluster, Rest(cluster.kubeconfig) as rest:
+        cluster.install()
+        cluster.start_manager()
+        cluster.wait_for_manager()
+        prepare(rest)
+        rest.create(path, named("keep", policy))
+        rest.create(f"{ADMISSION}/validatingadmissionpolicybindings", named("keep", binding))
+        eventually(lambda: rest.get(f"{path}/keep")["status"]["observedGeneration"])
+        play(rest)
