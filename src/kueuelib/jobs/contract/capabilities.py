@@ -71,7 +71,8 @@ class JobWithCustomStop(abc.ABC):
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> Stop:
-        """The remaining steps to stop the job.
+        """The remaining steps to stop the job. While `is_ending`, no stop is begun, but a stop
+        that was begun before is completed.
 
         Args:
             infos: how to restore the templates; empty if that is not known.
@@ -149,7 +150,8 @@ class ComposableJob(abc.ABC):
     @abc.abstractmethod
     def compose_workload(self) -> Obj | tuple[Command, ...]:
         """The Workload, or what to do if it cannot be made (yet). If its spec has no `priority`, it
-        gets that of the job, as the Workloads of other kinds do.
+        gets that of the job, as the Workloads of other kinds do; and unless it names other owners,
+        the job as its controller, with the label and the finalizer that belong to it.
         """
 
     @abc.abstractmethod

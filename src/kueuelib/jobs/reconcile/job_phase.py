@@ -61,7 +61,8 @@ def job_phase_of(case: Case) -> JobPhase:
     if job.finished():
         return JobPhase.JOB_FINISHED
     if workload is None:
-        return JobPhase.MISMATCH if case.matching.surplus else JobPhase.NO_WORKLOAD
+        made = job.prebuilt_workload is None and case.matching.surplus
+        return JobPhase.MISMATCH if made else JobPhase.NO_WORKLOAD
     if states.is_evicted(workload) and states.has_quota(workload):
         return JobPhase.EVICTED
     if isinstance(job, JobWithCustomStop) and job.is_stopping():

@@ -10,6 +10,14 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 
 
+def is_left_to_end(job: GenericJob) -> bool:
+    """Whether a job is about to end and therefore not stopped. A stop that was begun is completed:
+    a Job of Kubernetes cannot end without it.
+    """
+    begun = job.is_suspended() or (isinstance(job, JobWithCustomStop) and job.is_stopping())
+    return job.is_ending() and not begun
+
+
 def left_of_stop(
     job: GenericJob, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
 ) -> Stop:

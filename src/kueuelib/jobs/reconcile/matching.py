@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, controller_of
+from kueuelib.api.meta import Obj, controller_of, labels_of
+from kueuelib.api.names import JOB_UID_LABEL
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalence, Matching
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
@@ -127,6 +128,30 @@ def refuse_repetition(
         name = workload["metadata"]["name"]
         problem = f"rejects the Workload {name}, which is what the job asks for"
         raise InvalidJob(f"{type(job).__name__}.{method}()", problem)
+
+
+def match_prebuilt(situation: Situation, job: GenericJob) -> Matching:
+    """The prebuilt Workload of a job, if the job owns it, and others of the job to be deleted."""
+    named = situation.prebuilt
+    chosen = named if named is not None and is_controlled_by(named, job) else None
+    name = job.prebuilt_workload
+    others = [wl for wl in own_workloads(situation, job) if wl["metadata"]["name"] != name]
+    return Matching(chosen, tuple(others))
+
+
+def own_workloads(situation: Situation, job: GenericJob) -> tuple[Obj, ...]:
+    """The Workloads that were made for a job, and the prebuilt one that it has adopted.
+
+    Others may refer to the job, too: for example those of a controller that queues the job itself.
+    """
+    return tuple(wl for wl in situation.workloads if _is_own(job, wl))
+
+
+def _is_own(job: GenericJob, workload: Obj) -> bool:
+    if labels_of(workload).get(JOB_UID_LABEL) == job.uid:
+        return True
+    named = job.prebuilt_workload == workload["metadata"]["name"]
+    return is_controlled_by(workload, job) and (named or isinstance(job, ComposableJob))
 
 
 def is_controlled_by(workload: Mapping[str, Any], job: GenericJob) -> bool:

@@ -6,9 +6,11 @@ die after any write of a plan; the next plan starts from the stored state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.meta import Obj, labels_of
-from kueuelib.api.names import JOB_UID_LABEL, PARENT_WORKLOAD, REASON_OUT_OF_SYNC
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC
 from kueuelib.errors import InvalidJob, InvalidObject
 from kueuelib.jobs.contract.capabilities import JobWithSkip, Matching, StopReason
 from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Wait
@@ -16,7 +18,14 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_phase import Case, job_phase_of
-from kueuelib.jobs.reconcile.matching import is_controlled_by, is_equivalent, match, matching_of
+from kueuelib.jobs.reconcile.matching import (
+    is_controlled_by,
+    is_equivalent,
+    match,
+    match_prebuilt,
+    matching_of,
+    own_workloads,
+)
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import (
     COMPOSE_ERROR,
@@ -66,25 +75,33 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
     if situation.ancestor is not None and not skipped:
         return _plan_child(job, situation.ancestor)
     manages = situation.settings.manages
-    if skipped or not manages(job.queue_name, situation.namespace_labels):
-        left = _no_longer_queued(situation, job)
-        if left is not None:
-            return left
     try:
+        if skipped or not manages(job.queue_name, situation.namespace_labels):
+            own = own_workloads(situation, job)
+            if not _is_in_use(job, own):
+                return _plan_leaving(situation, job, own)
         return _plan_managed(situation, job)
     except InvalidJob as error:
         return _plan_invalid(situation, job, error)
 
 
-def _no_longer_queued(situation: Situation, job: GenericJob) -> Commands | None:
-    """Takes the Workload away once no pod uses its quota; None while the job runs or stops."""
-    made = tuple(wl for wl in situation.workloads if _made_for(job, wl))
-    if any(map(states.is_admitted, made)):
-        if not job.is_suspended() or any(map(states.is_evicted, made)):
-            return None
-        if situation.uses_quota(job):
-            return ()
-    return delete_all(job, made, "the job is no longer queued")
+def _is_in_use(job: GenericJob, own: Sequence[Obj]) -> bool:
+    """Whether a job that has left its queue runs, stops or has ended with a Workload of its own."""
+    if own and job.finished():
+        return True
+    goes_on = not job.is_suspended() or any(map(states.is_evicted, own))
+    return goes_on and any(map(states.is_admitted, own))
+
+
+def _plan_leaving(situation: Situation, job: GenericJob, own: Sequence[Obj]) -> Commands:
+    """A waiting job that is no longer queued loses its Workloads, once no pod uses their quota."""
+    reason, why = StopReason.NOT_ADMITTED, "the job is no longer queued"
+    holder = next(filter(states.has_quota, own), None)
+    if holder is not None and job.is_suspended():  # by its user
+        left = stop(Case(situation, job, Matching(holder)), reason, "Completing the last stop")
+        if left or situation.uses_quota(job):
+            return left
+    return delete_all(job, own, why)
 
 
 def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> Commands:
@@ -140,17 +157,15 @@ def _plan_child(job: GenericJob, ancestor: Ancestor) -> Commands:
 
 def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
     if job.prebuilt_workload is not None:
-        matching = Matching(situation.prebuilt)
         first = _join(situation, job)
         if first is not None:
             return first
-        if situation.prebuilt is not None and not is_controlled_by(situation.prebuilt, job):
-            matching = Matching()
+        matching = match_prebuilt(situation, job)
     else:
         matching = match(situation, job)
-        if matching.chosen is not None and matching.surplus:
-            message = "another workload matches the job"
-            return (*matching.commands, *delete_all(job, matching.surplus, message))
+    if matching.chosen is not None and matching.surplus:
+        message = "another workload matches the job"
+        return (*matching.commands, *delete_all(job, matching.surplus, message))
     case = Case(situation, job, matching)
     phase = job_phase_of(case)
     reported = reports.plan_reports(case.situation, job, matching.chosen) if matching.chosen else ()
@@ -174,7 +189,3 @@ def _join(situation: Situation, job: GenericJob) -> Commands | None:
     if left or situation.uses_quota(job):
         return left
     return (reports.finish(workload, REASON_OUT_OF_SYNC, message, situation.now),)
-
-
-def _made_for(job: GenericJob, workload: Obj) -> bool:
-    return labels_of(workload).get(JOB_UID_LABEL) == job.uid and job.prebuilt_workload is None

@@ -39,14 +39,15 @@ from kueuelib.jobs.contract.commands import (
     Recheck,
     Wait,
 )
-from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd
+from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.podset_info import FlavorNotFound, infos_for_start
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
-from kueuelib.jobs.reconcile.left_of_stop import left_of_stop
+from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end, left_of_stop
 from kueuelib.jobs.reconcile.matching import accepted, refuse_repetition
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.workload_build import (
+    as_own,
     build_workload,
     rebuilt,
     with_limit,
@@ -103,8 +104,9 @@ def _job_finished(case: Case) -> Commands:
         return (*gone, *finalize(case.job))
     end = case.job.finished()
     assert end is not None
+    reason = REASON_SUCCEEDED if end.succeeded else REASON_FAILED
     return (
-        reports.finish(case.workload, _reason(end), end.message, case.situation.now),
+        reports.finish(case.workload, reason, end.message, case.situation.now),
         *_workload_finished(case),
     )
 
@@ -151,7 +153,8 @@ def _missing_prebuilt(case: Case) -> Commands:
     name, prebuilt = case.job.prebuilt_workload, case.situation.prebuilt
     text = f'The label {PREBUILT_LABEL} names the Workload "{name}", which '
     text += "does not exist" if prebuilt is None else "belongs to another job"
-    return (Emit(case.job.raw, COMPOSE_ERROR, text, WARNING),)
+    gone = delete_all(case.job, case.matching.surplus, "the job names another one")
+    return (*gone, Emit(case.job.raw, COMPOSE_ERROR, text, WARNING))
 
 
 def _create(case: Case, workload: Obj) -> Commands:
@@ -160,7 +163,7 @@ def _create(case: Case, workload: Obj) -> Commands:
         return (Wait("its workload vanished several times", again.wait),)
     return (
         *(() if again is None else (Recheck(job.resource, job.raw),)),
-        Create(WORKLOADS, workload),
+        Create(WORKLOADS, as_own(job, workload)),
         Emit(job.raw, CREATED_WORKLOAD, f"Created Workload {meta['namespace']}/{meta['name']}"),
     )
 
@@ -315,6 +318,8 @@ def stop(case: Case, reason: StopReason, message: str) -> Commands:
     """The remaining commands until the job is stopped and restored, with the event about it."""
     job, now = case.job, case.situation.now
     doubts: Commands = ()
+    if is_left_to_end(job):
+        return ()
     if isinstance(job, ComposableJob):
         infos = infos_left(job, case.remembered, case.situation.flavors)
         return job.stop_members(infos, reason, message, now)
@@ -387,10 +392,6 @@ def _missing(job: GenericJob, error: Exception) -> Commands:
 
 def _has_finalizer(workload: Obj) -> bool:
     return IN_USE_FINALIZER in (workload["metadata"].get("finalizers") or ())
-
-
-def _reason(end: JobEnd) -> str:
-    return REASON_SUCCEEDED if end.succeeded else REASON_FAILED
 
 
 def _name(workload: Obj) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kueuelib.api.kinds import PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from kueuelib.api.made_from import MADE_FROM
@@ -57,12 +58,8 @@ def build_workload(
     meta: Obj = {
         "name": name_for(job),
         "namespace": job.key.namespace,
-        "finalizers": [IN_USE_FINALIZER],
-        "ownerReferences": [owner_reference(job)],
     }
     labels = taken_over.labels_of([job.raw])
-    if is_label_value(job.uid):
-        labels[JOB_UID_LABEL] = job.uid
     if labels:
         meta["labels"] = labels
     annotations = taken_over.annotations_of([job.raw])
@@ -73,18 +70,26 @@ def build_workload(
         spec["queueName"] = job.queue_name
     if job.maximum_execution_seconds is not None:
         spec[_LIMIT] = job.maximum_execution_seconds
-    return {
-        "apiVersion": WORKLOADS.api_version,
-        "kind": WORKLOADS.kind,
-        "metadata": meta,
-        "spec": spec,
-    }
+    workload = {"apiVersion": WORKLOADS.api_version, "kind": WORKLOADS.kind}
+    return adopt(job, {**workload, "metadata": meta, "spec": spec})
+
+
+def as_own(job: GenericJob, composed: Obj) -> Obj:
+    """A composed Workload with what shows that it stands for the job; the same object if the kind
+    gives it other owners.
+    """
+    refs = composed["metadata"].get("ownerReferences") or ()
+    return composed if refs and not _controls(job, refs) else adopt(job, composed)
 
 
 def adopt(job: GenericJob, workload: Obj) -> Obj:
-    """A prebuilt Workload with the job as its controller."""
+    """A Workload with the job as its controller, whose label finds it, and which stays until its
+    quota is free.
+    """
     meta = dict(workload["metadata"])
-    meta["ownerReferences"] = [*(meta.get("ownerReferences") or ()), owner_reference(job)]
+    refs = meta.get("ownerReferences") or ()
+    if not _controls(job, refs):
+        meta["ownerReferences"] = [*refs, owner_reference(job)]
     if is_label_value(job.uid):
         meta["labels"] = {**(meta.get("labels") or {}), JOB_UID_LABEL: job.uid}
     if IN_USE_FINALIZER not in (meta.get("finalizers") or ()):
@@ -196,3 +201,7 @@ def with_priority(
 
 def _without(spec: Obj, *fields: str) -> Obj:
     return {name: value for name, value in spec.items() if name not in fields}
+
+
+def _controls(job: GenericJob, refs: Iterable[Mapping[str, Any]]) -> bool:
+    return any(ref.get("controller") and ref.get("uid") == job.uid for ref in refs)

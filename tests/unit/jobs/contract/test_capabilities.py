@@ -329,7 +329,7 @@ class Flock(Training, ComposableJob):
         if self.spec["count"] < 2:
             return (Emit(self.object, "ErrWorkloadCompose", "too few", "Warning"),)
         pod_sets = [entry.raw() for entry in self.pod_sets()]
-        meta = {"name": "flock", "namespace": "ns"}
+        meta = {"name": "flock", "namespace": "ns", **self.spec.get("meta", {})}
         return {"metadata": meta, "spec": {"podSets": pod_sets, **self.spec.get("fixed", {})}}
 
     def run_members(self, infos, message):
@@ -351,7 +351,7 @@ def flock(obj, *workloads):
 def test_a_flock_composes_its_workload_or_says_why_it_cannot():
     create, event = plan(flock(training()))
     assert isinstance(create, Create)
-    assert create.obj["metadata"] == {"name": "flock", "namespace": "ns"}
+    assert create.obj["metadata"]["name"] == "flock"
     assert event.reason == "CreatedWorkload"
     (refused,) = plan(flock(training(count=1)))
     assert refused.message == "too few"
@@ -364,6 +364,37 @@ def test_a_flock_has_the_priority_of_its_job_unless_it_says_another():
         assert plan(attrs.evolve(made, classes=classes))[0].obj["spec"]["priority"] == priority
     missing, again = plan(flock(training(**{"class": "high"})))
     assert (missing.reason, type(again)) == ("ErrWorkloadCompose", Wait)
+
+
+@pytest.mark.parametrize("owned", [True, False], ids=["owned", "unowned"])
+def test_a_composed_workload_gets_what_shows_that_it_is_that_of_its_job(owned):
+    """Else nobody could find it by its job, and it would outlive it."""
+    owner = {"apiVersion": "example.com/v1", "kind": "Training", "name": "t", "uid": "u"}
+    owner = {**owner, "controller": True, "blockOwnerDeletion": True}
+    meta = {"ownerReferences": [owner]} if owned else {}
+    create, _ = plan(flock(training(meta={**meta, "labels": {"a": "b"}, "finalizers": ["c/d"]})))
+    assert create.obj["metadata"] == {
+        "name": "flock",
+        "namespace": "ns",
+        "labels": {"a": "b", "kueue.x-k8s.io/job-uid": "u"},
+        "finalizers": ["c/d", "kueue.x-k8s.io/resource-in-use"],
+        "ownerReferences": [owner],
+    }
+
+
+def test_a_composed_workload_of_other_owners_stays_as_it_is():
+    others = {"ownerReferences": [{"kind": "Pod", "name": "p", "uid": "p"}]}
+    create, _ = plan(flock(training(meta=others)))
+    assert create.obj["metadata"] == {"name": "flock", "namespace": "ns", **others}
+
+
+def test_a_flock_that_leaves_its_queue_loses_its_workload():
+    """Also one that was composed before the framework gave it its label."""
+    made = plan(flock(training()))[0].obj
+    without = {**made, "metadata": {**made["metadata"], "labels": {}}}
+    for workload in (made, without):
+        gone = flock(training(labels={"ours": "no"}), workload)
+        assert Delete(WORKLOADS, workload) in plan(gone)
 
 
 class Herd(Flock):

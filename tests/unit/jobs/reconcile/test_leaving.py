@@ -1,0 +1,285 @@
+"""Jobs that leave their queue, jobs with prebuilt Workloads that do, and jobs that are ending."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Resource
+from kueuelib.jobs import Matching, Pods, Stop, declare, enough, equals
+from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithCustomStop
+from kueuelib.jobs.contract.commands import Change, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
+from kueuelib.jobs.contract.stopping import STOPPING_ANNOTATION
+from kueuelib.jobs.declared.jobset import JOB_SET
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.workload_build import adopt
+from kueuelib.workload import states
+
+NOW = 1_700_000_000.0
+QUEUE = "kueue.x-k8s.io/queue-name"
+PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
+TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+FLAVORS = {"spot": {"spec": {"nodeLabels": {"pool": "spot"}}}}
+RUNNING = {"active": 3, "ready": 3}
+
+KIND = declare(
+    Resource("example.com", "v1", "plains", "Plain", namespaced=True),
+    pods=[Pods("main", template="spec.template", count="spec.workers")],
+    active="status.active",
+    ready=enough("status.ready"),
+    terminating="status.terminating",
+    succeeded=equals("status.phase", "Succeeded"),
+    failed=equals("status.phase", "Failed"),
+    skip=equals("spec.skip", "yes"),
+    allows_prebuilt=True,
+)
+
+
+class Ending(KIND.job_type):
+    """Says when its end is certain."""
+
+    def is_ending(self):
+        return self.status.get("phase") == "Ending"
+
+
+class Slow(Ending, JobWithCustomStop):
+    """Knows nothing of its end when it stops."""
+
+    def is_stopping(self):
+        return "stopping" in self.spec
+
+    def stop(self, infos, reason, message, now):
+        changed = self.copy()
+        changed.suspend()
+        changed.spec.pop("stopping", None)
+        return Stop((Change(self.resource, self.raw, changed.raw),))
+
+
+def job(queue="main", suspend=True, status=None, prebuilt="", **spec):
+    labels = {key: name for key, name in ((QUEUE, queue), (PREBUILT, prebuilt)) if name}
+    meta = {"name": "j", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
+    template = copy.deepcopy(TEMPLATE)
+    spec = {"suspend": suspend, "workers": 3, "template": template, **spec}
+    kind = {"apiVersion": "example.com/v1", "kind": "Plain"}
+    return {**kind, "metadata": meta, "spec": spec, "status": status or {}}
+
+
+def situation(raw, *workloads, kind=KIND.job_type, **fields):
+    return Situation(kind(raw), NOW, workloads=workloads, flavors=FLAVORS, **fields)
+
+
+def made(kind=KIND.job_type, raw=None):
+    """The Workload that is made for a job."""
+    workload = plan(situation(raw or job(), kind=kind))[0].obj
+    meta = {**workload["metadata"], "resourceVersion": "1", "uid": "wl"}
+    return {**workload, "metadata": {**meta, "creationTimestamp": "2024-01-01T00:00:00Z"}}
+
+
+def prebuilt():
+    """A Workload of another program, which the job has adopted."""
+    workload = made()
+    meta = {"name": "pre", "namespace": "ns", "uid": "pre", "resourceVersion": "1"}
+    return adopt(KIND.job_type(job()), {**workload, "metadata": meta})
+
+
+def admitted(workload, checks=()):
+    sets = workload["spec"]["podSets"]
+    assigned = [
+        {"name": one["name"], "flavors": {"cpu": "spot"}, "count": one["count"]} for one in sets
+    ]
+    admission = {"clusterQueue": "cq", "podSetAssignments": assigned}
+    return states.reserve(workload, admission, checks, NOW - 100)
+
+
+def evicted(workload):
+    return states.evict(admitted(workload), "Preempted", "room", NOW - 10)
+
+
+def deleted(commands):
+    return [each.obj["metadata"]["name"] for each in commands if isinstance(each, Delete)]
+
+
+def quota_is_freed(raw, workload, **fields):
+    """Whether the next write frees the quota, after which the Workload is deleted."""
+    (freed, *_) = plan(situation(raw, workload, **fields)) or (None,)
+    if isinstance(freed, PatchStatus):
+        assert "admission" not in freed.status
+        workload = states.release(workload, NOW)
+    return deleted(plan(situation(raw, workload, **fields))) == [workload["metadata"]["name"]]
+
+
+def started(raw, workload, kind=KIND.job_type):
+    """The job as its start left it."""
+    changes = [each for each in plan(situation(raw, workload, kind=kind)) if _is_of(each, kind)]
+    return changes[0].new
+
+
+def _is_of(command, kind):
+    return isinstance(command, Change) and command.resource == kind.resource
+
+
+def without_queue(raw):
+    raw = copy.deepcopy(raw)
+    del raw["metadata"]["labels"][QUEUE]
+    return raw
+
+
+def skipped(raw):
+    return {**raw, "spec": {**raw["spec"], "skip": "yes"}}
+
+
+LEAVES = pytest.mark.parametrize("leaves", [without_queue, skipped])
+
+
+@LEAVES
+def test_a_stopped_job_that_leaves_keeps_its_workload_while_pods_run(leaves):
+    stopped = job(status=RUNNING)
+    for workload in (evicted(made()), admitted(made())):
+        assert plan(situation(leaves(stopped), workload)) == ()
+        assert quota_is_freed(leaves(job()), workload)
+
+
+@LEAVES
+def test_a_running_job_that_left_is_stopped_and_loses_its_workload_when_its_pods_are_gone(leaves):
+    workload = evicted(made())
+    running = {**leaves(started(job(), admitted(made()))), "status": RUNNING}
+    stop, told = plan(situation(running, workload))
+    assert (stop.new["spec"]["suspend"], told.reason) == (True, "Stopped")
+    assert stop.new["spec"]["template"] == TEMPLATE
+    assert plan(situation(stop.new, workload)) == ()
+    gone = {**stop.new, "status": {}}
+    assert quota_is_freed(gone, workload)
+
+
+@pytest.mark.parametrize("strategy", [*QuotaReleaseStrategy])
+def test_the_strategy_decides_about_pods_of_a_job_that_left(strategy):
+    stopped = job(queue="", status={"terminating": 1})
+    settings = JobSettings(quota_release=strategy)
+    freed = strategy is not QuotaReleaseStrategy.ON_TERMINAL
+    for workload in (evicted(made()), admitted(made())):
+        assert quota_is_freed(stopped, workload, settings=settings) is freed
+
+
+def test_a_stop_by_the_user_is_completed_before_the_workload_goes():
+    running = started(job(), admitted(made()))
+    suspended = without_queue({**running, "spec": {**running["spec"], "suspend": True}})
+    assert "nodeSelector" in suspended["spec"]["template"]["spec"]
+    (restored,) = plan(situation(suspended, admitted(made())))
+    assert restored.new["spec"]["template"] == TEMPLATE
+    assert deleted(plan(situation(restored.new, admitted(made()))))
+
+
+def test_a_job_set_that_left_completes_its_stop_first():
+    raw = job()
+    replicated = {"name": "r", "replicas": 1, "template": {"spec": {"template": TEMPLATE}}}
+    raw["spec"] = {"suspend": True, "replicatedJobs": [replicated]}
+    kind = JOB_SET.job_type
+    workload = evicted(made(kind, raw))
+    stopping = without_queue(raw)
+    stopping["metadata"]["annotations"] = {STOPPING_ANNOTATION: "true"}
+    for status in ({"replicatedJobsStatus": [{"name": "r", "active": 1}]}, {}):
+        commands = plan(situation({**stopping, "status": status}, workload, kind=kind))
+        assert not deleted(commands)
+
+
+# ---- prebuilt workloads
+
+
+@LEAVES
+def test_a_waiting_job_that_leaves_loses_its_prebuilt_workload(leaves):
+    raw, workload = leaves(job(prebuilt="pre")), prebuilt()
+    for held in (workload, admitted(workload, ("check",)), admitted(workload)):
+        drop, delete, told = plan(situation(raw, held, prebuilt=held))
+        assert (drop.obj, delete) == (held, Delete(WORKLOADS, held))
+        assert isinstance(drop, DropFinalizer)
+        assert told.reason == "DeletedWorkload"
+    unlabelled = copy.deepcopy(workload)
+    del unlabelled["metadata"]["labels"]
+    assert deleted(plan(situation(raw, unlabelled, prebuilt=unlabelled)))
+
+
+def test_a_prebuilt_workload_of_nobody_stays_when_a_job_leaves():
+    workload = {**prebuilt(), "metadata": {"name": "pre", "namespace": "ns"}}
+    assert plan(situation(without_queue(job(prebuilt="pre")), prebuilt=workload)) == ()
+
+
+@LEAVES
+def test_a_running_job_that_left_with_its_prebuilt_workload_is_stopped_and_frees_its_quota(leaves):
+    raw, workload = job(prebuilt="pre"), admitted(prebuilt())
+    base = situation(raw, workload, prebuilt=workload)
+    running = leaves(next(each.new for each in plan(base) if _is_of(each, KIND.job_type)))
+    running["status"] = RUNNING
+    assert plan(situation(running, workload, prebuilt=workload)) == ()
+    ended = {**running, "status": {"phase": "Succeeded"}}
+    finish, *_ = plan(situation(ended, workload, prebuilt=workload))
+    assert finish.status["conditions"][0]["type"] == "Finished"
+    victim = evicted(prebuilt())
+    stop, told = plan(situation(running, victim, prebuilt=victim))
+    assert (stop.new["spec"]["suspend"], told.reason) == (True, "Stopped")
+    gone = {**stop.new, "status": {}}
+    assert quota_is_freed(gone, victim, prebuilt=victim)
+
+
+@LEAVES
+def test_a_job_that_ends_after_it_left_finishes_its_workload(leaves):
+    """Also one that was suspended when it ended: nothing waits for it."""
+    for suspend in (True, False):
+        ended = leaves(job(suspend=suspend, status={"phase": "Failed"}))
+        finish, *_ = plan(situation(ended, admitted(made())))
+        assert isinstance(finish, PatchStatus)
+        assert finish.status["conditions"][0]["reason"] == "Failed"
+
+
+def test_a_second_workload_of_a_job_with_a_prebuilt_one_is_deleted():
+    chosen, extra = prebuilt(), made()
+    raw = job(prebuilt="pre")
+    commands = plan(situation(raw, chosen, extra, prebuilt=chosen))
+    assert deleted(commands) == [extra["metadata"]["name"]]
+    *gone, told = plan(situation(raw, admitted(extra)))
+    assert deleted(gone) == [extra["metadata"]["name"]]
+    assert isinstance(told, Emit)
+    assert "does not exist" in told.message
+    assert not deleted(plan(situation({**raw, "status": RUNNING}, admitted(extra))))
+
+
+# ---- jobs that are about to end
+
+
+@pytest.mark.parametrize("kind", [Ending, Slow])
+def test_a_job_that_is_ending_is_not_stopped_however_its_kind_stops(kind):
+    ending = job(suspend=False, status={"phase": "Ending", **RUNNING})
+    assert plan(situation(ending, evicted(made()), kind=kind)) == ()
+
+
+def test_a_stop_that_was_begun_is_completed_although_the_job_is_ending():
+    ending = job(suspend=False, status={"phase": "Ending", **RUNNING}, stopping=True)
+    (stop,) = plan(situation(ending, evicted(made()), kind=Slow))
+    assert stop.new["spec"]["suspend"]
+
+
+def test_members_of_a_job_that_is_ending_are_not_stopped():
+    class Many(Ending, ComposableJob):
+        def match_workloads(self, workloads, flavors):
+            return Matching(workloads[0])
+
+        def compose_workload(self):
+            return made()
+
+        def run_members(self, infos, message):
+            return ()
+
+        def stop_members(self, infos, reason, message, now):
+            return (Emit(self.raw, "Stopped", message),)
+
+        def remove_members(self):
+            return ()
+
+    running = job(suspend=False, status=RUNNING)
+    victim = evicted(made())
+    assert plan(situation(running, victim, kind=Many))
+    ending = {**running, "status": {"phase": "Ending", **RUNNING}}
+    assert plan(situation(ending, victim, kind=Many)) == ()
