@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -15,7 +15,7 @@ from kueuelib.api.kinds import (
     V1BETA2,
     VALIDATING_WEBHOOKS,
 )
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.api.names import known_version
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.webhooks import QueueingEntry, sparing
@@ -147,6 +147,12 @@ def job_webhooks(
     return Webhooks(server, name, name, manager_user(space, name))
 
 
+def _resources(integration: Integration) -> Iterator[Resource]:
+    """The kind, and those of the classes that it derives from."""
+    named = [vars(each).get("resource") for each in integration.job_type.__mro__]
+    return (each for each in named if isinstance(each, Resource))
+
+
 def registry_with(kinds: Sequence[Kind]) -> tuple[Registry, tuple[str, ...]]:
     """A registry with all of these kinds, and their names in the same order.
 
@@ -172,7 +178,7 @@ def registry_with(kinds: Sequence[Kind]) -> tuple[Registry, tuple[str, ...]]:
                 shown = getattr(kind, "__name__", repr(kind))
                 fix = "pass a GenericJob with all its methods, an Integration, or a name"
                 raise ConfigError("kinds", f"{shown} is not a job kind", fix)
-            if integration.resource.group_kind == PODS.group_kind:
+            if any(each.group_kind == PODS.group_kind for each in _resources(integration)):
                 problem = "only the bundled kind can queue Pods"
                 raise ConfigError("kinds", problem, 'pass "pod"')
             registry = registry.without(integration.resource, named + names)

@@ -38,6 +38,12 @@ class Shadow(BatchJob):
     """Another integration of batch/v1 Job."""
 
 
+class Likewise(PodJob):
+    """Another kind with the fields of a Pod."""
+
+    resource = Resource("example.com", "v1", "likewises", "Likewise", namespaced=True)
+
+
 class Half(GenericJob):
     """Lacks its methods."""
 
@@ -158,6 +164,7 @@ def test_a_bundled_kind_brings_those_that_it_implies() -> None:
         (["batch/job", "batch/job"], "kinds: batch/job exists twice; list each kind once"),
         ([BatchJob, "batch/job"], "kinds: batch/job exists twice; list each kind once"),
         ([PodJob], 'kinds: only the bundled kind can queue Pods; pass "pod"'),
+        ([Likewise], 'kinds: only the bundled kind can queue Pods; pass "pod"'),
     ],
 )
 def test_what_cannot_be_queued_is_refused_with_the_fix(kinds: list, said: str) -> None:
