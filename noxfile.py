@@ -16,6 +16,7 @@ nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "imports", "tests"]
 
+PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 WORKERS = ("-n", "3", "--dist", "worksteal")
 """One more than the smallest machine has cores: end-to-end tests wait for processes and clocks."""
 BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -49,6 +50,13 @@ def imports(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Unit, property, conformance, scenario and end-to-end tests."""
+    session.run("pytest", *WORKERS, *session.posargs, env=BYTECODE)
+
+
+@nox.session(venv_backend="uv", python=PYTHONS)
+def pythons(session: nox.Session) -> None:
+    """The whole suite on each Python of the classifiers, `nox -s pythons-3.13` on one."""
+    session.install("-e", ".[dev]")
     session.run("pytest", *WORKERS, *session.posargs, env=BYTECODE)
 
 
