@@ -33,10 +33,11 @@ PAIRS = tuple(FlavorResource(flavor, "gpu") for flavor in ("one", "two"))
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> dict[str, Any]:
+def policies(draw: st.DrawFn, *, fierce: bool = False) -> dict[str, Any]:
+    """The rights of a ClusterQueue; `fierce` ones have the most against each other."""
     preemption: dict[str, Any] = {
         "withinClusterQueue": draw(st.sampled_from(WITHIN_CLUSTER_QUEUE)),
-        "reclaimWithinCohort": draw(st.sampled_from(RECLAIM_WITHIN_COHORT)),
+        "reclaimWithinCohort": draw(st.sampled_from((ANY,) if fierce else RECLAIM_WITHIN_COHORT)),
     }
     if preemption["reclaimWithinCohort"] != "Never" and draw(st.booleans()):
         preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
@@ -58,7 +59,12 @@ def quotas(draw: st.DrawFn) -> dict[str, int]:
 
 @st.composite
 def worlds(
-    draw: st.DrawFn, *, waiting: int = 0, loners: bool = False, shrinking: bool = False
+    draw: st.DrawFn,
+    *,
+    waiting: int = 0,
+    loners: bool = False,
+    shrinking: bool = False,
+    fierce: bool = False,
 ) -> list[events.Event]:
     """ClusterQueues with two flavors, workloads that run there, and such that wait."""
     facts: list[events.Event] = [events.NamespaceSet("ns", {})]
@@ -73,7 +79,7 @@ def worlds(
             name,
             quota,
             cohort=cohort,
-            preemption=draw(policies()),
+            preemption=draw(policies(fierce=fierce and draw(st.booleans()))),
             queueingStrategy=draw(st.sampled_from(["StrictFIFO", "BestEffortFIFO"])),
             flavorFungibility={
                 "whenCanBorrow": draw(next_flavor),

@@ -210,7 +210,8 @@ class Engine(Knowledge):
             for item in items
         ]
         frozen = self._freeze(homes := _homes(heads))
-        promises = Promises(Snapshot(frozen), frozen, heads, self._leaving_near(homes))
+        leaving = self._leaving_near(homes)
+        promises = Promises(Snapshot(frozen), frozen, heads, leaving, self._settings)
         for head in promises.broken:
             self._queues.break_promise(head.info.key)
         for item in items:
@@ -361,8 +362,7 @@ class Engine(Knowledge):
             if item.queue.scope is self._state.scope(holder.cluster_queue)
         ]
         leaving = self._leaving_near([holder.cluster_queue])
-        fair_sharing = self._settings.fair_sharing
-        victims = victims_for(frozen, holder, fair_sharing, judge, near, leaving)
+        victims = victims_for(frozen, holder, self._settings, judge, near, leaving)
         return victims, judge.reported
 
     def make_room(self, key: ObjectKey) -> Settled:

@@ -9,10 +9,18 @@ from preemption_cluster import LOWER, RECLAIM, Cluster, key
 
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors
 from kueuelib.scheduler.settings import FairSharing, Settings
-from kueuelib.testing.builders import make_cluster_queue, make_flavor
+from kueuelib.testing.builders import (
+    make_cluster_queue,
+    make_flavor,
+    make_local_queue,
+    make_pod_set,
+    make_workload,
+)
 
+BY_USAGE = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
 STRATEGIES = pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
 
 
@@ -167,6 +175,55 @@ def test_who_comes_first_takes_the_room_of_a_preemptor_behind(strategy: str) -> 
     assert isinstance(cluster.engine.standing(key("high")).reason, NoFlavors)
     cluster.leaves("low")
     assert rest(cluster) == ["+higher"]
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_higher_priority_does_not_take_the_room_of_a_local_queue_that_used_less(
+    counts: bool,
+) -> None:
+    """As for heads, past usage counts before priority in ClusterQueues that ask for it."""
+    cluster = parallel(past_usage=UsageRule(half_life=600.0, interval=300.0))
+    cluster.queue("q", {"f": {"gpu": 3}}, preemption=LOWER, **(BY_USAGE if counts else {}))
+    cluster.tell(events.LocalQueueSet(make_local_queue("idle", "q")))
+    cluster.running("used", "q", 2, priority=9, at=cluster.now - 900)
+    cluster.running("low", "q", 1, priority=-9)
+    cluster.put(make_workload("modest", "idle", {"gpu": 1}))
+    assert rest(cluster) == ["-low"]
+    cluster.submit("urgent", "q", 1, priority=5)
+    assert rest(cluster) == []
+    cluster.leaves("low")
+    assert rest(cluster)[:1] == (["+modest"] if counts else ["+urgent"])
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+def test_less_past_usage_alone_does_not_take_the_room_of_a_preemptor(priority: int) -> None:
+    """It would be preempted as soon as it runs, unless its priority is as high."""
+    cluster = parallel(past_usage=UsageRule(half_life=600.0, interval=300.0))
+    cluster.queue("q", {"f": {"gpu": 3}}, preemption=LOWER, **BY_USAGE)
+    cluster.tell(events.LocalQueueSet(make_local_queue("idle", "q")))
+    cluster.running("used", "q", 2, priority=9, at=cluster.now - 900)
+    cluster.running("low", "q", 1, priority=-9)
+    cluster.submit("urgent", "q", 1, priority=5, created=50)
+    assert rest(cluster) == ["-low"]
+    cluster.put(make_workload("modest", "idle", {"gpu": 1}, priority=priority, created=1))
+    assert rest(cluster) == []
+    cluster.leaves("low")
+    assert rest(cluster) == (["+modest"] if priority == 5 else ["+urgent"])
+
+
+def test_past_usage_decides_whose_promise_lasts_where_it_counts() -> None:
+    """If quota shrinks while their victims leave, the one that comes first keeps its room."""
+    cluster = parallel(past_usage=UsageRule(half_life=600.0, interval=300.0))
+    cluster.queue("q", {"f": {"gpu": 4}}, preemption=LOWER, **BY_USAGE)
+    cluster.tell(events.LocalQueueSet(make_local_queue("idle", "q")))
+    cluster.running("used", "q", 2, priority=9, at=cluster.now - 900)
+    cluster.running("low", "q", 2, priority=-9)
+    cluster.put(make_workload("modest", "idle", {"gpu": 1}))
+    cluster.submit("urgent", "q", 1, priority=5)
+    assert rest(cluster) == ["-low"]
+    cluster.running("late", "q", 1, priority=9)
+    cluster.leaves("low")
+    assert rest(cluster) == ["+modest"]
 
 
 def test_who_loses_its_room_to_an_earlier_one_finds_other_victims() -> None:
@@ -388,6 +445,69 @@ def test_those_that_wait_hear_that_others_leave() -> None:
     assert rest(cluster) == []
     cluster.leaves("big")
     assert rest(cluster) == ["+high", "+owner"]
+
+
+def test_promised_room_that_is_borrowed_makes_nobody_a_victim() -> None:
+    """Only what runs counts: `within` is in a ClusterQueue that uses its nominal quota."""
+    cluster = parallel()
+    borrows = {
+        "reclaimWithinCohort": "LowerPriority",
+        "borrowWithinCohort": {"policy": "LowerPriority"},
+    }
+    cluster.queue("a", {"f": {"gpu": 0}}, cohort="c", preemption=borrows)
+    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.queue("z", {"f": {"gpu": 2}}, cohort="c")
+    cluster.running("within", "b", 2, at=0, priority=8)
+    cluster.running("low", "b", 2, at=5)
+    cluster.submit("high", "b", 2, priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.hears("low")
+    cluster.submit("top", "a", 2, priority=9)
+    assert rest(cluster) == []
+    cluster.leaves("low")
+    assert rest(cluster) == ["+high", "-high"]
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_an_owner_takes_fewer_pods_rather_than_what_promised_room_would_make_reclaimable(
+    fair: bool,
+) -> None:
+    """It waits until the borrower has started, which is then what it reclaims."""
+    cluster = parallel(fair_sharing=FairSharing() if fair else None)
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c")
+    cluster.queue("b", {"f": {"gpu": 1}}, cohort="c", preemption=RECLAIM)
+    cluster.queue("c", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.running("full", "a", 2, priority=9)
+    cluster.running("within", "c", 1, at=0, priority=8)
+    cluster.running("low", "c", 2, at=5)
+    cluster.submit("high", "c", 2, priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.hears("low")
+    cluster.put(make_workload("owner", "b", pod_sets=[make_pod_set({"gpu": 1}, "main", 2, 1)]))
+    assert rest(cluster) == []
+    cluster.leaves("low")
+    assert rest(cluster) == ["+high", "-high"]
+
+
+def test_a_promise_that_comes_to_borrow_leaves_owners_what_they_wait_for() -> None:
+    """An earlier Workload of its ClusterQueue took the nominal quota that it would have used."""
+    cluster = parallel(protects_nominal=True)
+    cluster.queue("q", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.queue("o", {"f": {"gpu": 2}}, cohort="c")
+    cluster.running("low", "q", 2, priority=-5)
+    cluster.running("one", "o", 1, priority=9)
+    cluster.running("two", "o", 1, priority=9)
+    cluster.submit("owner", "o", 2, created=1)
+    cluster.submit("behind", "q", 1, created=2)
+    assert rest(cluster) == ["-low"]
+    cluster.hears("low")
+    cluster.tell(events.WorkloadGone(key("two")))
+    cluster.submit("first", "q", 2, created=0)
+    assert rest(cluster) == []
+    cluster.leaves("low")
+    assert rest(cluster) == ["+first"]
+    cluster.tell(events.WorkloadGone(key("one")))
+    assert rest(cluster) == ["+owner"]
 
 
 @pytest.mark.parametrize("policy", [{}, RECLAIM])

@@ -51,7 +51,7 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     refused: list[Wait] = []
     for head in sorted(cycle.heads, key=attrgetter("cluster_queue")):
         if beside:
-            outcome = turns.promises.nominate(head, cycle.settings, judge)
+            outcome = turns.promises.nominate(head, judge)
         else:
             outcome = nominate(snapshot, head, cycle.settings, judge)
         if isinstance(outcome, Wait):

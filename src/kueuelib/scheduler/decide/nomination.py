@@ -70,11 +70,16 @@ def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -
     if isinstance(queue, Wait):
         return queue
     proposal = propose(snapshot, queue, head, settings, judge)
+    level = -1 if proposal.mode is FIT and insists(head) else proposal.borrowing
+    return Entry(head, queue, proposal, turn_of(head, level, settings))
+
+
+def turn_of(head: Head, level: int, settings: Settings) -> EntryOrder:
+    """The turn of a head that borrows up to a level of the tree."""
     priority, queued_at, uid = head.info.order
     if not settings.priority_sorting:
         priority = 0
-    level = -1 if proposal.mode is FIT and insists(head) else proposal.borrowing
-    return Entry(head, queue, proposal, (level, priority, queued_at, head.cluster_queue, uid))
+    return level, priority, queued_at, head.cluster_queue, uid
 
 
 def without_victims(snapshot: Snapshot, entry: Entry, settings: Settings) -> Entry | None:
@@ -85,13 +90,6 @@ def without_victims(snapshot: Snapshot, entry: Entry, settings: Settings) -> Ent
     if proposal.mode is not FIT:
         return None
     return changed(entry, proposal=proposal, order=(proposal.borrowing, *entry.order[1:]))
-
-
-def entered(head: Head, queue: FrozenQueue, proposal: Proposal) -> Entry:
-    """A head that needs no turn."""
-    priority, queued_at, uid = head.info.order
-    order = (proposal.borrowing, priority, queued_at, head.cluster_queue, uid)
-    return Entry(head, queue, proposal, order)
 
 
 def checked(snapshot: Snapshot, head: Head) -> FrozenQueue | Wait:

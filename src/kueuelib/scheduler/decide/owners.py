@@ -1,9 +1,12 @@
 """The nominal quota that is kept for its owners while they wait (KEP-83, "Test Plan").
 
 If the administrator protects nominal quota, no new Workload borrows what waiting Workloads of its
-owner need, parked ones included. It counts only for Workloads whose whole request fits the nominal
-quota of their ClusterQueue, in every flavor that they could get. It counts as well for those that
-may reclaim it: a stopped ClusterQueue and a preemption policy can refuse that.
+owner need, parked ones included. So every charge that borrows has to leave them enough: heads are
+asked in their turn, and promises whenever they are charged (`kueuelib.scheduler.decide.promises`).
+
+Quota is kept only for Workloads whose whole request fits the nominal quota of their ClusterQueue,
+in every flavor that they could get. It is kept as well for those that may reclaim it: a stopped
+ClusterQueue and a preemption policy can refuse that.
 """
 
 from __future__ import annotations
@@ -110,28 +113,30 @@ class Owners:
         """A head that borrows, with a proposal that leaves owners what they wait for."""
         if entry.proposal.mode is not FIT and not entry.proposal.victims:
             return entry
-        if self.get_enough(entry):
-            return entry
-        snapshot, mark = self._snapshot, self._snapshot.mark()
-        self._keep_from(entry)
-        other = propose(snapshot, entry.queue, entry.head, settings, judge)
-        snapshot.undo(mark)
-        return changed(entry, proposal=other)
-
-    def get_enough(self, entry: Entry) -> bool:
-        """Whether a head that borrows leaves owners what they wait for."""
         snapshot, mark = self._snapshot, self._snapshot.mark()
         for victim in entry.proposal.victims:
             if victim.key not in snapshot.gone:
                 snapshot.take_out(victim.holder)
-        self._keep_from(entry)
-        fits = snapshot.fits(entry.queue, entry.proposal.usage)
+        enough = self.get_enough(entry.queue, entry.proposal.usage)
+        snapshot.undo(mark)
+        if enough:
+            return entry
+        self._keep_from(entry.queue)
+        other = propose(snapshot, entry.queue, entry.head, settings, judge)
+        snapshot.undo(mark)
+        return changed(entry, proposal=other)
+
+    def get_enough(self, queue: FrozenQueue, usage: Amounts) -> bool:
+        """Whether a request that borrows leaves owners what they wait for."""
+        snapshot, mark = self._snapshot, self._snapshot.mark()
+        self._keep_from(queue)
+        fits = snapshot.fits(queue, usage)
         snapshot.undo(mark)
         return fits
 
-    def _keep_from(self, borrower: Entry) -> None:
+    def _keep_from(self, borrower: FrozenQueue) -> None:
         """Charges what is kept; the caller undoes it."""
-        snapshot, its_own = self._snapshot, borrower.head.cluster_queue
+        snapshot, its_own = self._snapshot, borrower.spec.name
         for queue, amounts in self._withheld:
             snapshot.remove(queue, amounts)
         for name in sorted(self._wanted):

@@ -5,32 +5,41 @@ all that leaves is gone and the request of the preemptor is charged. So the next
 it, or choose victims of their own. A promise stands as long as it fits in that state. Which
 preemptor has which victims does not matter and is not remembered.
 
-A preemptor yields to the heads that come before it: those of a higher priority or greater age in
-its ClusterQueue, and, if it borrows, those of other ClusterQueues that do not, until it insists.
-Such a head is decided as if the preemptor had no promise.
+A promise is charged under one rule, at the beginning of a cycle, in other flavors, and after a head
+took some of its room: it fits, and if it borrows, it leaves owners what they wait for
+(`kueuelib.scheduler.decide.owners`).
+
+A preemptor yields to the heads that come before it: those of its ClusterQueue that have an earlier
+place there, and, if it borrows, those of other ClusterQueues that do not, until it insists. Such a
+head is decided as if the preemptor had no promise. An earlier place by past usage alone (KEP-4136)
+does not count: the preemptor might preempt that head as soon as it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from heapq import merge
 
 import attrs
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import FIT
 from kueuelib.scheduler.decide.cycle_values import Head, Wait
 from kueuelib.scheduler.decide.nomination import (
     Entry,
     checked,
-    entered,
     insists,
     nominate,
     redeem,
+    turn_of,
     without_victims,
 )
 from kueuelib.scheduler.decide.owners import Owners
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.present import Present
+from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import Amounts
+from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import Settings
@@ -68,11 +77,13 @@ class Promises:
         frozen: the present state.
         promised: the preemptors.
         leaving: those that leave and still hold quota.
+        settings: the administrator's choices.
+        owners: keeps nominal quota for others; None if nobody waits for it.
 
     Attributes:
         present: the state in which they still hold it.
         leaving: these; none of them is in the snapshot.
-        standing: the promises that hold, in the order of a cycle.
+        standing: the promises that hold, in the order of a cycle, and those that borrow last.
         broken: the preemptors that have to be nominated again.
     """
 
@@ -82,8 +93,12 @@ class Promises:
         frozen: Frozen,
         promised: Collection[Head],
         leaving: Iterable[Holder],
+        settings: Settings,
+        owners: Owners | None = None,
     ) -> None:
         self._snapshot = snapshot
+        self._settings = settings
+        self._owners = owners
         self.present = Present(frozen)
         self._shown: Snapshot | None = None
         self._lifted: list[Kept] = []
@@ -96,23 +111,61 @@ class Promises:
                 snapshot.take_out(holder)
                 self.leaving.append(holder)
         if promised:
-            heads = sorted(promised, key=lambda head: (head.info.order, head.info.key))
-            others = [head for head in heads if not self._stands(head, borrows=False)]
-            self.broken += [head for head in others if not self._stands(head, borrows=True)]
+            self._charge_all(promised)
 
-    def _stands(self, head: Head, *, borrows: bool) -> bool:
-        """Charges a promise, unless it borrows although it may not, or does not fit."""
-        queue = checked(self._snapshot, head)
-        assert head.promise is not None, "it was promised room"
-        if isinstance(queue, Wait):
-            return False
-        kept = Kept(head, queue, head.promise.usage, borrows=False)
+    def _charge_all(self, promised: Collection[Head]) -> None:
+        """Charges the promises that hold; those that have to borrow come last."""
+        borrowers = []
+        for head in self._in_order(promised):
+            queue = checked(self._snapshot, head)
+            assert head.promise is not None, "it was promised room"
+            if isinstance(queue, Wait):
+                self._break(head)
+                continue
+            kept = Kept(head, queue, head.promise.usage, borrows=False)
+            kept.borrows = self._borrows(kept)
+            if kept.borrows:
+                borrowers.append(kept)
+            else:
+                self._charge(kept)
+        for kept in borrowers:
+            self._charge(kept)
+
+    def _in_order(self, promised: Collection[Head]) -> Iterator[Head]:
+        """The preemptors in the order in which cycles would decide them as heads."""
+        lines: dict[str, list[Head]] = {}
+        for head in sorted(promised, key=self._place):
+            lines.setdefault(head.cluster_queue, []).append(head)
+        return merge(*lines.values(), key=lambda head: turn_of(head, 0, self._settings))
+
+    def _place(self, head: Head) -> tuple[Value, QueueOrder, ObjectKey]:
+        """The place of a Workload in its ClusterQueue."""
+        queue, usage = self._snapshot.queue(head.cluster_queue), UNUSED
+        if queue is not None and queue.spec.by_usage:
+            usage = self._snapshot.past_usage(head.info.local_queue)
+        return usage, head.info.order, head.info.key
+
+    def _charge(self, kept: Kept) -> None:
+        """Charges a promise if it may be."""
+        if self._may_stand(kept):
+            self._snapshot.add(kept.queue, kept.usage)
+            self.standing.append(kept)
+        else:
+            self._break(kept.head)
+
+    def _may_stand(self, kept: Kept) -> bool:
+        """Whether a promise fits, and leaves owners what they wait for if it borrows."""
         kept.borrows = self._borrows(kept)
-        if (kept.borrows and not borrows) or not self._snapshot.fits(queue, kept.usage):
-            return False
-        self._snapshot.add(queue, kept.usage)
-        self.standing.append(kept)
-        return True
+        return self._snapshot.fits(kept.queue, kept.usage) and (
+            not kept.borrows
+            or self._owners is None
+            or self._owners.get_enough(kept.queue, kept.usage)
+        )
+
+    def _break(self, head: Head) -> None:
+        self.broken.append(head)
+        if self._owners is not None:
+            self._owners.wait_again(head)
 
     def _borrows(self, kept: Kept) -> bool:
         snapshot, queue = self._snapshot, kept.queue
@@ -131,76 +184,67 @@ class Promises:
 
     # --- those that fit already
 
-    def hold_ready(self, settings: Settings, owners: Owners | None, *, all_ready: bool) -> bool:
+    def hold_ready(self, *, all_ready: bool) -> bool:
         """Holds room for the preemptors that fit beside all that leaves.
 
         Args:
-            settings: the administrator's choices.
-            owners: keeps nominal quota for others; None if nobody waits for it.
             all_ready: whether the pods of everybody with quota are ready.
 
         Returns:
             Whether they still are.
         """
-        for kept in tuple(self.standing):
-            if settings.block_admission and not all_ready:
+        for kept in self.standing:
+            if self._settings.block_admission and not all_ready:
                 break
-            proposal = redeem(self.present.snapshot, kept.queue, kept.head, settings)
+            proposal = redeem(self.present.snapshot, kept.queue, kept.head, self._settings)
             if proposal is None:
                 continue
-            entry = entered(kept.head, kept.queue, proposal)
-            mark = self._snapshot.mark()
-            self._snapshot.remove(kept.queue, kept.usage)
-            fits = self._snapshot.fits(kept.queue, proposal.usage)
-            yields = owners is not None and proposal.borrowing and not owners.get_enough(entry)
-            self._snapshot.undo(mark)
-            if yields:
-                self.give_up(kept)
-            elif fits:
-                self._hold(kept, entry)
+            promised = kept.usage
+            self._snapshot.remove(kept.queue, promised)
+            kept.usage = proposal.usage
+            if self._may_stand(kept):
+                kept.ready = Entry(
+                    kept.head,
+                    kept.queue,
+                    proposal,
+                    turn_of(kept.head, proposal.borrowing, self._settings),
+                )
+                self.present.given.append((kept.queue, kept.usage))
                 all_ready = False
+            else:
+                kept.usage = promised
+                kept.borrows = self._borrows(kept)
+            self._snapshot.add(kept.queue, kept.usage)
         return all_ready
-
-    def _hold(self, kept: Kept, entry: Entry) -> None:
-        self._snapshot.remove(kept.queue, kept.usage)
-        kept.ready, kept.usage = entry, entry.proposal.usage
-        kept.borrows = self._borrows(kept)
-        self._snapshot.add(kept.queue, kept.usage)
-        self.present.given.append((kept.queue, kept.usage))
 
     def kept(self) -> list[Entry]:
         """Those for which room is still held."""
         return [kept.ready for kept in self.standing if kept.ready is not None]
 
-    def give_up(self, kept: Kept) -> None:
-        """Breaks a promise."""
-        self._snapshot.remove(kept.queue, kept.usage)
-        self._forget(kept)
-
     def _forget(self, kept: Kept) -> None:
         self.standing.remove(kept)
-        self.broken.append(kept.head)
         if self._shown is not None:
             self._shown.remove(kept.queue, kept.usage)
+        self._break(kept.head)
 
     # --- heads
 
-    def nominate(self, head: Head, settings: Settings, judge: Judge) -> Entry | Wait:
+    def nominate(self, head: Head, judge: Judge) -> Entry | Wait:
         """Nominates a head beside the promises that do not yield to it.
 
         What fits now, in any flavor, comes before what has to wait until others have left.
         """
         for borrows in (False, True):
             elsewhere = self.lift(head, borrows=borrows)
-            outcome = nominate(self._snapshot, head, settings, judge)
+            outcome = nominate(self._snapshot, head, self._settings, judge)
             if isinstance(outcome, Entry):
-                outcome = self._sooner(outcome, settings)
+                outcome = self._sooner(outcome)
             self.put_down()
             if isinstance(outcome, Wait) or not (elsewhere and outcome.proposal.borrowing):
                 break
         return outcome
 
-    def _sooner(self, entry: Entry, settings: Settings) -> Entry:
+    def _sooner(self, entry: Entry) -> Entry:
         """A head that would wait until others have left, in flavors that are free now, if any."""
         queue, proposal = entry.queue, entry.proposal
         if (
@@ -212,7 +256,7 @@ class Promises:
         mark = self._snapshot.mark()
         for holder in self.leaving:
             self._snapshot.put_back(holder)
-        other = without_victims(self._snapshot, entry, settings)
+        other = without_victims(self._snapshot, entry, self._settings)
         self._snapshot.undo(mark)
         return other or entry
 
@@ -222,12 +266,12 @@ class Promises:
         Returns:
             Whether one of them belongs to another ClusterQueue; none does if the head borrows.
         """
-        nodes, order = self._snapshot.nodes, head.info.order
+        nodes, place = self._snapshot.nodes, self._place(head)
         root, elsewhere = nodes[head.cluster_queue].root.key, False
         for kept in self.standing:
             name = kept.head.cluster_queue
             if name == head.cluster_queue:
-                yields = kept.head.info.order > order
+                yields = kept.head.info.order > head.info.order and self._place(kept.head) > place
             else:
                 yields = kept.yields and not borrows and nodes[name].root.key == root
                 elsewhere = elsewhere or yields
@@ -250,15 +294,14 @@ class Promises:
         self._mark = self._snapshot.mark()
 
     def put_down(self) -> None:
-        """Renews these promises. If the head took anything, those that no longer fit are broken."""
+        """Renews these promises. If the head took anything, those that may not stand are broken."""
         lifted, self._lifted = self._lifted, []
         taken = self._snapshot.mark() != self._mark
         for kept in lifted:
-            if taken and not self._snapshot.fits(kept.queue, kept.usage):
+            if taken and not self._may_stand(kept):
                 self._forget(kept)
-                continue
-            kept.borrows = self._borrows(kept)
-            self._charge_again(kept)
+            else:
+                self._charge_again(kept)
 
     def _charge_again(self, kept: Kept) -> None:
         self._snapshot.add(kept.queue, kept.usage)

@@ -24,7 +24,7 @@ from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
-from kueuelib.scheduler.settings import FairSharing
+from kueuelib.scheduler.settings import Settings
 
 
 def withdrawn_flavor(queue: FrozenQueue, usage: Amounts) -> FlavorWithdrawn | None:
@@ -72,7 +72,7 @@ def missing_quota(frozen: Frozen, holder: Holder) -> FlavorWithdrawn | QuotaWith
 def victims_for(
     frozen: Frozen,
     holder: Holder,
-    fair_sharing: FairSharing | None = None,
+    settings: Settings,
     judge: Judge | None = None,
     promised: Collection[Head] = (),
     leaving: Iterable[Holder] = (),
@@ -84,7 +84,7 @@ def victims_for(
     Args:
         frozen: the ClusterQueue of the workload and its tree.
         holder: the workload.
-        fair_sharing: how shares decide on victims; None if they do not.
+        settings: the administrator's choices.
         judge: asks the preemption policy; None for Kueue's own.
         promised: the preemptors of its tree that wait.
         leaving: those that leave there, if they count as gone.
@@ -97,13 +97,15 @@ def victims_for(
     if not short:
         return ()
     mark = snapshot.mark()
-    promises = Promises(snapshot, frozen, promised, leaving)
+    promises = Promises(snapshot, frozen, promised, leaving, settings)
     still = _short(snapshot, queue, holder)
     if not still:  # nobody else has to leave, so the path does not matter
         return tuple(Victim(one, Path.IN_COHORT_RECLAMATION) for one in promises.leaving)
     asking = Asking(holder.cluster_queue, holder.local_queue, holder.priority)
     guard = None if judge is None else judge.guard(asking)
-    preemptor = Preemptor(queue, holder.priority, holder.order.queued_at, fair_sharing, guard)
+    preemptor = Preemptor(
+        queue, holder.priority, holder.order.queued_at, settings.fair_sharing, guard
+    )
     victims = find_victims(snapshot, preemptor, frozenset(still), holder.usage).victims
     if not victims and promises.standing:
         snapshot.undo(mark)

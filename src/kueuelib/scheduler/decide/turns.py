@@ -72,8 +72,10 @@ class Turns:
 
     def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
         self._snapshot = snapshot
-        self.promises = Promises(snapshot, cycle.frozen, cycle.promised, cycle.leaving)
         self._owners = Owners(snapshot, cycle.wanted) if cycle.wanted else None
+        self.promises = Promises(
+            snapshot, cycle.frozen, cycle.promised, cycle.leaving, cycle.settings, self._owners
+        )
         self.shown = Snapshot(cycle.frozen)
         self._settings = cycle.settings
         self._all_ready = cycle.all_ready
@@ -88,25 +90,14 @@ class Turns:
         self.skipped_preemptions: Counter[str] = Counter()
         self.recomputations: Counter[tuple[str, str]] = Counter()
         if cycle.leaving or cycle.promised:
-            self._all_ready = self.promises.hold_ready(
-                self._settings, self._owners, all_ready=cycle.all_ready
-            )
-            self._wait_again(0)
+            self._all_ready = self.promises.hold_ready(all_ready=cycle.all_ready)
             self.promises.show(self.shown)
 
-    def _wait_again(self, known: int) -> None:
-        """Keeps nominal quota for those that lost their promise."""
-        if self._owners is not None:
-            for head in self.promises.broken[known:]:
-                self._owners.wait_again(head)
-
     def take_beside(self, entry: Entry) -> None:
-        """Decides one head beside promises; those that yield to it and no longer fit are broken."""
-        known = len(self.promises.broken)
+        """Decides one head beside promises; those that yield to it may be broken."""
         self.promises.lift(entry.head, borrows=bool(entry.proposal.borrowing))
         self.take(entry)
         self.promises.put_down()
-        self._wait_again(known)
 
     def take(self, entry: Entry) -> None:
         """Decides one head."""

@@ -176,8 +176,10 @@ class Snapshot:
         self.nodes: Mapping[str, QuotaNode] = _Nodes(frozen)
         self.used: Mapping[FlavorResource, Usage] = _Usages(frozen)
         self._borrowers: dict[tuple[str, FlavorResource], set[str]] = {}
-        self._gone: dict[ObjectKey, None] = {}
-        self._log: list[tuple[str, Amounts, int, ObjectKey | None]] = []
+        self._gone: dict[ObjectKey, Holder] = {}
+        self._held: Snapshot | None = None
+        self._charges = 0
+        self._log: list[tuple[str, Amounts, int, Holder | None]] = []
 
     @property
     def late_checks(self) -> frozenset[str]:
@@ -204,11 +206,13 @@ class Snapshot:
 
     def add(self, queue: FrozenQueue, amounts: Amounts) -> None:
         """Increases usage."""
+        self._charges += 1
         self._log.append((queue.spec.name, amounts, 1, None))
         self._apply(queue, amounts, 1)
 
     def remove(self, queue: FrozenQueue, amounts: Amounts) -> None:
         """Decreases usage."""
+        self._charges += 1
         self._log.append((queue.spec.name, amounts, -1, None))
         self._apply(queue, amounts, -1)
 
@@ -221,9 +225,11 @@ class Snapshot:
         if holder.key in self._gone or holder.cluster_queue not in self._queues:
             raise UnknownObject(f"{holder.key} holds no quota in this snapshot")
         queue = self._queues[holder.cluster_queue]
-        self._gone[holder.key] = None
-        self._log.append((queue.spec.name, holder.usage, -1, holder.key))
+        self._gone[holder.key] = holder
+        self._log.append((queue.spec.name, holder.usage, -1, holder))
         self._apply(queue, holder.usage, -1)
+        if self._held is not None:
+            self._held.take_out(holder)
 
     def put_back(self, holder: Holder) -> None:
         """Brings a workload back that was taken out.
@@ -235,8 +241,10 @@ class Snapshot:
             raise UnknownObject(f"{holder.key} was not taken out of this snapshot")
         queue = self._queues[holder.cluster_queue]
         del self._gone[holder.key]
-        self._log.append((queue.spec.name, holder.usage, 1, holder.key))
+        self._log.append((queue.spec.name, holder.usage, 1, holder))
         self._apply(queue, holder.usage, 1)
+        if self._held is not None:
+            self._held.put_back(holder)
 
     def mark(self) -> int:
         """A mark of the present state, for `undo`."""
@@ -248,11 +256,14 @@ class Snapshot:
             name, amounts, sign, gone = self._log.pop()
             self._apply(self._queues[name], amounts, -sign)
             if gone is None:
+                self._charges -= 1
                 continue
             if sign < 0:
-                del self._gone[gone]
+                del self._gone[gone.key]
             else:
-                self._gone[gone] = None
+                self._gone[gone.key] = gone
+            if self._held is not None:
+                (self._held.put_back if sign < 0 else self._held.take_out)(gone)
 
     def _apply(self, queue: FrozenQueue, amounts: Amounts, sign: int) -> None:
         node = self.nodes[queue.spec.name]
@@ -274,6 +285,20 @@ class Snapshot:
     def gone(self) -> Collection[ObjectKey]:
         """The workloads that were taken out."""
         return self._gone
+
+    @property
+    def held(self) -> Snapshot:
+        """This state with only what Workloads hold that were not taken out; it follows changes.
+
+        It is the state itself if nothing else was added or removed.
+        """
+        if not self._charges:
+            return self
+        if self._held is None:
+            self._held = Snapshot(self._frozen)
+            for holder in self._gone.values():
+                self._held.take_out(holder)
+        return self._held
 
     def limits(self, queue: FrozenQueue, pair: FlavorResource) -> Limits:
         """The quota of the ClusterQueue; zero for unlisted pairs."""

@@ -2,11 +2,12 @@
 
 Candidates hold quota in a contested pair of flavor and resource, and the policies of the
 preemptor's ClusterQueue permit their preemption. Those of other ClusterQueues count only while
-their ClusterQueue borrows, and with it every cohort on the way up to the first common one. The
-order: workloads that are leaving already, those that use what a part of the tree with the preemptor
-owns, those of other ClusterQueues, those of the own one. Within each: low priority, new
-reservation, UID. If past usage orders the LocalQueues of a ClusterQueue (KEP-4136), those of the
-one that used most come first.
+their ClusterQueue borrows, and with it every cohort on the way up to the first common one. Only
+what holds quota there and stays counts as borrowed, so room that is promised or withheld makes
+nobody a candidate. The order: workloads that are leaving already, those that use what a part of the
+tree with the preemptor owns, those of other ClusterQueues, those of the own one. Within each: low
+priority, new reservation, UID. If past usage orders the LocalQueues of a ClusterQueue (KEP-4136),
+those of the one that used most come first.
 
 Every ClusterQueue keeps its workloads in that order, so candidates are produced lazily, one by one.
 A ClusterQueue whose lowest priority is out of reach is skipped (KEP-83).
@@ -151,7 +152,7 @@ class Candidates:
         """
         snapshot, queue = self._snapshot, self._preemptor.queue
         here, rest, owner = snapshot.nodes[queue.spec.name], needed, False
-        levels = snapshot.reclaimable(queue, self._contested)
+        levels = snapshot.held.reclaimable(queue, self._contested)
         if not any(above.queues for above in levels):
             return
         for above in levels:

@@ -5,6 +5,7 @@ The node furthest above its fair share loses a workload first. It is found from 
 the highest share among siblings, until a ClusterQueue is reached. A victim of another ClusterQueue
 is taken only if the shares of both sides allow it. A side is the child of the lowest cohort above
 both, on the way to the ClusterQueue. During the search the request counts as used by the preemptor.
+Whether others borrow depends on what holds quota and stays, their shares on promised room as well.
 
 Every step takes a candidate or refuses it for good, so a search terminates.
 """
@@ -88,6 +89,7 @@ class _FairSearch:
         needed: Amounts,
     ) -> None:
         self._snapshot = snapshot
+        self._held = snapshot.held
         self._needed = needed
         self._own = snapshot.nodes[preemptor.queue.spec.name]
         self._own_path = self._own.path
@@ -99,7 +101,7 @@ class _FairSearch:
         sources = [(preemptor.queue, policy.within_cluster_queue)]
         sources += [
             (queue, policy.reclaim_within_cohort)
-            for queue in snapshot.borrowers(preemptor.queue, contested)
+            for queue in self._held.borrowers(preemptor.queue, contested)
         ]
         self._pools = {
             queue.spec.name: _Pool(
@@ -204,7 +206,7 @@ class _FairSearch:
         """
         first = self._pools[leaf.name].first
         more = borrowed(node, self._snapshot.used)
-        if first is None or not (more or node in self._own_path):
+        if first is None or not (node in self._own_path or (more and self._borrows(node))):
             return None
         share = weigh(node, more)
         if not node.is_queue:
@@ -215,6 +217,10 @@ class _FairSearch:
             rank, wanted = rank_of(holder), self._guard.order(holder)
         own = node is self._own
         return not share.weightless, -share.value, True, not holder.evicted, own, wanted, rank
+
+    def _borrows(self, node: QuotaNode) -> bool:
+        """Whether a node that uses more than its part owns does so without promised room."""
+        return self._held is self._snapshot or bool(borrowed(node, self._held.used))
 
     def _sides(self, leaf: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
         """The preemptor's side and that of another ClusterQueue, below their common cohort."""

@@ -42,7 +42,11 @@ class Room:
             pair: _Need(own.steps[pair], self._used[pair], amount, borrow)
             for pair, amount in needed.items()
         }
-        self._contested = [(pair, self._used[pair]) for pair in contested]
+        held, self._columns = self._used, [self._used]
+        if snapshot.held is not snapshot:
+            held = {pair: Usage(snapshot.held.used[pair]) for pair in contested}
+            self._columns.append(held)
+        self._contested = [(pair, held[pair]) for pair in contested]
         self._ways: dict[str, list[list[tuple[Step, Usage]]]] = {}
 
     @property
@@ -56,7 +60,7 @@ class Room:
         return {pair: lack for pair, lack in lacks.items() if lack > 0}
 
     def borrows(self, queue: FrozenQueue, cohort: QuotaNode) -> bool:
-        """Whether another ClusterQueue still borrows some contested pair.
+        """Whether what is held in another ClusterQueue still borrows some contested pair.
 
         Args:
             queue: the ClusterQueue.
@@ -92,9 +96,10 @@ class Room:
 
     def _move(self, holder: Holder, queue: FrozenQueue, sign: int) -> None:
         node, charged = self._snapshot.nodes[queue.spec.name], holder.usage
-        for pair, used in self._used.items():
-            if pair in charged:
-                arithmetic.add_along(node.steps[pair], sign * charged[pair], used)
+        for columns in self._columns:
+            for pair, used in columns.items():
+                if pair in charged:
+                    arithmetic.add_along(node.steps[pair], sign * charged[pair], used)
 
 
 @value
