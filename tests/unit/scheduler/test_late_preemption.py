@@ -293,3 +293,14 @@ def test_a_reservation_waits_for_victims_that_leave_enough_for_it_too(together: 
     assert cluster.engine.make_room(key("reserving")).preemptions == ()
     cluster.leaves("z0")
     assert cluster.engine.void_reservation(key("reserving")) is None
+
+
+def test_a_reservation_does_not_count_on_the_room_of_a_preemptor() -> None:
+    """Others took more meanwhile, so one more has to leave, and not only those that do already."""
+    cluster = owners_and_borrowers(parallel=True)
+    with_check(cluster, "reserving", 5)
+    cluster.submit("preemptor", "b", created=6)
+    rest(cluster)
+    cluster.running("z2", "z", at=9)
+    cluster.change("reserving", admissionChecks=[entry("Ready")])
+    assert cluster.engine.void_reservation(key("reserving")) == MakingRoom((key("z2"),))

@@ -161,6 +161,27 @@ def test_a_better_flavor_that_becomes_free_is_taken() -> None:
 # --- the order of the queue
 
 
+def test_who_takes_another_flavor_leaves_its_promised_room_to_others() -> None:
+    """They wait for it at once."""
+    cluster = parallel()
+    cluster.tell(events.FlavorSet(make_flavor("g")))
+    cluster.queue("q", {"f": {"gpu": 2}, "g": {"gpu": 1}}, cohort="c", preemption=LOWER)
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    cluster.submit("first", "q", 2, priority=9)
+    cluster.submit("second", "q", 1, priority=9)
+    assert rest(cluster) == ["+first", "+second"]
+    cluster.tell(events.WorkloadGone(key("first")))
+    cluster.running("low", "q", 2)
+    cluster.submit("high", "q", 1, priority=1)
+    cluster.submit("borrows", "z", 2, created=9)
+    assert rest(cluster) == ["-low"]
+    assert isinstance(cluster.engine.standing(key("borrows")).reason, NoFlavors)
+    cluster.tell(events.WorkloadGone(key("second")))
+    assert rest(cluster) == ["+high"]
+    reason = cluster.engine.standing(key("borrows")).reason
+    assert reason == FitsAfterPreemptions((key("low"),))
+
+
 @STRATEGIES
 def test_who_comes_first_takes_the_room_of_a_preemptor_behind(strategy: str) -> None:
     """If there are no other victims; nobody is evicted for that."""
@@ -468,6 +489,40 @@ def test_promised_room_that_is_borrowed_makes_nobody_a_victim() -> None:
     assert rest(cluster) == ["+high", "-high"]
 
 
+def test_what_runs_is_taken_until_its_cluster_queue_is_within_its_nominal_quota() -> None:
+    """Room that is promised there does not count, so one victim would not be enough."""
+    cluster = parallel()
+    borrows = {"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "LowerPriority"}}
+    cluster.queue("a", {"f": {"gpu": 0}}, cohort="c", preemption=borrows)
+    cluster.queue("b", {"f": {"gpu": 1}}, cohort="c", preemption=LOWER)
+    cluster.queue("z", {"f": {"gpu": 2}}, cohort="c")
+    for number, name in enumerate(("low", "extra", "within")):
+        cluster.running(name, "b", 1, priority=number + number)
+    cluster.submit("high", "b", 1, priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.submit("top", "a", 2, priority=9)
+    assert rest(cluster) == []
+    cluster.submit("small", "a", 1, priority=10)
+    assert rest(cluster) == ["-extra"]
+
+
+def test_promised_room_elsewhere_costs_no_victims_of_the_own_cluster_queue() -> None:
+    """Nobody can be preempted there, so the preemptor borrows what is free."""
+    cluster = parallel()
+    both = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+    cluster.queue("a", {"f": {"gpu": 3}}, cohort="c", preemption=both)
+    cluster.queue("b", {"f": {"gpu": 1}}, cohort="c", preemption=LOWER)
+    cluster.queue("z", {"f": {"gpu": 2}}, cohort="c")
+    cluster.running("within", "b", 1, priority=8)
+    cluster.running("low", "b", 3)
+    cluster.running("one", "a", 1)
+    cluster.running("two", "a", 1)
+    cluster.submit("high", "b", 1, priority=1)
+    assert rest(cluster) == ["-low"]
+    cluster.submit("owner", "a", 3, priority=9)
+    assert rest(cluster) == ["-one"]
+
+
 @pytest.mark.parametrize("fair", [False, True])
 def test_an_owner_takes_fewer_pods_rather_than_what_promised_room_would_make_reclaimable(
     fair: bool,
@@ -524,6 +579,26 @@ def test_a_preemptor_that_borrows_yields_to_an_owner(policy: dict[str, str], fai
     assert rest(cluster) == []
     cluster.leaves("low")
     assert rest(cluster) == ["+owner"]
+
+
+def test_a_preemptor_that_lost_its_room_three_times_keeps_it() -> None:
+    """Owners elsewhere come after it then, although it borrows."""
+    cluster = parallel()
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.queue("b", {"f": {"gpu": 8}}, cohort="c")
+    cluster.running("peer", "a", 2, priority=8, at=0)
+    for number in range(4):
+        cluster.running(f"low{number}", "a", 2, at=number + 1)
+    cluster.submit("borrows", "a", 2, priority=1)
+    assert rest(cluster) == ["-low3"]
+    for number in (0, 1):
+        cluster.submit(f"owner{number}", "b", 2, created=50 + number)
+        assert rest(cluster) == [f"-low{2 - number}"]
+    cluster.submit("owner2", "b", 2, created=60)
+    assert rest(cluster) == []
+    for name in ("low1", "low2", "low3"):
+        cluster.leaves(name)
+    assert sorted(rest(cluster)) == ["+borrows", "+owner0", "+owner1"]
 
 
 def test_a_preemptor_that_borrows_yields_to_an_owner_that_comes_as_its_victim_leaves() -> None:
