@@ -258,6 +258,18 @@ def test_a_reservation_does_not_take_the_room_that_a_preemptor_has_made() -> Non
     assert [victim.key for victim in preemption.victims] == [key("z9")]
 
 
+def test_room_is_promised_by_the_present_quotas_only() -> None:
+    """The preemptor asks again once they have changed, and holds nothing until then."""
+    cluster = owners_and_borrowers(parallel=True)
+    cluster.queue("d", {"f": {"gpu": 1}}, cohort="c")
+    with_check(cluster, "reserving", 5)
+    cluster.submit("preemptor", "b", created=6)
+    assert rest(cluster) == ["+reserving", "-z1"]
+    cluster.queue("d", {"f": {"gpu": 0}}, cohort="c")
+    cluster.change("reserving", admissionChecks=[entry("Ready")])
+    assert cluster.engine.void_reservation(key("reserving")) == MakingRoom((key("z1"),))
+
+
 def test_a_preemptor_that_asks_for_something_else_holds_no_reservation_up() -> None:
     cluster = owners_and_borrowers(parallel=True)
     lower = {"withinClusterQueue": "LowerPriority"}
