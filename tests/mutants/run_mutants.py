@@ -1,4 +1,4 @@
-"""Tries every mutant of the two lists on a copy of the sources; each has to make a test fail.
+"""Tries every mutant of the three lists on a copy of the sources; each has to make a test fail.
 
     python tests/mutants/run_mutants.py [ID ...]
 
@@ -66,6 +66,13 @@ JOB_TESTS = (
     "tests/unit/jobs/test_job_conformance.py",
     "tests/properties/test_job_edits.py",
 )
+CHECK_TESTS = ("tests/unit/checks",)
+LISTS = (
+    ("mutants.yaml", "scheduler"),
+    ("job_mutants.yaml", "jobs"),
+    ("check_mutants.yaml", "checks"),
+)
+"""The lists, and the packages that they are about."""
 SECONDS = 600
 
 
@@ -78,7 +85,7 @@ class Mutant:
         file: where it is, below its package.
         old: what the file says.
         new: what it says with the fault.
-        package: `scheduler` or `jobs`.
+        package: `scheduler`, `jobs` or `checks`.
     """
 
     id: str
@@ -95,14 +102,16 @@ class Mutant:
     @property
     def tests(self) -> tuple[tuple[str, ...], ...]:
         """What may find it, in this order."""
-        return (FIRST, TESTS) if self.package == "scheduler" else (JOB_TESTS,)
+        if self.package == "scheduler":
+            return FIRST, TESTS
+        return (JOB_TESTS,) if self.package == "jobs" else (CHECK_TESTS,)
 
 
 def mutants() -> list[Mutant]:
     """All of the lists."""
     return [
         Mutant(**one, package=package)
-        for name, package in (("mutants.yaml", "scheduler"), ("job_mutants.yaml", "jobs"))
+        for name, package in LISTS
         for one in yaml.safe_load((Path(__file__).parent / name).read_text())
     ]
 

@@ -4,33 +4,27 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
-import yaml
+from run_mutants import Mutant, mutants
 from shell_mutants import SOURCES, ShellMutant, shell_mutants
 
 from kueuelib.testing.storm.profiles import PROFILES
 
-HERE = Path(__file__).parent
 SHELL_MUTANTS = shell_mutants()
-MUTANTS = [
-    {**mutant, "file": f"{package}/{mutant['file']}"}
-    for name, package in (("mutants.yaml", "scheduler"), ("job_mutants.yaml", "jobs"))
-    for mutant in yaml.safe_load((HERE / name).read_text())
-]
+MUTANTS = mutants()
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant["id"])
-def test_every_mutant_changes_one_place_and_is_python(mutant: dict[str, str]) -> None:
-    source = (SOURCES / mutant["file"]).read_text()
-    assert source.count(mutant["old"]) == 1
-    changed = source.replace(mutant["old"], mutant["new"])
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
+def test_every_mutant_changes_one_place_and_is_python(mutant: Mutant) -> None:
+    source = (SOURCES / mutant.path).read_text()
+    assert source.count(mutant.old) == 1
+    changed = source.replace(mutant.old, mutant.new)
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
 
 
 def test_mutants_have_names_of_their_own_and_are_many() -> None:
-    names = [mutant["id"] for mutant in MUTANTS]
+    names = [mutant.id for mutant in MUTANTS]
     assert len(names) == len(set(names))
     assert len(names) >= 20
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_time, key_of
 from kueuelib.api.names import ACTIVE
-from kueuelib.checks.parameters import ParameterSource
+from kueuelib.checks.parameters import UNSETTLED, ParameterSource
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -76,6 +76,8 @@ class ActivityReconciler:
             return DONE
         if check["metadata"].get("deletionTimestamp"):
             return DONE
+        if not self._parameters.settled:
+            return Result(requeue_after=UNSETTLED)
         problem = self._parameters.problem(check)
         text = "" if problem is None else problem.text
         condition = active_condition(check, text, self._clock.now())

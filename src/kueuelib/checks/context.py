@@ -23,7 +23,7 @@ class CheckContext:
         workload: the raw Workload, in the version that the server speaks.
         client: speaks to the API server.
         passed: the other workloads that this AdmissionCheck has accepted and that still hold quota,
-            in a namespace, or in all when it is empty.
+            also while they are evicted, in a namespace, or in all when it is empty.
         event: reports something about the workload: type, reason, message.
     """
 

@@ -39,11 +39,12 @@ class Check:
         timeout: seconds that one call may take.
         interval: seconds between two calls while a workload is Pending.
         recheck: seconds between two calls after Ready, also while the job runs; None: only when the
-            parameters change.
+            parameters change, and for a check with parameters after a start of its process.
         concurrency: how many workloads are handled at a time.
         serialize: workloads with an equal result are decided one after the other.
-        evict_on_failure: whether a failing call revokes an earlier Ready. By default an admitted
-            workload continues, and the check is called again with growing pauses.
+        evict_on_failure: whether a failing call revokes an earlier Ready, or evicts a workload
+            that was admitted before its queue got this check. By default an admitted workload
+            continues, and the check is called again with growing pauses.
         owned: objects that the check makes for workloads; a change of one triggers another call.
         release: called at least once when a Workload that the function was called about has lost
             its quota, has finished or is being deleted.

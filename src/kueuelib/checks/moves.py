@@ -114,6 +114,18 @@ def entry_of(wl: Mapping[str, Any], check: str) -> Mapping[str, Any] | None:
     return None
 
 
+def holds(wl: Mapping[str, Any], check: str) -> bool:
+    """Whether a workload holds quota that a check has accepted, until its last pod is gone.
+
+    An admitted one holds it even when the check has changed its mind.
+    """
+    entry = entry_of(wl, check)
+    if entry is None or states.is_finished(wl) or not states.has_quota(wl):
+        return False
+    state = entry.get("state", CHECK_PENDING)
+    return state == CHECK_READY or (state != CHECK_PENDING and states.is_admitted(wl))
+
+
 def next_move(
     wl: Mapping[str, Any],
     entry: Mapping[str, Any],

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.checks.moves import reservation_of
-from kueuelib.errors import NotFound
+from kueuelib.errors import ApiError, NotFound, TransportError
+from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, Result, controller_key
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.steps import lasting_tasks
 
 _BY_OWNER = "objects by workload"
@@ -24,12 +28,12 @@ _BY_OWNER = "objects by workload"
 class OwnedObjects:
     """The objects of one kind whose controller is a Workload; a part of a `Manager`.
 
-    No request is sent until there is an AdmissionCheck for it, so the kind need not exist. An
-    object whose workload lost its quota, is finished or being deleted is deleted.
+    No request is sent until there is an AdmissionCheck for it, and the kind may be installed later.
+    An object whose workload lost its quota, is finished or being deleted is deleted.
 
     Args:
         group: the API group of the kind.
-        versions: of the group, the preferred one first; the first served one is used.
+        versions: of the kind, the preferred one first; the first served one is used.
         plural: of the kind.
         kind: of the objects.
     """
@@ -38,6 +42,7 @@ class OwnedObjects:
         self._versions = versions
         self.resource = Resource(group, versions[0], plural, kind, namespaced=True)
         self._needed = asyncio.Event()
+        self._missing = False
         self._informer: Informer | None = None
         self._client: Client | None = None
         self._workloads: Informer | None = None
@@ -79,6 +84,11 @@ class OwnedObjects:
         """Whether the objects are known."""
         return self._informer is not None and self._informer.synced
 
+    @property
+    def settled(self) -> bool:
+        """Whether the objects are known, or that there can be none at present."""
+        return self._missing if self._informer is None else self._informer.settled
+
     def of(self, workload: ObjectKey, uid: str) -> tuple[Obj, ...]:
         """The objects of a workload, by name; do not change them."""
         if self._informer is None:
@@ -96,9 +106,7 @@ class OwnedObjects:
         assert self._workloads is not None
         ready()
         await self._needed.wait()
-        served = await self._client.served_versions(self.resource.group)
-        version = next((one for one in self._versions if one in served), self._versions[0])
-        self.resource = self.resource.at(version)
+        self.resource = await self._served()
         self._informer = informer = Informer(self._client, self.resource, clock=self._clock)
         informer.add_index(_BY_OWNER, _owner)
         informer.add_handler(self._tell)
@@ -113,6 +121,24 @@ class OwnedObjects:
         async with lasting_tasks(f"{self.resource.plural} of checks") as group:
             group.start_soon(informer.run)
             group.start_soon(cleaner.run, lambda: None)
+
+    async def _served(self) -> Resource:
+        """The kind at its first version that the server serves, as soon as there is one."""
+        assert self._client is not None
+        wanted, backoff = self.resource, Backoff()
+        log = get_logger("checks", resource=wanted.plural)
+        while True:
+            try:
+                for version in self._versions:
+                    api_version = wanted.at(version).api_version
+                    found = await self._client.find_resource(api_version, wanted.kind)
+                    if found is not None:
+                        return found
+                self._missing = True
+                log.warning("not installed", fix=f"install what serves {wanted.group}")
+            except (ApiError, TransportError) as error:
+                log.warning("discovery failed", error=with_fix(error), kind=type(error).__name__)
+            await self._clock.sleep(backoff.next(self._clock.monotonic(), random.random()))
 
     def _tell(self, delta: Delta[Obj]) -> None:
         for obj in (delta.old, delta.new):

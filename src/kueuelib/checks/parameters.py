@@ -12,6 +12,9 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
 
+UNSETTLED = 0.5
+"""Seconds between looks after a start, until it is known which objects there are."""
+
 
 @attrs.frozen
 class Problem:
@@ -69,6 +72,11 @@ class ParameterSource:
     def _tell(self, key: ObjectKey) -> None:
         for listener in self._listeners:
             listener(key)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the objects are known, or that they cannot be read; not yet after a start."""
+        return self._informer is None or self._informer.settled
 
     def problem(self, check: Mapping[str, Any]) -> Problem | None:
         """What is wrong with the reference of a raw AdmissionCheck, or None.

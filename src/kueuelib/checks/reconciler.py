@@ -17,7 +17,7 @@ from kueuelib.checks.context import CheckContext
 from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
 from kueuelib.checks.moves import Ask, Asked, Reservation, Reset, Rest, reservation_of
-from kueuelib.checks.parameters import ParameterSource, Problem, content
+from kueuelib.checks.parameters import UNSETTLED, ParameterSource, Problem, content
 from kueuelib.checks.release import is_promised
 from kueuelib.checks.turns import Turns
 from kueuelib.checks.verdicts import Pending, Retry, Verdict, readable
@@ -120,14 +120,16 @@ class CheckReconciler:
         }
 
     def passed(self, check: str, namespace: str, but: str) -> tuple[Workload, ...]:
-        """The workloads with quota that an AdmissionCheck said Ready to, except one UID."""
+        """The workloads with quota that an AdmissionCheck has accepted, except one UID.
+
+        Also those that are being evicted: they use what they got until their pods are gone.
+        """
         workloads = []
         for key in self._workloads.store.keys_by_index(BY_CHECK, check):
             wl = self._workloads.store.get(key)
             if wl is None or wl["metadata"]["uid"] == but or namespace not in ("", key.namespace):
                 continue
-            entry = moves.entry_of(wl, check)
-            if entry and entry.get("state") == CHECK_READY and reservation_of(wl) is not None:
+            if moves.holds(wl, check):
                 workloads.append(decode(Workload, wl))
         return tuple(workloads)
 
@@ -185,7 +187,8 @@ class CheckReconciler:
         answer = self._parameters.find(check, key.namespace)
         parameters = content(answer) if isinstance(answer, dict) else answer
         asked = self._asked.get((key, name))
-        rechecks = self._check.recheck is not None
+        # Parameters may have changed while nobody followed them.
+        rechecks = self._check.recheck is not None or self._check.parameters is not None
         delay, now = moves.retry_delay_of(check), self._clock.now()
         match moves.next_move(wl, entry, parameters, asked, delay, now, rechecks=rechecks):
             case Rest(until):
@@ -199,6 +202,8 @@ class CheckReconciler:
                 )
                 return None
             case Ask():
+                if not self._settled:
+                    return now + UNSETTLED
                 if not self._promised(wl):
                     return None  # the finalizer that promises a release comes first
                 nudges = self._nudges.get(key)
@@ -292,6 +297,12 @@ class CheckReconciler:
                 self._running.pop((key, name), None)
         return None, None
 
+    @property
+    def _settled(self) -> bool:
+        """Whether enough is known after a start; otherwise earlier answers would be taken back."""
+        owned = self._check.owned
+        return self._parameters.settled and (owned is None or owned.settled)
+
     def _promised(self, wl: Obj) -> bool:
         """Whether the check may be called: a release function needs its finalizer first."""
         return self._check.release is None or is_promised(wl, self._check.controller_name)
@@ -308,7 +319,8 @@ class CheckReconciler:
             component=self._check.controller_name,
         )
         entry = moves.entry_of(wl, name) or {}
-        if entry.get("state") == CHECK_READY and not self._check.evict_on_failure:
+        stays = entry.get("state") == CHECK_READY or states.is_admitted(wl)
+        if stays and not self._check.evict_on_failure:
             return Pending(again=pause)
         return Retry(message, after=pause)
 

@@ -11,7 +11,7 @@ import anyio
 
 from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import Gone, NotFound
+from kueuelib.errors import Forbidden, Gone, NotFound
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import Scope, is_last_state, number_of, version_number
 from kueuelib.machinery.reflector import ReflectorCore
@@ -146,6 +146,11 @@ class Informer:
     def synced(self) -> bool:
         """Whether the store has had its first full content, and handlers received it."""
         return self._synced.is_set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether `synced`, or it is known that there is no such kind, or that it is forbidden."""
+        return self.synced or isinstance(self.failing, NotFound | Forbidden)
 
     async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - deadline
         """Wait for `synced`.

@@ -110,7 +110,7 @@ def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable
         now: the transition time of new entries.
         named: all checks that the ClusterQueue names. Without quota no flavor is assigned; a check
             for some flavors that said Retry or Rejected is then kept, so that losing the flavor
-            does not bypass its delay.
+            bypasses neither its delay nor its `retryCount`.
     """
     listed = check_states(wl)
     if not (listed or required) or is_finished(wl):
@@ -118,8 +118,9 @@ def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable
     known = {entry["name"]: entry for entry in listed}
     names = [*required]
     if not has_quota(wl):
-        failed = {*checks_in(wl, CHECK_RETRY, CHECK_REJECTED)}
-        names += [name for name in named if name in failed]
+        kept = {*checks_in(wl, CHECK_RETRY, CHECK_REJECTED)}
+        kept |= {entry["name"] for entry in listed if entry.get("retryCount")}
+        names += [name for name in named if name in kept]
     wanted = [known.get(name) or _pending_check(name, "", now) for name in dict.fromkeys(names)]
     if {entry["name"] for entry in wanted} == known.keys():
         return wl

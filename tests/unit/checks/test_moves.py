@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.checks.moves import Ask, Asked, Reset, Rest, next_move, reservation_of
+from kueuelib.checks.moves import Ask, Asked, Reset, Rest, holds, next_move, reservation_of
 
 NOW = 1_700_000_000.0
 
@@ -51,6 +51,29 @@ def test_each_reservation_is_asked_about_once() -> None:
     asked = Asked(reservation, None, "Pending", None)
     assert move(first, "Pending", asked) == Rest()
     assert move(second, "Pending", asked) == Ask()
+
+
+@pytest.mark.parametrize(
+    ("state", "conditions", "held"),
+    [
+        ("Ready", ["QuotaReserved"], True),
+        ("Pending", ["QuotaReserved"], False),
+        ("Retry", ["QuotaReserved"], False),
+        ("Ready", ["QuotaReserved", "Admitted", "Evicted"], True),
+        ("Retry", ["QuotaReserved", "Admitted", "Evicted"], True),
+        ("Pending", ["QuotaReserved", "Admitted"], False),
+        ("Ready", ["QuotaReserved", "Admitted", "Finished"], False),
+        ("Ready", [], False),
+    ],
+)
+def test_what_a_check_has_accepted_is_held_until_the_last_pod_is_gone(
+    state: str, conditions: list[str], held: bool
+) -> None:
+    wl = workload()
+    wl["status"]["conditions"] = [{"type": one, "status": "True"} for one in conditions]
+    wl["status"]["admissionChecks"] = [entry(state)]
+    assert holds(wl, "check") is held
+    assert not holds(wl, "other")
 
 
 def test_a_pending_check_is_asked_again_when_it_said() -> None:

@@ -37,7 +37,7 @@ TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", namespaced=True)
 NOW = 1_700_000_000.0
 
 
-def crd() -> Obj:
+def crd(version: str = "v1") -> Obj:
     """The public shape of the request: what, how, and for which pod templates."""
     pod_set = {
         "type": "object",
@@ -73,7 +73,7 @@ def crd() -> Obj:
             },
             "versions": [
                 {
-                    "name": "v1",
+                    "name": version,
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
@@ -132,8 +132,9 @@ class Autoscaler:
         await self._client.patch(REQUESTS, key, body, PatchType.MERGE, subresource="status")
 
 
-async def configure(checks: Checks, **spec: Any) -> None:
-    await checks.client.create(kinds.CRDS, crd())
+async def configure(checks: Checks, *, version: str = "v1", **spec: Any) -> None:
+    if version:
+        await checks.client.create(kinds.CRDS, crd(version))
     config = {"provisioningClassName": "check-capacity.example.com", **spec}
     await checks.world.create(kinds.PROVISIONING_REQUEST_CONFIGS, "nodes", config)
     ref = {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "nodes"}
@@ -179,6 +180,27 @@ async def test_a_workload_starts_when_its_nodes_are_there_and_its_pods_find_them
         assert states.is_admitted(await checks.get("wl"))
         assert not states.is_evicted(await checks.get("wl"))
         await checks.world.finish("wl")
+
+
+async def test_the_kind_of_requests_may_be_installed_later_and_in_an_older_version(
+    checks: Checks,
+) -> None:
+    async with checks.running(provisioning_check()):
+        await configure(checks, version="")
+        await checks.world.workload("wl")
+
+        async def told() -> bool:
+            return "is it installed?" in (await checks.entry("wl")).get("message", "")
+
+        await checks.until(told)
+        await checks.client.create(kinds.CRDS, crd("v1beta1"))
+
+        async def asked() -> bool:
+            with contextlib.suppress(NotFound):
+                return await names(checks, REQUESTS.at("v1beta1")) == ["wl-check-1"]
+            return False
+
+        await checks.until(asked)
 
 
 async def test_requests_are_taken_away_when_the_quota_is_lost(checks: Checks) -> None:
@@ -327,20 +349,18 @@ def workload(**status: Any) -> Obj:
     }
 
 
-def request(attempt: int = 1, type: str = "", *, at: float = NOW, config: Any = None) -> Obj:
+def request(attempt: int = 1, *types: str, at: float = NOW, config: Any = None) -> Obj:
     want = wanted(workload(), "check", config or SPEC, attempt)[-1]
     refs = [
         {"podTemplateRef": {"name": want.template_of(one.name)}, "count": one.count}
         for one in want.pod_sets
     ]
     spec = {"provisioningClassName": want.class_name, "podSets": refs}
-    condition = {
-        "type": type,
-        "status": "True",
-        "message": type,
-        "lastTransitionTime": format_time(at),
-    }
-    conditions = [condition] if type else []
+    since = format_time(at)
+    conditions = [
+        {"type": each, "status": "True", "message": each, "lastTransitionTime": since}
+        for each in types
+    ]
     return {"metadata": {"name": want.name}, "spec": spec, "status": {"conditions": conditions}}
 
 
@@ -369,6 +389,15 @@ ADMITTED = {"conditions": [{"type": "Admitted", "status": "True"}]}
         ([request(n, "Failed", at=NOW - 9999) for n in (1, 2, 3)], {}, Pending, 4),
         ([request(n, "Failed", at=NOW - 9999) for n in (1, 2, 3, 4)], {}, Rejected, None),
         ([request(1, "BookingExpired", at=NOW - 60)], {}, Pending, 2),
+        ([request(1, "CapacityRevoked")], {}, Rejected, None),
+        ([request(1, "CapacityRevoked", "Provisioned")], {}, Rejected, None),
+        (
+            [request(n, "Failed") for n in (1, 2, 3, 4)] + [request(5, "Provisioned")],
+            {},
+            Ready,
+            None,
+        ),
+        ([request(n, "Failed") for n in (1, 2, 3, 4, 5)], {}, Rejected, None),
         ([request(1, "CapacityRevoked")], ADMITTED, Rejected, None),
         ([], ADMITTED, Ready, None),
         ([request(1, "Failed")], ADMITTED, Ready, None),
@@ -390,6 +419,22 @@ def test_what_a_request_says_decides(
     found = decide(workload(**status), "check", SPEC, requests, NOW)
     assert isinstance(found.verdict, verdict), found
     assert (None if found.create is None else found.create.attempt) == created
+
+
+def test_the_nodes_of_a_running_job_may_be_revoked_although_others_are_managed_now() -> None:
+    spec = ProvisioningRequestConfigSpec("class", managed_resources=["example.com/tpu"])
+    wl = workload(**ADMITTED, **uses("wl-check-1"))
+    found = decide(wl, "check", spec, [request(1, "CapacityRevoked")], NOW)
+    assert isinstance(found.verdict, Rejected)
+
+
+def test_resources_of_a_whole_pod_may_be_managed() -> None:
+    wl = workload()
+    pod = {"containers": [{"name": "c"}], "resources": {"limits": {"cpu": "4"}}}
+    wl["spec"]["podSets"][0]["template"] = {"spec": pod}
+    for managed, asked in (["cpu"], 1), (["memory"], 0):
+        spec = ProvisioningRequestConfigSpec("class", managed_resources=managed)
+        assert len(wanted(wl, "check", spec, 1)[0].pod_sets) == asked
 
 
 def test_the_pause_after_a_failure_doubles_up_to_its_limit() -> None:
@@ -463,6 +508,15 @@ TEMPLATES_OF = {
     "alike": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers(cpu="1000m")}},
     "bigger": {"spec": {"containers": containers(cpu="2")}},
     "elsewhere": {"spec": {"containers": containers(cpu="1"), "nodeSelector": {"a": "b"}}},
+    "limited": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "4"}}}]}},
+    "wrapped": {"spec": {"containers": containers(cpu="1"), "overhead": {"cpu": "1"}}},
+    "initial": {"spec": {"containers": containers(cpu="1"), "initContainers": containers(cpu="1")}},
+    "sidecar": {
+        "spec": {
+            "containers": containers(cpu="1"),
+            "initContainers": [{**one, "restartPolicy": "Always"} for one in containers(cpu="1")],
+        }
+    },
     "other flavor": {"spec": {"containers": containers(cpu="1")}},
 }
 
@@ -478,7 +532,7 @@ TEMPLATES_OF = {
 def test_pod_sets_are_asked_for_as_one_as_the_policy_says(
     policy: str, merged: list[tuple[str, int]]
 ) -> None:
-    apart = [] if not policy else [("bigger", 2), ("elsewhere", 2), ("other flavor", 2)]
+    apart = [] if not policy else [(name, 2) for name in [*TEMPLATES_OF][3:]]
     pod_sets = [{"name": name, "count": 2, "template": one} for name, one in TEMPLATES_OF.items()]
     assigned = [
         {"name": name, "count": 2, "flavors": {"cpu": "g" if "flavor" in name else "f"}}

@@ -315,9 +315,15 @@ def test_a_retry_for_one_flavor_outlives_the_loss_of_that_flavor() -> None:
     assert next_step(wl, surroundings, NOW).look_again == NOW + 60
     over = next_step(wl, surroundings, NOW + 60).workload
     assert over is not None
-    after = next_step(over, surroundings, NOW + 60).workload
-    assert after is not None
-    assert not states.check_states(after)
+    assert next_step(over, surroundings, NOW + 60).workload is None
+    (kept,) = states.check_states(over)
+    assert (kept["state"], kept["retryCount"]) == ("Pending", 1)
+    other = {"name": "main", "flavors": {"cpu": "b"}, "count": 1}
+    admission = {"clusterQueue": "cq", "podSetAssignments": [other]}
+    elsewhere = states.reserve(over, admission, (), NOW + 60)
+    listed = next_step(elsewhere, surroundings, NOW + 60).workload
+    assert listed is not None
+    assert not states.check_states(listed), "it does not hold up another flavor"
 
 
 def test_a_rejection_tells_the_job_what_the_check_said() -> None:

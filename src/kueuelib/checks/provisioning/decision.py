@@ -180,13 +180,18 @@ def _identity(template: Mapping[str, Any], policy: str) -> Any:
         return _without_nothing(template)
     spec = template.get("spec") or {}
     containers = [
-        [_quantities((one.get("resources") or {}).get("requests")) for one in spec.get(part) or ()]
+        [(_needs(one), one.get("restartPolicy")) for one in spec.get(part) or ()]
         for part in ("containers", "initContainers")
     ]
-    own = spec.get("resources") or {}
-    resources = [_quantities(own.get("requests")), _quantities(own.get("limits"))]
-    parts = ("nodeSelector", "tolerations", "affinity", "resourceClaims")
-    return [containers, resources, *(_without_nothing(spec.get(part)) for part in parts)]
+    parts = ("nodeSelector", "tolerations", "affinity", "resourceClaims", "runtimeClassName")
+    rest = (_without_nothing(spec.get(part)) for part in parts)
+    return [containers, _needs(spec), _quantities(spec.get("overhead")), *rest]
+
+
+def _needs(holder: Mapping[str, Any]) -> dict[str, Any]:
+    """What a container or a pod requests; a limit without a request is one."""
+    resources = holder.get("resources") or {}
+    return _quantities({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 def _quantities(amounts: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -205,11 +210,8 @@ def _without_nothing(value: Any) -> Any:
 
 def _resources(template: Mapping[str, Any]) -> set[str]:
     spec = template.get("spec") or {}
-    names: set[str] = set()
-    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        resources = container.get("resources") or {}
-        names |= (resources.get("requests") or {}).keys() | (resources.get("limits") or {}).keys()
-    return names
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return {name for holder in (spec, *containers) for name in _needs(holder)}
 
 
 def wanted(
@@ -254,13 +256,14 @@ def decide(
         now: seconds since the epoch.
     """
     retry = spec.retry_strategy or ProvisioningRetryStrategy()
-    attempts = wanted(wl, check, spec, retry.backoff_limit_count + 1)
-    if not attempts[0].pod_sets:
-        return Decision(Ready("No pod set needs nodes"))
+    limit = retry.backoff_limit_count + 1
+    attempts = wanted(wl, check, spec, max(limit, len(requests)))
     by_name = {request["metadata"]["name"]: request for request in requests}
     pairs = [(one, by_name[one.name]) for one in attempts if one.name in by_name]
     if states.is_admitted(wl):
         return Decision(_while_admitted(wl, check, by_name, pairs))
+    if not attempts[0].pod_sets:
+        return Decision(Ready("No pod set needs nodes"))
     if not pairs:
         return Decision(Pending("Waiting for the nodes to be provisioned"), attempts[0])
     if any(request["metadata"].get("deletionTimestamp") for _, request in pairs):
@@ -269,8 +272,12 @@ def decide(
     if unused:
         return Decision(Pending("The request for nodes is renewed", again=SYNC_PAUSE), None, unused)
     latest, request = pairs[-1]
+    if _is(request, CAPACITY_REVOKED):
+        return Decision(_revoked(request))
     for failure in (FAILED, BOOKING_EXPIRED):
         if _is(request, failure):
+            if latest.attempt >= limit:
+                return Decision(Rejected(_text(request, failure, failure)))
             return _after_failure(attempts, latest, request, failure, retry, now)
     if _is(request, PROVISIONED):
         return Decision(_provisioned(latest, request, spec.pod_set_updates))
@@ -291,8 +298,12 @@ def _while_admitted(
     used = _used(wl, check)
     request = by_name.get(used) if used else pairs[-1][1] if pairs else None
     if request is not None and _is(request, CAPACITY_REVOKED):
-        return Rejected(_text(request, CAPACITY_REVOKED, "The capacity was revoked"))
+        return _revoked(request)
     return Ready(PROVISIONED)
+
+
+def _revoked(request: Mapping[str, Any]) -> Rejected:
+    return Rejected(_text(request, CAPACITY_REVOKED, "The capacity was revoked"))
 
 
 def _used(wl: Mapping[str, Any], check: str) -> str:
@@ -333,8 +344,6 @@ def _after_failure(
 ) -> Decision:
     condition = _condition(request, type)
     message = condition.get("message") or type
-    if latest.attempt == len(attempts):
-        return Decision(Rejected(message))
     pause = min(
         retry.backoff_base_seconds * 2.0 ** min(latest.attempt - 1, 30), retry.backoff_max_seconds
     )
