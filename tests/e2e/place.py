@@ -184,8 +184,10 @@ class Place:
         body = {"status": {"conditions": [{**active, "lastTransitionTime": TIME}]}}
         self.rest.merge(f"{KUEUE}/admissionchecks/{name}/status", body)
 
-    def answer(self, workload: Obj, check: str, state: str, **updates: Any) -> None:
-        """A check answers; `updates` are those of the pod set `main`."""
+    def answer(
+        self, workload: Obj, check: str, state: str, *, after: int = 0, **updates: Any
+    ) -> None:
+        """A check answers; `updates` are those of the pod set `main`, `after` delays a retry."""
         path = f"{self.workloads}/{name_of(workload)}"
 
         def answered() -> bool:
@@ -194,6 +196,8 @@ class Place:
             (entry,) = [one for one in entries if one["name"] == self.named(check)]
             now = condition(newest, "QuotaReserved")["lastTransitionTime"]
             entry.update(state=state, message="by hand", lastTransitionTime=now)
+            if after:
+                entry["requeueAfterSeconds"] = after
             if updates:
                 names = [one["name"] for one in newest["spec"]["podSets"]]
                 entry["podSetUpdates"] = [{"name": name, **updates} for name in names]

@@ -242,6 +242,26 @@ def test_the_quota_of_an_evicted_pod_is_free_when_it_begins_to_end(place: Place)
     assert "deletionTimestamp" in place.get(pod)["metadata"], "the other waits for no end"
 
 
+def test_a_pod_that_loses_its_quota_before_it_runs_is_tried_again(place: Place) -> None:
+    place.check("a")
+    place.queue(1, checks=("a",), **place.preempting())
+    low = place.pod("low")
+    place.when(low, "QuotaReserved")
+    urgent = {"kueue.x-k8s.io/priority-class": place.priority(5, "high")}
+    high = place.pod("high", labels=urgent)
+    place.answer(place.when(high, "QuotaReserved"), "a", "Ready")
+    place.runs(high)
+    place.waits(low)
+    place.finish(high)
+    place.answer(place.when(low, "QuotaReserved"), "a", "Retry", after=1)
+    place.eventually(
+        lambda: place.workload(low)["status"]["admissionChecks"][0]["state"] == "Pending"
+    )
+    place.answer(place.when(low, "QuotaReserved"), "a", "Ready")
+    place.runs(low)
+    assert uid_of(place.get(low)) == uid_of(low)
+
+
 def test_what_checks_add_reaches_the_pod(place: Place) -> None:
     for check in ("a", "b"):
         place.check(check)

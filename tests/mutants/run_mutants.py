@@ -60,6 +60,7 @@ JOB_TESTS = (
     "tests/unit/jobs/test_job_mistakes.py",
     "tests/unit/jobs/pods/test_edits.py",
     "tests/unit/jobs/pods/test_group.py",
+    "tests/unit/jobs/pods/test_single.py",
     "tests/unit/jobs/pods/test_webhook.py",
     "tests/unit/jobs/declared/test_declarative.py",
     "tests/unit/jobs/declared/test_declared_kinds.py",

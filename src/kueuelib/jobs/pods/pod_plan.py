@@ -63,21 +63,29 @@ def plan_pod(situation: Situation) -> Commands:
     if situation.is_left_alone:
         return plan(situation)
     commands = _counted(situation, (*_repaired([pod.object]), *plan(situation)))
-    if not commands and pod.finished():
-        return pod.finalize()
-    return commands
+    if commands:
+        return commands
+    return pod.finalize() if pod.finished() else _queued_again(situation)
+
+
+def _queued_again(situation: Situation) -> Commands:
+    """Queues the Workload of a pod that still waits, if an earlier version held it back."""
+    held = filter(states.is_held_back, situation.workloads)
+    queued = ((workload, states.requeue(workload, situation.now)) for workload in held)
+    return tuple(command for pair in queued for command in reports.status_commands(*pair))
 
 
 def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:
     """A deleted pod is not kept; its Workload holds quota until the pod has finished, or, after an
-    eviction, as long as the settings say.
+    eviction, as long as the settings say. It is not queued again: a stopped pod never runs.
     """
     commands: list[Command] = []
     if pod.is_terminating():
         for workload in situation.workloads:
             if states.phase_of(workload) is Phase.EVICTING and not situation.uses_quota(pod):
-                free = pod.after_release(states.release(workload, situation.now), situation.now)
-                commands += reports.status_commands(workload, free)
+                free = states.release(workload, situation.now)
+                held = states.hold_back(free, "The pod is being deleted", situation.now)
+                commands += reports.status_commands(workload, held)
     else:
         others = {*(pod.object["metadata"].get("finalizers") or ())} - {POD_FINALIZER}
         end = pod.finished()

@@ -12,7 +12,6 @@ from kueuelib.jobs.contract.capabilities import (
     JobWithCustomStop,
     JobWithEquivalence,
     JobWithFinalize,
-    JobWithReplacements,
     JobWithSkip,
     Stop,
     StopReason,
@@ -34,7 +33,6 @@ from kueuelib.jobs.pods.reading import (
     stage_of,
 )
 from kueuelib.jobs.reconcile.equivalence import same_pod_sets
-from kueuelib.workload import states
 
 
 class PodJob(
@@ -43,7 +41,6 @@ class PodJob(
     JobWithFinalize,
     JobWithSkip,
     JobWithEquivalence,
-    JobWithReplacements,
 ):
     """A pod without a group.
 
@@ -115,10 +112,6 @@ class PodJob(
     def is_terminating(self) -> bool:
         """Whether it is being deleted and may still run."""
         return stage_of(self.object) is Stage.LEAVING
-
-    def after_release(self, workload: Obj, now: float) -> Obj:
-        """Keep the Workload out of its queue: a stopped pod never runs again."""
-        return states.hold_back(workload, "The pod is being deleted", now)
 
     def pods_ready(self) -> bool:
         """Whether it is ready or has succeeded."""

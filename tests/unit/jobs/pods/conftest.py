@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -132,14 +133,14 @@ class Pods:
         )
         return workload
 
-    def admitted(self, workload: dict[str, Any]) -> dict[str, Any]:
-        """The Workload with quota in the flavor `spot`."""
+    def admitted(self, workload: dict[str, Any], checks: Sequence[str] = ()) -> dict[str, Any]:
+        """The Workload with quota in the flavor `spot`; only reserved if there are checks."""
         assigned = [
             {"name": entry["name"], "flavors": {"cpu": "spot"}, "count": entry["count"]}
             for entry in workload["spec"]["podSets"]
         ]
         admission = {"clusterQueue": "cq", "podSetAssignments": assigned}
-        return states.reserve(workload, admission, (), NOW)
+        return states.reserve(workload, admission, checks, NOW)
 
     def evicted(self, workload: dict[str, Any]) -> dict[str, Any]:
         return states.evict(workload, "Preempted", "room for others", NOW)

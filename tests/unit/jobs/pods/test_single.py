@@ -25,7 +25,7 @@ from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.trimming import trim, trim_missed
 from kueuelib.jobs.reconcile.situation import Situation
-from kueuelib.workload import states
+from kueuelib.workload import evictions, states
 
 KUEUE = "kueue.x-k8s.io"
 
@@ -48,6 +48,11 @@ def workload(pods):
 
 def of(kind, commands):
     return [command for command in commands if isinstance(command, kind)]
+
+
+def conditions(patches):
+    """What status patches say, by type."""
+    return {one["type"]: one for each in patches for one in each.status.get("conditions", ())}
 
 
 def test_a_waiting_pod_gets_a_workload(pods):
@@ -94,12 +99,31 @@ def test_a_leaving_pod_is_let_go_and_its_quota_with_it(pods, workload):
     evicted = pods.evicted(pods.admitted(workload))
     *releases, drop = plan(pods, pods.deleted(pods.running()), evicted)
     assert (drop.resource, drop.finalizer) == (PODS, f"{KUEUE}/managed")
-    told = {one["type"]: one for each in releases for one in each.status.get("conditions", ())}
+    told = conditions(releases)
     assert told["QuotaReserved"]["status"] == "False"
     assert (told["Requeued"]["status"], told["Requeued"]["reason"]) == (
         "False",
         "WaitingForReplacementPods",
     ), "it never runs again"
+
+
+@pytest.mark.parametrize("cause", [evictions.PREEMPTED, evictions.CHECK_FAILED])
+@pytest.mark.parametrize("checks", [("pending",), ()], ids=["reserved", "admitted"])
+def test_a_waiting_pod_that_loses_its_quota_is_queued_again(pods, workload, checks, cause):
+    holding = pods.admitted(workload, checks)
+    assert states.is_admitted(holding) is not bool(checks)
+    evicted = states.evict(holding, cause, "room for others", pods.now)
+    told = conditions(plan(pods, pods.waiting(), evicted))
+    assert told["QuotaReserved"]["status"] == "False"
+    assert (told["Requeued"]["status"], told["Requeued"]["reason"]) == ("True", cause)
+
+
+def test_a_waiting_pod_that_an_earlier_version_held_back_is_queued_again(pods, workload):
+    free = states.release(pods.evicted(pods.admitted(workload)), pods.now)
+    held = states.hold_back(free, "The pod is being deleted", pods.now)
+    told = conditions(plan(pods, pods.waiting(), held))
+    assert told["Requeued"]["status"] == "True"
+    assert plan(pods, pods.waiting(), states.requeue(held, pods.now)) == ()
 
 
 def test_a_leaving_pod_keeps_its_quota_until_it_ends_if_that_is_the_strategy(pods, workload):
