@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 import attrs
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -46,7 +48,7 @@ class Question:
     def everybody(self) -> list[Holder]:
         return [holder for queue in self.members() for _, holder in queue.ranked]
 
-    def usage(self, name: str, pair: FlavorResource, gone: set[ObjectKey]) -> int:
+    def usage(self, name: str, pair: FlavorResource, gone: AbstractSet[ObjectKey]) -> int:
         return sum(
             holder.usage.get(pair, 0)
             for holder in self.everybody()
@@ -85,17 +87,44 @@ class Question:
         policy, me = self.queue.spec.preemption, self.preemptor
         own = holder.cluster_queue == self.queue.spec.name
         rule = policy.within_cluster_queue if own else policy.reclaim_within_cohort
-        if self.contested.isdisjoint(holder.usage):
+        if not any(holder.usage.get(pair, 0) > 0 for pair in self.contested):
             return False
         theirs = holder.priority, holder.order.queued_at
         return grants(rule, (me.priority, me.queued_at), theirs)
 
-    def borrows(self, name: str) -> bool:
+    def borrows(self, name: str, gone: AbstractSet[ObjectKey] = frozenset()) -> bool:
         queue = self.snapshot.queue(name)
         assert queue is not None
         return any(
-            self.usage(name, pair, set()) > queue.spec.limits[pair].nominal
+            self.usage(name, pair, gone) > queue.spec.limits[pair].nominal
             for pair in self.contested
+        )
+
+    def may_reclaim(self) -> bool:
+        """Whether workloads of others may go, so that it stays within its nominal quota."""
+        spec = self.queue.spec
+        return spec.preemption.may_borrow or all(
+            self.usage(spec.name, pair, set()) < spec.limits[pair].nominal
+            for pair in self.contested
+        )
+
+    def candidates(self) -> list[Holder]:
+        """In their order: leaving ones, then others before its own, then by priority and age."""
+        mine = self.queue.spec.name
+        return sorted(
+            (
+                holder
+                for holder in self.everybody()
+                if self.may_take(holder)
+                and (holder.cluster_queue == mine or self.borrows(holder.cluster_queue))
+            ),
+            key=lambda holder: (
+                not holder.evicted,
+                holder.cluster_queue == mine,
+                holder.priority,
+                -(holder.reserved_at or 0.0),
+                holder.uid,
+            ),
         )
 
     def search(self) -> SearchResult:
@@ -166,6 +195,12 @@ def test_a_preemptor_that_gets_no_victims_has_too_few(question: Question) -> Non
         if holder.cluster_queue == question.queue.spec.name and question.may_take(holder)
     }
     assert not question.fits(own, borrow=True)
+    if question.may_reclaim():
+        gone: set[ObjectKey] = set()
+        for holder in question.candidates():
+            if holder.key in own or question.borrows(holder.cluster_queue, gone):
+                gone.add(holder.key)
+        assert not question.fits(gone, borrow=False)
 
 
 @given(question=questions())
@@ -174,22 +209,7 @@ def test_candidates_come_in_the_order_of_the_specification(question: Question) -
     candidates = Candidates(
         question.snapshot, question.preemptor, question.contested, question.needed
     )
-    mine = question.queue.spec.name
-    want = sorted(
-        (
-            holder
-            for holder in question.everybody()
-            if question.may_take(holder)
-            and (holder.cluster_queue == mine or question.borrows(holder.cluster_queue))
-        ),
-        key=lambda holder: (
-            not holder.evicted,
-            holder.cluster_queue == mine,
-            holder.priority,
-            -(holder.reserved_at or 0.0),
-            holder.uid,
-        ),
-    )
+    mine, want = question.queue.spec.name, question.candidates()
     found = [one.holder for one in candidates.in_order(Borrowing.FORBIDDEN, _still_borrows)]
     assert [holder.key for holder in found] == [holder.key for holder in want]
     assert candidates.any_elsewhere == any(one.cluster_queue != mine for one in want)

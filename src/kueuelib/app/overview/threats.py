@@ -43,7 +43,7 @@ class _Right:
 
     def against(self, holder: Holder) -> Threat | None:
         """The threat to a Workload; None if there is none."""
-        if self.pairs is not None and self.pairs.isdisjoint(holder.usage):
+        if self.pairs is not None and not holder.uses(self.pairs):
             return None
         grant = GRANTS[self.policy]
         if grant.is_unlimited:

@@ -206,10 +206,7 @@ def _of_borrowers(engine: Engine, world: World, workload: Workload) -> tuple[str
         return ()
     newest = [
         max(held, key=lambda one: (one.reserved_at or 0.0, one.uid)).key
-        for held in (
-            [one for _, one in each.ranked if not short.keys().isdisjoint(one.usage)]
-            for each in borrowers
-        )
+        for held in ([one for _, one in each.ranked if one.uses(short)] for each in borrowers)
         if held
     ]
     named = ", ".join(map(str, newest[:MOST_NAMED]))

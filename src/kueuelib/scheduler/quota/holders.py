@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -53,6 +53,10 @@ class Holder:
     pods_ready: bool
     admitted_at: float | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict)
+
+    def uses(self, pairs: Iterable[FlavorResource]) -> bool:
+        """Whether it holds quota of any of the pairs; a request for zero holds none."""
+        return any(map(self.usage.get, pairs))
 
     def is_charged_like(self, other: Holder) -> bool:
         """Whether another state of the workload has the same charge in all sums."""

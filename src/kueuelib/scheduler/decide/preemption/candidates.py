@@ -291,7 +291,7 @@ def _granted(
             return
         if newer and holder.priority == priority and holder.order.queued_at <= queued_at:
             continue
-        if holder.key not in gone and not contested.isdisjoint(holder.usage):
+        if holder.key not in gone and holder.uses(contested):
             yield candidate
 
 
