@@ -131,9 +131,9 @@ class OwnedObjects:
             try:
                 for version in self._versions:
                     api_version = wanted.at(version).api_version
-                    found = await self._client.find_resource(api_version, wanted.kind)
-                    if found is not None:
-                        return found
+                    served = await self._client.find_resource(api_version, wanted.kind)
+                    if served is not None:
+                        return served
                 self._missing = True
                 log.warning("not installed", fix=f"install what serves {wanted.group}")
             except (ApiError, TransportError) as error:
