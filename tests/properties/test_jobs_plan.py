@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import sys
 from typing import Any
 
 import pytest
@@ -42,8 +43,8 @@ class Server:
     def __init__(self, job: dict[str, Any]) -> None:
         self.job: dict[str, Any] | None = job
         self.workloads: dict[str, dict[str, Any]] = {}
-        self.versions = itertools.count(1)
-        self.uids = itertools.count(1)
+        self.versions = iter(range(1, sys.maxsize))  # Python 3.14 copies no counters
+        self.uids = iter(range(1, sys.maxsize))
         self.now = 1_700_000_000.0
         self.read: dict[str, Any] | None = None
         self.pods = 0
