@@ -163,6 +163,7 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
         # What still runs was counted by the old pod sets.
         waits = situation.uses_quota(group)
         return first if waits else (*first, *_rewritten(group, workload))
+    first = (*first, *_replaced(group))
     held = _held_back(situation, group, workload)
     if held:
         return (*first, *_but_deleted(held, first))
@@ -224,7 +225,6 @@ def _housekeeping(group: PodGroup, workload: Obj) -> Commands:
     if group.judgement.rewrite is None:
         commands += _owned(workload, group.members_without_reference())
     commands += _rejections(group, roster.rejected)
-    commands += marks.released([each.pod for each in roster.released])
     commands += [
         Emit(each.member.pod, POD_REJECTED, each.message, WARNING)
         for each in (*group.judgement.too_large, *group.judgement.left_waiting)
@@ -293,7 +293,13 @@ def _rewritten(group: PodGroup, workload: Obj) -> Commands:
     return (
         Change(WORKLOADS, workload, {**workload, "metadata": meta, "spec": spec}),
         Emit(group.object, UPDATED_WORKLOAD, text),
+        *_replaced(group),
     )
+
+
+def _replaced(group: PodGroup) -> Commands:
+    """Lets go the pods whose replacements are owners of the Workload by now."""
+    return marks.released([each.pod for each in group.roster.released])
 
 
 def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands:

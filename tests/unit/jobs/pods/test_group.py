@@ -273,6 +273,18 @@ def test_a_replacement_becomes_an_owner_before_the_failed_pod_is_let_go(pods, ru
     assert ("group", "OwnerReferencesAdded") in events(commands)
 
 
+def test_pods_of_a_changed_group_become_owners_before_the_failed_pod_is_let_go(pods):
+    before = pods.composed(pods.waiting("a", group="group", total=1))
+    evicted = pods.evicted(pods.admitted(before))
+    free = states.hold_back(states.release(evicted, pods.now), "waits", pods.now)
+    failed = pods.deleted(pods.over("a", group="group", total=1))
+    new = pods.waiting("b", group="group", total=1, cpu="2")
+    commands = pods.plan(failed, new, workload=free)
+    change, *rest = [c for c in commands if not isinstance(c, Emit | Count)]
+    assert [ref["name"] for ref in change.new["metadata"]["ownerReferences"]] == ["a", "b"]
+    assert released(rest) == ["a"]
+
+
 def test_one_replacement_of_two_failures_releases_the_first_failure_only(pods, admitted):
     first = pods.over("a", at=10, group="group", total=2)
     second = pods.over("b", at=20, group="group", total=2)
