@@ -13,9 +13,12 @@ import heapq
 import itertools
 import random
 import socket
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from kueuelib.errors import KueuelibError
 from kueuelib.testing.storm.handles import Handle, Timer
@@ -72,6 +75,7 @@ class StormLoop(asyncio.BaseEventLoop):
         steps: the number of callbacks so far.
         limit: the maximum number of callbacks.
         wire: carries connections; set by its creator.
+        scopes: the numbers of cancel scopes.
         problems: uncaught exceptions of callbacks and tasks, as text.
     """
 
@@ -89,6 +93,7 @@ class StormLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, Timer]] = []
         self._cancelled = 0
         self._numbers = itertools.count(1)
+        self.scopes = itertools.count(1)
         self._graveyard: list[Any] = []
         self.set_task_factory(_new_task)
         self.set_exception_handler(_note)
@@ -339,7 +344,34 @@ def _numbered(cls: Any) -> Any:
 
 
 def _new_task(loop: Any, coro: Any, **options: Any) -> asyncio.Future[Any]:
+    if loop.is_running() and asyncio.current_task() is not None:
+        _number_scopes()
     return StormTask(loop.new_number(), coro, loop, **options)
+
+
+@functools.cache
+def _number_scopes() -> None:
+    """Gives cancel scopes of anyio a place in sets that is the same in every run.
+
+    anyio cancels the scopes inside a scope in the order of a set.
+    """
+    cls: Any = type(anyio.CancelScope())
+    cls.__hash__ = _place
+
+
+_PLACES: dict[int, tuple[int, weakref.ref[Any]]] = {}
+
+
+def _place(scope: Any) -> int:
+    key = id(scope)
+    known = _PLACES.get(key)
+    if known is None:
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, StormLoop):
+            return object.__hash__(scope)
+        number = next(loop.scopes)
+        known = _PLACES[key] = (number, weakref.ref(scope, lambda _: _PLACES.pop(key, None)))
+    return known[0]
 
 
 def _note(loop: Any, context: dict[str, Any]) -> None:
