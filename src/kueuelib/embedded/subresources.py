@@ -98,29 +98,25 @@ def bind(kind: Kind, pod: Obj, binding: Mapping[str, Any], now: float) -> Obj:
         raise failures.conflict(kind, name, why)
     new: Obj = copy_json(pod)
     new["spec"]["nodeName"] = target["name"]
-    status = new.setdefault("status", {})
-    others = [each for each in status.get("conditions") or () if each["type"] != "PodScheduled"]
-    scheduled = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": format_time(now),
-    }
-    status["conditions"] = [*others, scheduled]
+    new["status"] = _with_true(new.get("status") or {}, "PodScheduled", now)
     return new
 
 
 def disrupted_status(pod: Mapping[str, Any], reason: str, message: str, now: float) -> Obj:
     """The status of a pod that something other than a request to delete it is about to delete."""
-    status = pod.get("status") or {}
-    others = [each for each in status.get("conditions") or () if each["type"] != DISRUPTION_TARGET]
+    told = {"reason": reason, "message": message}
+    return _with_true(pod.get("status") or {}, DISRUPTION_TARGET, now, **told)
+
+
+def _with_true(status: Mapping[str, Any], type_: str, now: float, **told: str) -> Obj:
+    """The status of a pod in which a condition is True, in the place of an earlier one."""
+    others = [each for each in status.get("conditions") or () if each["type"] != type_]
     condition = {
-        "type": DISRUPTION_TARGET,
+        "type": type_,
         "status": "True",
         "lastProbeTime": None,
         "lastTransitionTime": format_time(now),
-        "reason": reason,
-        "message": message,
+        **told,
     }
     return {**status, "conditions": [*others, condition]}
 
