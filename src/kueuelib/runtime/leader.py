@@ -36,6 +36,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.steps import until_set
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -166,15 +167,8 @@ class Elector:
         if self._core.standing:
             await self._clock.sleep(seconds)
             return
-        async with anyio.create_task_group() as group:
-
-            async def stood() -> None:
-                await self._stood.wait()
-                group.cancel_scope.cancel()
-
-            group.start_soon(stood)
+        async with until_set(self._stood):
             await self._clock.sleep(seconds)
-            group.cancel_scope.cancel()
 
     async def _call(self, command: Command) -> Input:
         if self._slow is not None and self._core.leading and isinstance(command, GetLease):

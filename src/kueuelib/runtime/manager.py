@@ -15,6 +15,7 @@ import attrs
 from kueuelib.errors import ConfigError, LeadershipLost, StopTimeout
 from kueuelib.runtime.leader import Elector
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.steps import until_set
 
 STOP_DEADLINE = 30.0
 """Seconds that all parts together have to end."""
@@ -259,16 +260,9 @@ class Manager:
 
     async def _until_ready(self, parts: Iterable[_Part]) -> None:
         """Wait until all of them are ready, or until it is time to stop."""
-        async with anyio.create_task_group() as group:
-
-            async def give_up() -> None:
-                await self._stop.wait()
-                group.cancel_scope.cancel()
-
-            group.start_soon(give_up)
+        async with until_set(self._stop):
             for part in list(parts):
                 await part.ready.wait()
-            group.cancel_scope.cancel()
 
     async def _stop_all(self) -> list[str]:
         """Stop group after group; the names of the parts that were late."""

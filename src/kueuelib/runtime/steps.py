@@ -77,6 +77,20 @@ async def lasting_tasks(what: str) -> AsyncIterator[TaskGroup]:
     raise RuntimeError(f"{what}: ended by a cancellation although nobody stopped it")
 
 
+@asynccontextmanager
+async def until_set(event: asyncio.Event) -> AsyncIterator[None]:
+    """A block that is left as soon as an event is set, or at its end."""
+    async with anyio.create_task_group() as group:
+
+        async def leave() -> None:
+            await event.wait()
+            group.cancel_scope.cancel()
+
+        group.start_soon(leave)
+        yield
+        group.cancel_scope.cancel()
+
+
 class Steps(Generic[T]):
     """Awaits a call, and measures how long it holds the event loop from one `await` to the next.
 
