@@ -1,4 +1,4 @@
-"""Tries every mutant of the three lists on a copy of the sources; each has to make a test fail.
+"""Tries every mutant of the four lists on a copy of the sources; each has to make a test fail.
 
     python tests/mutants/run_mutants.py [ID ...]
 
@@ -68,10 +68,12 @@ JOB_TESTS = (
     "tests/properties/test_job_edits.py",
 )
 CHECK_TESTS = ("tests/unit/checks",)
+WORKLOAD_TESTS = ("tests/unit/workload", "tests/unit/jobs/pods/test_single.py")
 LISTS = (
     ("mutants.yaml", "scheduler"),
     ("job_mutants.yaml", "jobs"),
     ("check_mutants.yaml", "checks"),
+    ("workload_mutants.yaml", "workload"),
 )
 """The lists, and the packages that they are about."""
 SECONDS = 600
@@ -86,7 +88,7 @@ class Mutant:
         file: where it is, below its package.
         old: what the file says.
         new: what it says with the fault.
-        package: `scheduler`, `jobs` or `checks`.
+        package: `scheduler`, `jobs`, `checks` or `workload`.
     """
 
     id: str
@@ -103,9 +105,12 @@ class Mutant:
     @property
     def tests(self) -> tuple[tuple[str, ...], ...]:
         """What may find it, in this order."""
-        if self.package == "scheduler":
-            return FIRST, TESTS
-        return (JOB_TESTS,) if self.package == "jobs" else (CHECK_TESTS,)
+        return {
+            "scheduler": (FIRST, TESTS),
+            "jobs": (JOB_TESTS,),
+            "checks": (CHECK_TESTS,),
+            "workload": (WORKLOAD_TESTS,),
+        }[self.package]
 
 
 def mutants() -> list[Mutant]:

@@ -293,7 +293,9 @@ class TwoPhases(RuleBasedStateMachine):
 
     @rule()
     def everything_comes_to_rest(self) -> None:
-        """The second law: a Workload that can no longer be admitted holds no quota."""
+        """The second law: a Workload that can no longer be admitted holds no quota, and one that
+        can be is not kept out of its queue.
+        """
         for _ in range(60):
             before = self.version
             self.a_cycle_is_decided()
@@ -307,6 +309,9 @@ class TwoPhases(RuleBasedStateMachine):
             raise AssertionError("it never comes to rest")
         for wl in self.stored.values():
             if not states.has_quota(wl):
+                kept_out = states.condition(wl, "Requeued").get("status") == "False"
+                stopped = self.queue["spec"].get("stopPolicy", "None") != "None"
+                assert stopped or not (kept_out and states.is_active(wl))
                 continue
             assert states.is_active(wl)
             assert not states.is_finished(wl)

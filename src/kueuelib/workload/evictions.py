@@ -35,8 +35,8 @@ class Return:
 
     Attributes:
         reason: of the condition Requeued after its return; empty: the reason of the eviction.
-        at_once: it returns immediately.
-        with_queue: it returns as soon as its queues admit again.
+        at_once: it returns when its job has stopped.
+        with_queue: it returns when its queues admit again and its back-off is over.
     """
 
     reason: str = ""
@@ -49,7 +49,7 @@ _RETURNS: Final[Mapping[str, Return]] = {
     CHECK_FAILED: Return(at_once=True),
     QUEUE_STOPPED: Return("ClusterQueueRestarted", with_queue=True),
     LOCAL_QUEUE_STOPPED: Return("LocalQueueRestarted", with_queue=True),
-    PODS_READY_TIMEOUT: Return("BackoffFinished"),
+    PODS_READY_TIMEOUT: Return("BackoffFinished", with_queue=True),
     PODS_MISSING: Return("PodsReplaced"),
     DEACTIVATED: Return(REACTIVATED),
 }

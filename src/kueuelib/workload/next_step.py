@@ -233,9 +233,8 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
         changed = _wait(wl, reason, now)
         return NOTHING if changed is wl else Step(workload=changed)
     cause = states.condition(wl, REQUEUED)
-    if cause.get("status") == "False" and evictions.return_after(cause["reason"]).with_queue:
-        return Step(workload=states.requeue(wl, now))
-    if cause.get("status") == "False" and cause["reason"] == evictions.PODS_READY_TIMEOUT:
+    back = evictions.return_after(cause.get("reason", ""))
+    if cause.get("status") == "False" and (back.at_once or back.with_queue):
         until = life.back_off_ends(wl)
         if until is None or until <= now:
             return Step(workload=states.requeue(wl, now))

@@ -239,7 +239,7 @@ def release(wl: Obj, now: float) -> Obj:
     reason, message = eviction.get("reason", ""), eviction.get("message", "")
     why = names.REASON_DEACTIVATED if is_deactivation(reason) else PENDING_REASON
     changed = _drop_quota(_with_past(wl, now), why, message, now)
-    requeued = "True" if return_after(reason).at_once and is_active(wl) else "False"
+    requeued = "True" if return_after(reason).at_once else "False"
     return set_condition(changed, REQUEUED, requeued, reason, message, now)
 
 

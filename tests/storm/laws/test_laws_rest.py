@@ -81,6 +81,14 @@ def waiting(
     )
 
 
+def kept_out(reason: str) -> dict[str, list[Obj]]:
+    """One job waits, but its Workload was not queued again after an eviction."""
+    stored = waiting(Requeued=False)
+    *_, requeued = stored["workloads"][0]["status"]["conditions"]
+    requeued["reason"] = reason
+    return stored
+
+
 def held(name: str, cpu: int, queue: str = "cq", priority: int = 0) -> Obj:
     """A Workload that holds quota, of a job that the other laws know nothing about."""
     local = "team" if queue == "cq" else "others"
@@ -105,6 +113,10 @@ def about_admission(stored: dict[str, list[Obj]]) -> bool:
 def test_a_quiet_cluster_breaks_nothing() -> None:
     assert judged(world()) == []
     assert judged(running()) == []
+
+
+def test_pods_that_are_missing_keep_a_workload_out() -> None:
+    assert "no-unfinished-eviction" not in names(kept_out("WaitingForReplacementPods"))
 
 
 FINISHED = workload(owner(job()), **ADMITTED, Finished=True)
@@ -206,6 +218,8 @@ WRONG: list[tuple[str, dict[str, list[Obj]]]] = [
         "no-unfinished-eviction",
         running() | {"workloads": [workload(owner(job()), active=False, **ADMITTED)]},
     ),
+    ("no-unfinished-eviction", kept_out("Preempted")),
+    ("no-unfinished-eviction", kept_out("DeactivatedDueToAdmissionCheck")),
     (
         "no-reservation-in-vain",
         world(

@@ -126,6 +126,13 @@ def test_a_waiting_pod_that_an_earlier_version_held_back_is_queued_again(pods, w
     assert plan(pods, pods.waiting(), states.requeue(held, pods.now)) == ()
 
 
+def test_a_leaving_pod_whose_workload_is_deactivated_is_not_queued_again(pods, workload):
+    evicted = pods.evicted(pods.admitted(workload))
+    evicted = {**evicted, "spec": {**evicted["spec"], "active": False}}
+    *releases, _ = plan(pods, pods.deleted(pods.running()), evicted)
+    assert conditions(releases)["Requeued"]["reason"] == "WaitingForReplacementPods"
+
+
 def test_a_leaving_pod_keeps_its_quota_until_it_ends_if_that_is_the_strategy(pods, workload):
     evicted = pods.evicted(pods.admitted(workload))
     late = JobSettings(quota_release=QuotaReleaseStrategy.ON_TERMINAL)

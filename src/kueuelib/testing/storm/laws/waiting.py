@@ -19,6 +19,9 @@ from kueuelib.testing.storm.laws.reading import (
 )
 from kueuelib.testing.storm.laws.still import Finding, Rest, title
 
+_NOTHING_TO_WAIT_FOR = ("Preempted", "AdmissionCheck", "Deactivated")
+"""Reasons of evictions after which an active Workload has only quota to wait for."""
+
 
 def waiting_says_why(rest: Rest) -> Iterator[Finding]:
     """Every Workload that waits for quota has a reason."""
@@ -33,7 +36,7 @@ def waiting_says_why(rest: Rest) -> Iterator[Finding]:
 
 
 def no_unfinished_eviction(rest: Rest) -> Iterator[Finding]:
-    """An eviction or a deactivation ends with quota released."""
+    """An eviction or a deactivation ends with quota released, and with a place in the queue."""
     for workload in rest.workloads:
         if not reserving(workload):
             continue
@@ -42,6 +45,10 @@ def no_unfinished_eviction(rest: Rest) -> Iterator[Finding]:
             yield title(WORKLOADS, workload), f"it was evicted ({reason}), but holds its quota"
         elif not active(workload):
             yield title(WORKLOADS, workload), "it is not active, but holds its quota"
+    for workload in rest.pending():
+        reason = str(condition(workload, "Requeued").get("reason"))
+        if denied(workload, "Requeued") and reason.startswith(_NOTHING_TO_WAIT_FOR):
+            yield title(WORKLOADS, workload), f"it is active, but not queued again ({reason})"
 
 
 def no_reservation_in_vain(rest: Rest) -> Iterator[Finding]:
