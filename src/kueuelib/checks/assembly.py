@@ -38,15 +38,15 @@ def setup(
     telemetry: Telemetry | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Adds checks to a manager; on the leader only, each with its own queue and workers.
+    """Adds checks to a manager. They run on the leader only, each with its own queue and workers.
 
     Args:
-        manager: runs the parts; the cache and the recorder have to be added by the caller.
-        cache: shares informers.
-        client: writes, and is handed to the checks.
-        recorder: for events about Workloads.
-        checks: what to run.
-        version: of the queueing API on the wire, as the API server serves it.
+        manager: runs the parts. Add the cache and the recorder to it yourself.
+        cache: the cache whose informers all parts share.
+        client: sends the writes; `current().client` gives it to the checks.
+        recorder: records events about Workloads.
+        checks: the checks to run.
+        version: the version of the queueing API to use; the API server must serve it.
         telemetry: where the controllers report.
         clock: the time.
 

@@ -109,13 +109,14 @@ def setup(
     only.
 
     Args:
-        manager: runs the parts; the cache and the recorder have to be added by the caller.
-        cache: shares informers; it must not have cached another version.
-        client: writes.
-        recorder: for events about Workloads.
+        manager: runs the parts. Add the cache and the recorder to it yourself.
+        cache: the cache whose informers all parts share; it must not have cached another version.
+        client: sends the writes.
+        recorder: records events about Workloads.
         engine: a new, empty scheduler. From now on only these controllers may change it.
-        webhooks: of `queue_webhooks`; None: another process serves those of queueing objects.
-        settings: the choices of the administrator.
+        webhooks: the result of `queue_webhooks`; None if another process serves the webhooks of
+            queueing objects.
+        settings: the settings for the controllers.
         telemetry: for the `kueue_` metrics.
         clock: for decisions, transition times and pauses.
 

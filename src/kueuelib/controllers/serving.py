@@ -1,4 +1,4 @@
-"""The webhook server of a program that holds the whole queue."""
+"""The webhook server of a program that runs the whole queue."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def queue_webhooks(
 
     Args:
         manager: runs the server.
-        client: reads and writes certificate and configurations.
-        address: `host:port` to listen at.
-        namespace: of Secret and Service; when empty the pod's, or `kueue-system` outside a cluster.
+        client: reads and writes the certificate and the webhook configurations.
+        address: the `host:port` to listen on.
+        namespace: the namespace of Secret and Service; if empty, that of the pod, or `kueue-system`
+            outside a cluster.
         telemetry: where the server reports.
 
     Raises:

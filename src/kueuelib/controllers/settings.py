@@ -14,7 +14,7 @@ from kueuelib.machinery.selectors import EVERYTHING, Selector
 from kueuelib.workload.life import LifeSettings
 
 WORKERS = 5
-"""Workloads that are reconciled at a time."""
+"""How many Workloads are reconciled at a time."""
 
 
 @attrs.frozen
@@ -22,7 +22,7 @@ class ControllerSettings:
     """The manager's settings for the queueing controllers.
 
     Attributes:
-        version: of the queueing API on the wire, as the API server serves it.
+        version: the version of the queueing API to use; the API server must serve it.
         workers: how many objects are reconciled at a time, by `Kind.group`; by
             default `WORKERS` Workloads, and one object of any other kind.
         appliers: how many Workload statuses are written at a time.
@@ -31,7 +31,7 @@ class ControllerSettings:
         local_queues_reported: the LocalQueues with metrics, by their labels
             (`metrics.localQueueMetrics`).
         custom_labels: labels of objects on their series (`metrics.customLabels`).
-        life: its settings for times.
+        life: time limits in the life of a Workload.
     """
 
     version: str = attrs.field(default=V1BETA2, converter=known_version)

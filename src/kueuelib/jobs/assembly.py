@@ -64,15 +64,16 @@ def setup(
     """Adds job kinds to a manager: their controllers run on the leader, their webhooks everywhere.
 
     Args:
-        manager: runs the parts; the cache and the recorder have to be added by the caller.
-        cache: shares informers.
-        client: writes.
-        recorder: for events about jobs.
-        kinds: what is queued, each a `GenericJob`, an `Integration` or a name such as `batch/job`.
-        webhooks: of `job_webhooks`, or of `kueuelib.controllers.queue_webhooks`; None: jobs that
-            are not created suspended run until the controllers of `setup` suspend them.
-        settings: the choices of the administrator; `kinds` replaces `frameworks`.
-        version: of the queueing API on the wire, as the API server serves it.
+        manager: runs the parts. Add the cache and the recorder to it yourself.
+        cache: the cache whose informers all parts share.
+        client: sends the writes.
+        recorder: records events about jobs.
+        kinds: the kinds to queue, each a subclass of `GenericJob`, an `Integration` or a name such
+            as `batch/job`.
+        webhooks: the result of `job_webhooks` or of `kueuelib.controllers.queue_webhooks`. With
+            None, jobs that are not created suspended run until the controllers suspend them.
+        settings: the settings for jobs; `kinds` replaces its `frameworks`.
+        version: the version of the queueing API to use; the API server must serve it.
         telemetry: where the controllers report.
         clock: the time.
 
@@ -123,10 +124,11 @@ def job_webhooks(
 
     Args:
         manager: runs the server.
-        client: reads and writes certificate and configurations.
-        kinds: as for `setup`.
-        address: `host:port` to listen at.
-        namespace: of Secret and Service; when empty the pod's, or `kueue-system` outside a cluster.
+        client: reads and writes the certificate and the webhook configurations.
+        kinds: the same kinds as for `setup`, in the same order.
+        address: the `host:port` to listen on.
+        namespace: the namespace of Secret and Service; if empty, that of the pod, or `kueue-system`
+            outside a cluster.
         telemetry: where the server reports.
 
     Raises:

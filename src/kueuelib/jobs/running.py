@@ -39,17 +39,17 @@ async def serve(
     also has a configuration file, probes and metrics.
 
     Args:
-        kinds: the kinds to run, each a `GenericJob`, an `Integration` or a name.
-        kubeconfig: a file, found by kubectl's rules when None; or where the server is.
+        kinds: the kinds to run, each a subclass of `GenericJob`, an `Integration` or a name.
+        kubeconfig: a kubeconfig, or the endpoint of the server; if None, kubectl's rules decide.
         context: the context of the kubeconfig.
         server_timeout: seconds to wait for the API server at the start.
-        namespace: of Lease, Secret and Service; when empty the pod's, or `kueue-system` outside a
-            cluster.
+        namespace: the namespace of Lease, Secret and Service; if empty, that of the pod, or
+            `kueue-system` outside a cluster.
         leader_elect: whether to wait for the Lease; without it only one replica may run.
         lease_duration: seconds after which another replica takes over from one that died, whole
             and at least 2.
-        webhook_address: `host:port` of the webhooks.
-        settings: the choices of the administrator; those of the manager that admits the jobs.
+        webhook_address: the `host:port` on which the webhooks listen.
+        settings: the settings for jobs, the same as those of the manager that admits the jobs.
 
     Raises:
         ConfigError: there is no kind or one cannot be queued; there is no cluster, or it has no

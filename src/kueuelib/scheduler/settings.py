@@ -49,8 +49,8 @@ class Settings:
         exceeds_quota: whether a head is admitted into room that victims of its cycle have not left
             yet. Today's Kueue does that, and exceeds the quota until they are gone.
         parallel_preemptors: whether the next heads are decided while a preemptor waits for its
-            victims, in a state in which their room belongs to it. Otherwise it keeps its place,
-            and those behind it wait.
+            victims. Their room then counts as used by the preemptor. Otherwise it keeps its
+            place, and the heads behind it wait.
         protects_nominal: whether no new workload borrows the nominal quota that waiting workloads
             of its owner need (KEP-83). Today's Kueue keeps it for one cycle only.
         fair_sharing: how shares decide on turns and victims; None if they do not.

@@ -16,8 +16,8 @@ from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.machinery.selectors import Selector, from_label_selector
 
 WORKERS: Final = 5
-"""Objects of a kind that are reconciled at a time, as in the configuration that Kueue ships: each
-waits mostly for the API server.
+"""How many objects of a kind are reconciled at a time, as in the configuration that Kueue ships: a
+worker mostly waits for the API server.
 """
 
 
@@ -63,7 +63,7 @@ class PodSettings:
         pod_selector: the raw selector of the pods that are queued.
         shape_policy: `Enforce` or `Warn`: what happens to pods that ask for more than their role
             declares.
-        group_release: when the quota of an evicted group is released.
+        group_release: when the quota of an evicted group of pods is released.
     """
 
     namespace_selector: Mapping[str, Any] = attrs.field(factory=system_excluded)
@@ -99,13 +99,14 @@ class JobSettings:
         workers: how many objects are reconciled at a time, by `Kind.group`; `WORKERS` by default.
         external_kinds: group and kind of jobs that another process queues; their children are left
             alone, like those of our own jobs (`integrations.externalFrameworks`).
-        taken_over: labels and annotations that a Workload takes over from its job.
-        delete_deactivated_after: seconds after which a job is deleted if we deactivated its
-            Workload; None: never (`objectRetentionPolicies`).
+        taken_over: the labels and annotations that a Workload copies from its job.
+        delete_deactivated_after: seconds after which a job is deleted if the manager deactivated
+            its Workload; None: never (`objectRetentionPolicies`).
         defaults_priority_class: whether jobs without a priority class get the WorkloadPriorityClass
             `default`, if it exists.
         pods: which plain pods are queued.
-        quota_release: when the quota of an evicted Workload is released, unless it is a group's.
+        quota_release: when the quota of an evicted Workload is released; for groups of pods,
+            `pods.group_release` decides.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
