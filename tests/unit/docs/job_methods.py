@@ -24,24 +24,25 @@ under *Required*, and can do more with *further classes* as bases. Methods read 
 of times. [Custom jobs](../custom-jobs.md) shows how to write a kind. This page is generated.
 """
 CALLED: Mapping[str, str] = {
-    "is_suspended": "on every look, and by the webhook: decides whether to start or to stop",
+    "is_suspended": "in every reconciliation, and by the webhook: decides whether to start or to "
+    "stop",
     "suspend": "on a copy: by the webhook when a queued job is created, and to stop a job",
     "run_with_podsets_info": "on a copy, when the Workload is admitted and the job is suspended",
     "restore_podsets_info": "on a copy, in the same patch as `suspend`; and when another client "
     "has suspended a started job",
-    "finished": "on every look, before anything is started or stopped",
+    "finished": "in every reconciliation, before anything is started or stopped",
     "pod_sets": "to make the Workload, to compare it with the job, and before a start",
     "is_active": "after a stop: the quota is free when it is False; see `is_terminating`",
     "pods_ready": "while the Workload is admitted, with `waitForPodsReady` only",
-    "reclaimable_pods": "on every look while the job runs",
+    "reclaimable_pods": "in every reconciliation while the job runs",
     "stop": "instead of `suspend` and `restore_podsets_info`, until it returns no command",
-    "is_stopping": "on every look: an earlier stop is completed first",
+    "is_stopping": "in every reconciliation: an earlier stop is completed first",
     "finalize": "when a queued job has ended, and when any job of the kind is being deleted",
     "skip": "before everything else, and by the webhook when a job is created",
     "priority_class": "when the Workload is made, unless a label names a WorkloadPriorityClass",
-    "is_equivalent": "for each Workload with the pod sets of the job, on every look",
+    "is_equivalent": "for each Workload with the pod sets of the job, in every reconciliation",
     "after_release": "when the quota of an evicted job is free",
-    "match_workloads": "on every look, for all Workloads of the job",
+    "match_workloads": "in every reconciliation, for all Workloads of the job",
     "compose_workload": "when the job has no Workload",
     "run_members": "when the Workload is admitted",
     "stop_members": "to stop the job, until it returns no command",
@@ -152,7 +153,7 @@ def _lines() -> Iterator[str]:
             shown, about = f"`{_shown(method, function)}`", _first(function)
             yield _row(f"`{name}`", shown, about, CALLED[method], WITHOUT[name])
     yield "\n## In the words of KEP-369\n"
-    yield "The KEP describes the interface in Go. These are its names, and what replaces them.\n"
+    yield "The KEP describes the interface in Go. The table lists its names and ours.\n"
     yield from _table("KEP-369", "kueuelib.jobs")
     for kep, ours in KEP_369.items():
         yield _row(f"`{kep}`", ours)

@@ -71,13 +71,13 @@ class JobWithCustomStop(abc.ABC):
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> Stop:
-        """The remaining steps to stop the job. While `is_ending`, no stop is begun, but a stop
-        that was begun before is completed.
+        """The remaining steps to stop the job. While `is_ending` is True, no stop begins, but an
+        earlier one is completed.
 
         Args:
             infos: how to restore the templates; empty if that is not known.
-            reason: why, for programs.
-            message: why, for people.
+            reason: why it stops, for programs.
+            message: why it stops, for people.
             now: seconds since the epoch.
         """
 
@@ -99,8 +99,8 @@ class JobWithSkip(abc.ABC):
 
     @abc.abstractmethod
     def skip(self) -> bool:
-        """Whether to leave the object alone. One that waits loses its Workload; one that runs keeps
-        it until its end or its eviction.
+        """Whether to leave the object alone. A waiting job then loses its Workload; a running one
+        keeps it until its end or its eviction.
         """
 
 
@@ -117,8 +117,9 @@ class JobWithEquivalence(abc.ABC):
 
     @abc.abstractmethod
     def is_equivalent(self, workload: Mapping[str, Any]) -> bool:
-        """Whether a raw Workload with the pod sets of the job matches it, as one that was just made
-        for the job has to: otherwise nothing is queued, and an event on the job says so.
+        """Whether a raw Workload that has the pod sets of the job matches it. This must be True for
+        a Workload that was just made for the job; otherwise nothing is queued, and an event says
+        so.
         """
 
 
@@ -142,16 +143,16 @@ class ComposableJob(abc.ABC):
     def match_workloads(
         self, workloads: Sequence[Obj], flavors: Mapping[str, Mapping[str, object]]
     ) -> Matching:
-        """The Workload that stands for the job, those to delete, and further commands. While the
-        job waits, a Workload for which `same_templates` is False is one of those to delete: if it
+        """The Workload that stands for the job, Workloads to delete, and further commands. While
+        the job waits, return a Workload for which `same_templates` is False as one to delete: if it
         is the only one, it is updated instead.
         """
 
     @abc.abstractmethod
     def compose_workload(self) -> Obj | tuple[Command, ...]:
-        """The Workload, or what to do if it cannot be made (yet). If its spec has no `priority`, it
-        gets that of the job, as the Workloads of other kinds do; and unless it names other owners,
-        the job as its controller, with the label and the finalizer that belong to it.
+        """The Workload, or what to do if it cannot be made (yet). The framework adds what it lacks:
+        the priority of the job and, unless it names other owners, the job as its controller, with
+        the label and the finalizer that belong to it.
         """
 
     @abc.abstractmethod
