@@ -33,15 +33,16 @@ class Check:
 
     Attributes:
         controller_name: `spec.controllerName` of the AdmissionChecks that it decides.
-        function: decides.
-        parameters: the kind of `spec.parameters`, None for a check without. For a namespaced kind,
-            the object of that name in the workload's own namespace counts.
+        function: returns the answer for one workload.
+        parameters: the kind of `spec.parameters`; None for a check without parameters. For a
+            namespaced kind, the object of that name in the workload's own namespace counts.
         timeout: seconds that one call may take.
         interval: seconds between two calls while a workload is Pending.
-        recheck: seconds between two calls after Ready, also while the job runs; None: only when the
-            parameters change, and for a check with parameters after a start of its process.
+        recheck: seconds between two calls after Ready, also while the job runs. If None, a check
+            with parameters is called again when they change and when its process starts.
         concurrency: how many workloads are handled at a time.
-        serialize: workloads with an equal result are decided one after the other.
+        serialize: returns the group of a workload; the workloads of a group are decided one at a
+            time.
         evict_on_failure: whether a failing call revokes an earlier Ready, or evicts a workload
             that was admitted before its queue got this check. By default an admitted workload
             continues, and the check is called again with growing pauses.

@@ -86,10 +86,10 @@ class Client:
     def api_client(self, learn: Callable[[Obj], None] | None = None) -> ApiClient:
         """An `ApiClient` of kubernetes_asyncio over the connections of this client.
 
-        Its calls have the limits, repetitions, deadlines and guards of this client.
+        Its calls have the limits, retries, deadlines and guards of this client.
 
         Args:
-            learn: gets each object that a write returned, for example `Cache.learn`.
+            learn: receives each object that a write returned, for example `Cache.learn`.
         """
         from kueuelib.runtime.generated_client import ConnectedApiClient
 

@@ -61,14 +61,14 @@ async def connect(
     No request is sent; see `wait_for_server`.
 
     Args:
-        kubeconfig: a file, found by kubectl's rules when None; or where the server is. An
-            `ApiClient` or a `Configuration` of kubernetes_asyncio says it, too: its server,
-            certificates, proxy, token with its refresh hook, and default headers are used, its
-            connections are not.
-        context: the context of a kubeconfig; the current one when None.
+        kubeconfig: the path of a kubeconfig, or an `Endpoint`; if None, kubectl's rules find the
+            file. Or an `ApiClient` or a `Configuration` of kubernetes_asyncio: its server,
+            certificates, proxy, token with its refresh hook, and default headers are used, but
+            not its connections.
+        context: the context of a kubeconfig; if None, the current one.
         observer: receives every call.
-        user_agent: the `User-Agent` header; when empty, that of the `ApiClient`, or `kueuelib`.
-        field_manager: who owns what the client writes.
+        user_agent: the `User-Agent` header; if empty, that of the `ApiClient`, or `kueuelib`.
+        field_manager: the owner of the fields that the client writes.
         qps: calls per second; unlimited when None.
         burst: calls that may exceed that rate for a moment.
         timeout: seconds until the last byte of an answer, unless a call says otherwise.

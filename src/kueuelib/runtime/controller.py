@@ -46,13 +46,13 @@ class Result:
     """How a reconciliation without error ended.
 
     Attributes:
-        requeue_after: seconds until the next look at the key; None or 0: not without a change.
-        priority: of that next look; None keeps the present one.
-        rate_limited: look again after a delay that grows with each such result and each error in a
-            row, but at most `requeue_after` seconds.
-        settled: nothing is left to do in the state that was known at the end of the reconciliation,
-            after its last `await`. So changes that came during it, like those by its own writes,
-            need no other look. It means nothing beside the wish for another one.
+        requeue_after: seconds until the key is reconciled again; None or 0: only after a change.
+        priority: the priority of that next reconciliation; None keeps the present one.
+        rate_limited: reconcile again after a delay that grows with each such result and each error
+            in a row, but is at most `requeue_after` seconds.
+        settled: nothing is left to do in the state that was known after the last `await` of the
+            reconciliation. So changes that arrived during it, such as those by its own writes, do
+            not trigger another one. Ignored if a requeue is requested.
     """
 
     requeue_after: float | None = attrs.field(
@@ -67,7 +67,7 @@ class Result:
 DONE = Result()
 """Nothing more to do until something changes."""
 SETTLED = Result(settled=True)
-"""The same, and nothing to do for what has changed up to now."""
+"""The same, and changes that arrived during the reconciliation need no other one."""
 
 
 class Reconciler(Protocol):

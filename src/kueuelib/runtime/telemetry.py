@@ -94,17 +94,17 @@ class Telemetry:
     same name returns the same one.
 
     Args:
-        registry: where the metrics are registered, for example `prometheus_client.REGISTRY`, for a
-            program that serves its metrics itself, or that wants its own ones served beside these.
-            One `Telemetry` per registry. A registry of its own when None.
+        registry: where the metrics are registered, for example `prometheus_client.REGISTRY`. Pass
+            it if your program serves its metrics itself, or has metrics of its own to be served
+            with these. Use one `Telemetry` per registry. If None, it creates its own.
 
     Attributes:
-        registry: has all metrics.
-        more_labels: asked at every scrape about every series, so that an answer that changes
-            leaves no series behind.
+        registry: the registry with all metrics.
+        more_labels: called for every series at every scrape, so that a changed result leaves no
+            series behind.
 
     Raises:
-        ConfigError: the registry has such metrics already.
+        ConfigError: the registry already has metrics of these names.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

@@ -13,9 +13,10 @@ from kueuelib.scheduler.explain.world import World
 
 
 def choose_victims(world: World, key: ObjectKey, now: float) -> tuple[Victim, ...]:
-    """The Workloads that have to leave so that a waiting one gets quota, if nothing else waits.
+    """The victims of one waiting Workload: those that must leave so that it gets quota.
 
-    The set is minimal: without any one of them it would not fit.
+    All other waiting Workloads are ignored. The set is minimal: if any one of the victims stayed,
+    the Workload would not fit.
 
     Args:
         world: all facts; it is not changed.
@@ -23,8 +24,8 @@ def choose_victims(world: World, key: ObjectKey, now: float) -> tuple[Victim, ..
         now: seconds since the epoch.
 
     Returns:
-        empty if it fits as it is, if no victims suffice, or if it does not wait. `explain_workload`
-        says which.
+        the victims; none if the Workload fits already, if no victims suffice, or if it does not
+        wait. `explain_workload` says which of these is the case.
 
     Raises:
         UnknownObject: there is no such Workload in the world.
