@@ -227,7 +227,7 @@ def ward(living: tuple[LocalCluster, Rest], healthy: subprocess.CompletedProcess
     ):
         hooks = rest.get(path)["webhooks"]
         rest.merge(path, {"webhooks": [{**one, "failurePolicy": "Ignore"} for one in hooks]})
-    rest.create(LEASES.format("kueue-system"), lease("kueue-system", "by-hand"))
+    rest.merge(OWN_LEASE, lease("kueue-system", "by-hand"))
     # What was written before can be read in every version; from now on nothing is converted.
     rest.create(f"{KUEUE}/clusterqueues", {**typed("ClusterQueue", "new"), "spec": {}})
     status = {"status": {"conditions": [{**ACTIVE, **SINCE}]}}

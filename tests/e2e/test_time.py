@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from rest import JOBS, KUEUE, WORKLOADS, Rest, eventually, is_true
-from warm import Processes
+from warm import Processes, kueuelib
 
+from kueuelib.testing import processes
 from kueuelib.testing.processes import LocalCluster
 
 QUEUES = Path(__file__).parents[2] / "examples/custom_job/queues.yaml"
@@ -34,8 +36,8 @@ PATHS = {
 @pytest.fixture
 def rest(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rest]:
     """Its manager waits for pods, a second each, only where a test is about that."""
-    with Processes(tmp_path) as processes:
-        cluster = LocalCluster(processes, settings=getattr(request, "param", "") + RETENTION)
+    with Processes(tmp_path) as started:
+        cluster = LocalCluster(started, settings=getattr(request, "param", "") + RETENTION)
         cluster.start()
         with Rest(cluster.kubeconfig) as found:
             for obj in yaml.safe_load_all(QUEUES.read_text()):
@@ -108,3 +110,43 @@ def test_a_finished_workload_goes_and_its_job_stays_finished(rest: Rest) -> None
     eventually(lambda: is_true(rest.get(f"{JOBS}/quick"), "Complete"))
     eventually(lambda: not workloads(rest, "quick"))
     assert not rest.get(f"{JOBS}/quick")["spec"]["suspend"]
+
+
+BLOCKED = "waitForPodsReady: {enable: true, timeout: 300s, blockAdmission: true}"
+
+
+@pytest.mark.parametrize("elects", [True, False], ids=["elected", "alone"])
+def test_commands_that_get_no_file_know_what_the_manager_runs_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, elects: bool
+) -> None:
+    if elects:
+        election = 'leaderElect: true, retryPeriod: "1s"'
+        config = processes.CONFIG.replace("leaderElect: false", election)
+        monkeypatch.setattr(processes, "CONFIG", config)
+    with Processes(tmp_path) as started:
+        cluster = LocalCluster(started, settings=BLOCKED)
+        cluster.start()
+        where = ("--kubeconfig", cluster.kubeconfig)
+        with Rest(cluster.kubeconfig) as rest:
+            for obj in yaml.safe_load_all(QUEUES.read_text()):
+                rest.create(PATHS[obj["kind"]], obj)
+            create(rest, "unready", "never")
+            eventually(lambda: rest.items(WORKLOADS))
+            eventually(lambda: all(is_true(one, "Admitted") for one in rest.items(WORKLOADS)))
+            create(rest, "waits")
+            eventually(lambda: workloads(rest, "waits"))
+
+        def explained() -> bool:
+            text = kueuelib("explain", "job/waits", *where).stdout
+            return "Nothing stands in its way" not in text and "from Lease kueue-system/" in text
+
+        eventually(explained)
+        listed = json.loads(kueuelib("pending", "-o", "json", *where).stdout)
+        assert listed["items"][0]["verdict"] != "Admitted", listed
+        assert any("from Lease" in note for note in listed["notes"])
+        assert "from Lease" in kueuelib("report", *where).stdout
+        report = json.loads(kueuelib("doctor", "-o", "json", *where).stdout)
+        assert not [
+            one for one in report["findings"] if one["check"] in ("fits-but-waits", "leader")
+        ]
+        assert any("from Lease" in note for note in report["notes"])

@@ -98,7 +98,7 @@ def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -
             "spec": {"holderIdentity": "desk_1", "leaseDurationSeconds": 600},
         }
         lease["spec"]["renewTime"] = f"{format_time(time.time())[:-1]}.000000Z"
-        rest.create(LEASES, lease)
+        rest.merge(f"{LEASES}/c1f6bfd2.kueue.x-k8s.io", lease)  # the manager's notes are on it
         leads = uninstall(cluster)
         assert leads.returncode == 2
         assert "leads outside of the cluster; stop it, wait until its Lease" in leads.stderr

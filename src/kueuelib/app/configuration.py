@@ -36,6 +36,7 @@ from kueuelib.app.pods_ready import WaitForPodsReady
 from kueuelib.app.preemption import Preemption
 from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
+from kueuelib.controllers.manifests import LEASE
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.settings import QuotaReleaseStrategy
 from kueuelib.runtime.namespace import own_namespace
@@ -67,7 +68,7 @@ class LeaderElection:
     """The Lease that decides which replica schedules."""
 
     leader_elect: bool = True
-    resource_name: str = "c1f6bfd2.kueue.x-k8s.io"
+    resource_name: str = LEASE
     resource_namespace: str = ""
     resource_lock: str = "leases"
     lease_duration: Duration = Duration(15)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import linecache
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,9 +18,9 @@ from kueuelib.app.addresses import check_addresses
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import election_options
+from kueuelib.app.lease_notes import PUBLISHED, LeaseNotes, published
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
 from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile
-from kueuelib.app.restart_note import RestartNote
 from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
 from kueuelib.controllers.assembly import setup as setup_controllers
 from kueuelib.controllers.manifests import manager_user
@@ -176,7 +175,13 @@ async def assemble_manager(
     With `recording`, the input and the decisions of the engine are written to a file. With `file`,
     the manager follows changes of that configuration file.
     """
-    manager.annotate_lease(RESTART_NEEDED, "")  # of this life: the last one may have left others
+    annotate = manager.annotate_lease
+    if file is not None and not configuration.leader_election.leader_elect:
+        notes = LeaseNotes(client, configuration.lease)
+        manager.add(Group.OTHERS, notes, "notes on the lease")
+        annotate = notes.annotate
+    annotate(RESTART_NEEDED, "")  # of this life: the last one may have left others
+    annotate(PUBLISHED, published(configuration, manager.identity))
     workers = configuration.controller.group_kind_concurrency
     recorder = EventRecorder(client, "kueue", telemetry=telemetry)
     manager.add(Group.EVENTS, recorder, "event recorder")
@@ -241,20 +246,13 @@ async def assemble_manager(
         def take(reloaded: Configuration) -> None:
             controllers.use_life(life_settings(reloaded))
             controllers.report(reloaded.metrics.local_queue_metrics.selector)
+            annotate(PUBLISHED, published(reloaded, manager.identity))
 
-        announce: Callable[[tuple[str, ...]], None]
-        if configuration.leader_election.leader_elect:
-            announce = partial(_on_the_lease, manager)
-        else:
-            held_back = RestartNote(client, configuration.lease)
-            manager.add(Group.OTHERS, held_back, "restart note")
-            announce = held_back.note
+        def announce(keys: tuple[str, ...]) -> None:
+            annotate(RESTART_NEEDED, ", ".join(keys))
+
         followed = ConfigurationFile(file, configuration, take, telemetry, announce=announce)
         manager.add(Group.OTHERS, followed, "configuration file")
-
-
-def _on_the_lease(manager: Manager, keys: tuple[str, ...]) -> None:
-    manager.annotate_lease(RESTART_NEEDED, ", ".join(keys))
 
 
 def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions | None) -> Engine:

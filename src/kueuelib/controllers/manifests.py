@@ -27,6 +27,9 @@ METRICS_ROLE = "kueue-metrics-auth-role"
 METRICS_READER_ROLE = "kueue-metrics-reader"
 LEADER_ROLE = "kueue-leader-election-role"
 CERTIFICATES_ROLE = "kueue-certificates-role"
+CONFIGURATION_ROLE = "kueue-configuration-reader-role"
+LEASE = "c1f6bfd2.kueue.x-k8s.io"
+"""The default Lease of the election, on which the leader notes what it runs with."""
 
 WATCH = ("list", "watch")
 READ = ("get", *WATCH)
@@ -71,6 +74,7 @@ def manager_manifests(namespace: str) -> list[Obj]:
         _binding("Role", LEADER_ROLE, "kueue-leader-election-rolebinding", namespace, namespace),
         _role(CERTIFICATES_ROLE, namespace, certificate_rules()),
         _binding("Role", CERTIFICATES_ROLE, "kueue-certificates-rolebinding", namespace, namespace),
+        *configuration_readers(namespace),
         cluster_role(METRICS_ROLE, metrics_rules()),
         _binding("ClusterRole", METRICS_ROLE, "kueue-metrics-auth-rolebinding", namespace, ""),
         cluster_role(METRICS_READER_ROLE, [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]),
@@ -113,6 +117,15 @@ def leader_election_rules() -> list[Obj]:
 def certificate_rules() -> list[Obj]:
     """The rights, in the manager's namespace, to keep the certificate of the webhooks."""
     return [_rule("", ["secrets"], ["get", "create", "update"])]
+
+
+def configuration_readers(namespace: str) -> list[Obj]:
+    """The right of every authenticated user to read what the leader notes on its Lease."""
+    name = CONFIGURATION_ROLE
+    rules = [{**_rule("coordination.k8s.io", ["leases"], ["get"]), "resourceNames": [LEASE]}]
+    binding = _binding("Role", name, "kueue-configuration-reader-rolebinding", "", namespace)
+    everyone = {"apiGroup": _RBAC, "kind": "Group", "name": "system:authenticated"}
+    return [_role(name, namespace, rules), {**binding, "subjects": [everyone]}]
 
 
 def metrics_rules() -> list[Obj]:

@@ -88,6 +88,11 @@ class Elector:
         )
 
     @property
+    def identity(self) -> str:
+        """The holder of the Lease while this process leads."""
+        return self._options.identity
+
+    @property
     def leading(self) -> bool:
         """Whether this process led when the Lease was last looked at."""
         return self._core.leading

@@ -138,6 +138,11 @@ class Manager:
         """Whether this process leads; None without an election."""
         return None if self._elector is None else self._elector_part().leading
 
+    @property
+    def identity(self) -> str:
+        """The holder of the Lease while this process leads; empty without an election."""
+        return "" if self._elector is None else self._elector_part().identity
+
     def annotate_lease(self, key: str, value: str) -> None:
         """Annotate the Lease while this process leads; do nothing without an election."""
         if self._elector is not None:

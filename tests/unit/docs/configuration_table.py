@@ -96,6 +96,27 @@ also writes it to its Lease, where [`kueuelib doctor`](doctor.md) finds it. The 
 block `waitForPodsReady` that is added or removed.
 `kueuelib_configuration_reloads_total` counts by `result` the files that were `taken` and `refused`.
 
+## What the manager publishes
+
+`explain`, `pending`, `report` and `doctor` need the configuration that the manager runs with. If
+`--config` names no file, they look for it in the cluster, in this order:
+
+1. The annotation `kueuelib.dev/configuration` of the manager's Lease. The leader writes the blocks
+   that change decisions or jobs, as far as they differ from the defaults: `waitForPodsReady`,
+   `fairSharing`, `admissionFairSharing`, `preemption` without its policy, `borrowing`,
+   `resources`, `manageJobsWithoutQueueName`, `managedJobsNamespaceSelector`, `integrations`,
+   `objectRetentionPolicies`, `quotaReleaseStrategy`, `leaderElection` and `featureGates`. A
+   manager without leader election writes them too, if it has a configuration file. What another
+   holder of the Lease has left does not count. `kueuelib install` grants every authenticated user
+   the right to get this Lease, by its default name in the manager's namespace.
+2. The ConfigMap `kueue-manager-config` of the manager's pods, also if they are those of the Go
+   manager. Other blocks, such as `metrics`, are always from here. This needs the right to get the
+   ConfigMap.
+3. The defaults.
+
+A note names the source if its decisions differ from those of the default configuration, or says
+why none could be read. The commands look in the namespace `kueue-system`.
+
 ## Keys
 
 | Key | Versions | Default | | Changes |

@@ -22,12 +22,14 @@ class Report:
         checked: the checks that ran.
         skipped: why the others did not run, by name.
         unseen: the kinds that were not read.
+        notes: where the manager's configuration is from.
     """
 
     findings: tuple[tuple[str, Finding], ...]
     checked: tuple[str, ...]
     skipped: Mapping[str, str]
     unseen: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def causes(self) -> Mapping[int, int]:

@@ -12,11 +12,12 @@ import anyio
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.app.configuration import load_configuration
+from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.doctor.examining import Report, examine_twice
 from kueuelib.app.doctor.finding import Finding, Severity, all_checks, migration_checks
 from kueuelib.app.doctor.reading import read
 from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.running_configuration import running_configuration
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime import logs
 from kueuelib.runtime.client import Client
@@ -44,7 +45,7 @@ def run(
 
     Args:
         kubeconfig: the cluster; found by kubectl's rules when None.
-        config: the manager's configuration file; its defaults when None.
+        config: the manager's configuration file; found in the cluster when None.
         output: `text` or `json`.
         server_timeout: seconds to wait for a server that does not answer.
         own: whether the manager runs with the rights of this kubeconfig.
@@ -55,10 +56,9 @@ def run(
         KueuelibError: nothing could be checked, or the server failed.
     """
     logs.configure("console", "error")  # that a version is deprecated does not matter here
-    look = functools.partial(
-        read, configuration=load_configuration(config), file=str(config or ""), own=own
-    )
-    report = anyio.run(_examine, kubeconfig, look, server_timeout, before_migration)
+    given = None if config is None else load_configuration(config)
+    look = functools.partial(read, file=str(config or ""), own=own)
+    report = anyio.run(_examine, kubeconfig, look, given, server_timeout, before_migration)
     if not report.checked:
         why = next(iter(report.skipped.values()))
         raise KueuelibError(
@@ -73,13 +73,16 @@ def run(
 
 async def _examine(
     kubeconfig: Path | None,
-    look: Callable[[Client], Awaitable[Snapshot]],
+    look: Callable[[Client, Configuration], Awaitable[Snapshot]],
+    given: Configuration | None,
     server_timeout: float,
     before_migration: bool,
 ) -> Report:
     checks = migration_checks() if before_migration else all_checks()
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-doctor") as client:
-        return await examine_twice(lambda: look(client), checks=checks)
+        running = await running_configuration(client, given)
+        report = await examine_twice(lambda: look(client, running.configuration), checks=checks)
+    return attrs.evolve(report, notes=running.notes)
 
 
 def to_lines(report: Report) -> Iterator[str]:
@@ -99,6 +102,7 @@ def to_lines(report: Report) -> Iterator[str]:
         reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
         yield f"Not checked: {', '.join(names)}: {why}"
+    yield from (f"Note: {note}" for note in report.notes)
     severities = [group.findings[0].severity for group in groups]
     counts = [
         f"{count} {WORDS[severity]}{'' if count == 1 else 's'}"
@@ -162,6 +166,7 @@ def to_data(report: Report) -> Obj:
         "checked": list(report.checked),
         "notSeen": list(report.unseen),
         "notChecked": [{"check": name, "why": why} for name, why in report.skipped.items()],
+        "notes": list(report.notes),
     }
 
 

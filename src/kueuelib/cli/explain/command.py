@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import attrs
 
 from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration, load_configuration
@@ -13,6 +14,7 @@ from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import Document, parse_manifests
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.part_settings import engine_settings, job_settings
+from kueuelib.app.running_configuration import running_configuration
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
@@ -35,7 +37,7 @@ def run(
         reference: `KIND/NAME`, or None.
         file: a file of manifests, `-` for standard input, or None.
         kubeconfig: the cluster; found by kubectl's rules when None.
-        config: the manager's configuration file; its defaults when None.
+        config: the manager's configuration file; found in the cluster when None.
         namespace: the namespace; that of the kubeconfig's context when empty.
         output: `text` or `json`.
         server_timeout: seconds to wait for a server that does not answer.
@@ -51,10 +53,8 @@ def run(
         parse_reference(reference)
     text = None if file is None else _read(file)
     logs.configure("console", "warning")
-    configuration = load_configuration(config)
-    answers = anyio.run(
-        _ask, reference, file, text, kubeconfig, namespace, server_timeout, configuration
-    )
+    given = None if config is None else load_configuration(config)
+    answers = anyio.run(_ask, reference, file, text, kubeconfig, namespace, server_timeout, given)
     if output == "json":
         from kueuelib.cli.explain.data import to_json
 
@@ -79,9 +79,8 @@ async def _ask(
     kubeconfig: Path | None,
     namespace: str,
     server_timeout: float,
-    configuration: Configuration,
+    given: Configuration | None,
 ) -> tuple[Answer, ...]:
-    settings, jobs = engine_settings(configuration), job_settings(configuration)
     patience = max(server_timeout, ATTEMPT_TIMEOUT)
     async with await connect(kubeconfig, user_agent="kueuelib-explain", timeout=patience) as client:
         endpoint = await client.transport.endpoint()
@@ -91,7 +90,11 @@ async def _ask(
             source = "standard input" if file == "-" else str(file)
             documents = parse_manifests(text, source, namespace, default)
         await wait_for_server(client, server_timeout, starting=False)
+        running = await running_configuration(client, given)
+        settings, jobs = engine_settings(running.configuration), job_settings(running.configuration)
         if reference is None:
-            return await ask_about(client, documents, SYSTEM_CLOCK.now(), settings, jobs)
-        where = namespace or default
-        return (await ask(client, parse_reference(reference), where, settings, jobs),)
+            answers = await ask_about(client, documents, SYSTEM_CLOCK.now(), settings, jobs)
+        else:
+            subject = parse_reference(reference)
+            answers = (await ask(client, subject, namespace or default, settings, jobs),)
+    return tuple(attrs.evolve(one, notes=(*one.notes, *running.notes)) for one in answers)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
+import attrs
 import orjson
 
 from kueuelib.api.meta import Obj, format_time
@@ -16,6 +17,7 @@ from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.explaining.when import When, ask_when
 from kueuelib.app.part_settings import engine_settings, life_settings
+from kueuelib.app.running_configuration import running_configuration
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import reached
@@ -57,8 +59,8 @@ def run(
         raise ConfigError("kueuelib explain --when", "needs an object of the cluster", fix)
     parse_reference(reference)
     logs.configure("console", "warning")
-    configuration = load_configuration(config)
-    answer = anyio.run(_ask, reference, kubeconfig, namespace, server_timeout, configuration)
+    given = None if config is None else load_configuration(config)
+    answer = anyio.run(_ask, reference, kubeconfig, namespace, server_timeout, given)
     if output == "json":
         text = orjson.dumps(when_data(answer), option=orjson.OPT_INDENT_2).decode()
     else:
@@ -72,13 +74,16 @@ async def _ask(
     kubeconfig: Path | None,
     namespace: str,
     server_timeout: float,
-    configuration: Configuration,
+    given: Configuration | None,
 ) -> When:
-    settings, life = engine_settings(configuration), life_settings(configuration)
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-explain") as client:
         endpoint = await client.transport.endpoint()
         where = namespace or endpoint.namespace or DEFAULT_NAMESPACE
-        return await ask_when(client, parse_reference(reference), where, settings, life)
+        running = await running_configuration(client, given)
+        settings = engine_settings(running.configuration)
+        life = life_settings(running.configuration)
+        answer = await ask_when(client, parse_reference(reference), where, settings, life)
+    return attrs.evolve(answer, notes=(*answer.notes, *running.notes))
 
 
 def when_data(answer: When) -> Obj:

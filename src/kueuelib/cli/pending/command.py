@@ -16,6 +16,7 @@ from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import Listing, Waiting, list_pending
 from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.running_configuration import running_configuration
 from kueuelib.cli.columns import columns
 from kueuelib.cli.explain.data import change_data
 from kueuelib.cli.explain.text import smallest_text
@@ -49,7 +50,7 @@ def run(
         output: `text`, `wide` or `json`.
         changes: for how many of them to search for the smallest change.
         kubeconfig: the cluster; found by kubectl's rules when None.
-        config: the manager's configuration file; its defaults when None.
+        config: the manager's configuration file; found in the cluster when None.
         server_timeout: seconds to wait for a server that does not answer.
         everywhere: all namespaces.
 
@@ -63,7 +64,7 @@ def run(
         problem = "a LocalQueue is in one namespace, and belongs to one ClusterQueue"
         raise ConfigError("kueuelib pending", problem, "give -q without -A and -c")
     logs.configure("console", "warning")
-    configuration = load_configuration(config)
+    given = None if config is None else load_configuration(config)
     selection = Selection(namespace, local_queue, cluster_queue)
     listing = anyio.run(
         _list,
@@ -71,7 +72,7 @@ def run(
         everywhere or bool(cluster_queue and not namespace),
         kubeconfig,
         server_timeout,
-        configuration,
+        given,
         changes,
     )
     if output == "json":
@@ -86,15 +87,17 @@ async def _list(
     everywhere: bool,
     kubeconfig: Path | None,
     server_timeout: float,
-    configuration: Configuration,
+    given: Configuration | None,
     changes: int,
 ) -> Listing:
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-pending") as client:
         endpoint = await client.transport.endpoint()
         here = selection.namespace or endpoint.namespace or DEFAULT_NAMESPACE
         selection = attrs.evolve(selection, namespace="" if everywhere else here)
-        settings = engine_settings(configuration)
-        return await list_pending(client, selection, SYSTEM_CLOCK.now(), settings, changes)
+        running = await running_configuration(client, given)
+        settings = engine_settings(running.configuration)
+        listing = await list_pending(client, selection, SYSTEM_CLOCK.now(), settings, changes)
+    return attrs.evolve(listing, notes=(*listing.notes, *running.notes))
 
 
 def to_text(listing: Listing, *, wide: bool) -> str:

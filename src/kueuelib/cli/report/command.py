@@ -7,9 +7,8 @@ from pathlib import Path
 
 import anyio
 
-from kueuelib.app.configuration import load_configuration
-from kueuelib.app.overview.gathering import Facts, facts_of, overview_of
-from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.overview.gathering import Facts, overview_of
 from kueuelib.cli.report.page import View, page
 from kueuelib.cli.report.reading import read
 from kueuelib.cli.report.workloads import VerifiedChange
@@ -17,7 +16,6 @@ from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import reached
-from kueuelib.scheduler.settings import Settings
 
 
 def run(
@@ -34,7 +32,7 @@ def run(
 
     Args:
         kubeconfig: the cluster; found by kubectl's rules when None.
-        config: the manager's configuration file; its defaults when None.
+        config: the manager's configuration file; found in the cluster when None.
         namespace: where to read kinds that may not be read in the whole cluster; empty for nowhere.
         changes: for how many Workloads to search for the smallest change.
         server_timeout: seconds to wait for a server that does not answer.
@@ -48,22 +46,22 @@ def run(
     if port and not serve:
         raise ConfigError("kueuelib report", "--port is for --serve only", "add --serve")
     logs.configure("console", "warning")
-    settings = engine_settings(load_configuration(config))
+    given = None if config is None else load_configuration(config)
     if serve:
         from kueuelib.cli.report.live import run as run_live
 
-        return run_live(kubeconfig, settings, namespace, changes, server_timeout, port)
-    facts = anyio.run(_read, kubeconfig, settings, namespace, server_timeout)
+        return run_live(kubeconfig, given, namespace, changes, server_timeout, port)
+    facts = anyio.run(_read, kubeconfig, given, namespace, server_timeout)
     sys.stdout.write(text_of(facts, changes))
     return 0
 
 
 async def _read(
-    kubeconfig: Path | None, settings: Settings, namespace: str, server_timeout: float
+    kubeconfig: Path | None, given: Configuration | None, namespace: str, server_timeout: float
 ) -> Facts:
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-report") as client:
-        reading = await read(client, namespace)
-        return facts_of(reading.near, reading.unseen, settings, SYSTEM_CLOCK.now())
+        reading = await read(client, namespace, given)
+        return reading.facts(reading.near, SYSTEM_CLOCK.now())
 
 
 def text_of(facts: Facts, changes: int) -> str:

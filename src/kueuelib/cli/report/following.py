@@ -15,7 +15,6 @@ import anyio
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.app.explaining.gather import Decoder, Lists
-from kueuelib.app.overview.gathering import facts_of
 from kueuelib.cli.report.board import State, answer, next_to_explain, state_of, with_change
 from kueuelib.cli.report.reading import Read
 from kueuelib.machinery.store import Delta
@@ -23,7 +22,6 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
 from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.scheduler.settings import Settings
 
 SOON = 0.1
 """Seconds after which changes are shown; all changes meanwhile become one state."""
@@ -47,7 +45,6 @@ class Following:
         client: follows the cluster.
         read: what the caller may read.
         namespace: where kinds were listed that may not be listed in the whole cluster.
-        settings: the manager's settings for decisions.
         changes: for how many Workloads to search for changes without a request.
         clock: time.
 
@@ -61,13 +58,11 @@ class Following:
         client: Client,
         read: Read,
         namespace: str,
-        settings: Settings,
         changes: int,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.readers = 0
         self._read = read
-        self._settings = settings
         self._changes = changes
         self._clock = clock
         self._name, self._number = secrets.token_hex(4), 0
@@ -136,7 +131,7 @@ class Following:
             version, before = self._version(), self._state
 
             def work() -> State:
-                facts = facts_of(lists, self._read.unseen, self._settings, now, self._decoder)
+                facts = self._read.facts(lists, now, self._decoder)
                 self._decoder.end()
                 return state_of(version, facts, before)
 

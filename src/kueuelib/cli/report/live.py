@@ -11,13 +11,13 @@ from typing import Any
 
 import anyio
 
+from kueuelib.app.configuration import Configuration
 from kueuelib.cli.report.following import Following
 from kueuelib.cli.report.reading import read
 from kueuelib.cli.report.serving import LOOPBACK, Site
 from kueuelib.runtime.connection import reached
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import serving
-from kueuelib.scheduler.settings import Settings
 
 DRAIN = 1.0
 """Seconds that open pages have to end."""
@@ -25,14 +25,14 @@ DRAIN = 1.0
 
 def run(
     kubeconfig: Path | None,
-    settings: Settings,
+    given: Configuration | None,
     namespace: str,
     changes: int,
     server_timeout: float,
     port: int,
 ) -> int:
     """Serves until SIGTERM or SIGINT; see `command.run`."""
-    serve = partial(_serve, kubeconfig, settings, namespace, changes, server_timeout, port)
+    serve = partial(_serve, kubeconfig, given, namespace, changes, server_timeout, port)
     run_program(_until_signal, serve)
     return 0
 
@@ -48,15 +48,15 @@ async def _until_signal(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 async def _serve(
     kubeconfig: Path | None,
-    settings: Settings,
+    given: Configuration | None,
     namespace: str,
     changes: int,
     server_timeout: float,
     port: int,
 ) -> None:
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-report") as client:
-        reading = await read(client, namespace)
-        following = Following(client, reading, namespace, settings, changes)
+        reading = await read(client, namespace, given)
+        following = Following(client, reading, namespace, changes)
         site, ready = Site(following), anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(following.run, ready.set)

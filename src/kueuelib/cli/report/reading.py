@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 import attrs
 
+from kueuelib.api.codec import decode
 from kueuelib.api.meta import Resource
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.existing import insist_on_namespace
-from kueuelib.app.explaining.gather import Lists, decisive
+from kueuelib.app.explaining.gather import Decode, Lists, decisive
 from kueuelib.app.explaining.waiting import list_near
+from kueuelib.app.overview.gathering import Facts, facts_of
+from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.running_configuration import running_configuration
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
+from kueuelib.scheduler.settings import Settings
 from kueuelib.workload.served import queueing_version
 
 _SHOWN = ("ClusterQueue", "Workload")
@@ -25,20 +31,37 @@ class Read:
         near: the listed objects.
         unseen: the kinds that may not be listed in the whole cluster.
         resources: all requested kinds.
+        settings: the manager's settings for decisions.
+        notes: where they are from.
     """
 
     near: Lists
     unseen: tuple[Resource, ...]
     resources: Sequence[Resource]
+    settings: Settings
+    notes: tuple[str, ...]
+
+    def facts(self, lists: Lists, now: float, decoder: Decode = decode) -> Facts:
+        """The facts in later lists of the same kinds.
+
+        Args:
+            lists: what was listed.
+            now: when that was, in seconds since the epoch.
+            decoder: makes values of raw objects.
+        """
+        facts = facts_of(lists, self.unseen, self.settings, now, decoder)
+        notes = (*facts.cluster.notes, *self.notes)
+        return attrs.evolve(facts, cluster=attrs.evolve(facts.cluster, notes=notes))
 
 
-async def read(client: Client, namespace: str) -> Read:
+async def read(client: Client, namespace: str, given: Configuration | None = None) -> Read:
     """Lists the kinds that decisions depend on.
 
     Args:
         client: whose cluster.
         namespace: where to list kinds that may not be listed in the whole cluster; empty for
             nowhere.
+        given: the manager's configuration; found in the cluster when None.
 
     Raises:
         ConfigError: the cluster does not serve the queueing API, or none of these kinds.
@@ -55,4 +78,5 @@ async def read(client: Client, namespace: str) -> Read:
         if not namespace:
             fix += ", or name a namespace with -n"
         raise KueuelibError(f"neither ClusterQueues nor Workloads may be listed: {why}; {fix}")
-    return Read(near, unseen, resources)
+    running = await running_configuration(client, given)
+    return Read(near, unseen, resources, engine_settings(running.configuration), running.notes)

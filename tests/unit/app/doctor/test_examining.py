@@ -259,7 +259,9 @@ def test_of_many_findings_of_a_check_some_are_shown() -> None:
 
 
 def test_the_report_as_data_is_as_the_page_says() -> None:
-    report = Report((("a", finding(Severity.WARNING)),), ("a",), {"c": "no rights"}, ("Pod",))
+    report = Report(
+        (("a", finding(Severity.WARNING)),), ("a",), {"c": "no rights"}, ("Pod",), ("n",)
+    )
     data = to_data(report)
     assert data == {
         "worst": "warning",
@@ -276,6 +278,7 @@ def test_the_report_as_data_is_as_the_page_says() -> None:
         "checked": ["a"],
         "notSeen": ["Pod"],
         "notChecked": [{"check": "c", "why": "no rights"}],
+        "notes": ["n"],
     }
     text = (DOCS / "doctor.md").read_text().partition("```json\n")[2].partition("```")[0]
     page = json.loads(text)

@@ -1,4 +1,4 @@
-"""The note on the Lease of a manager without leader election."""
+"""Notes on the Lease of a manager without leader election."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import ObjectKey, annotations_of
+from kueuelib.app.lease_notes import LeaseNotes
 from kueuelib.app.reloading import RESTART_NEEDED
-from kueuelib.app.restart_note import RestartNote
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import NotFound, Unavailable
 from kueuelib.runtime.client import Client
@@ -39,15 +39,15 @@ async def noted(client: Client, keys: str) -> dict[str, Any]:
 
 
 async def test_keys_are_noted_on_a_lease_that_nobody_holds(client: Client) -> None:
-    note = RestartNote(client, LEASE)
+    note = LeaseNotes(client, LEASE)
     running = asyncio.create_task(note.run(lambda: None))
     await asyncio.sleep(0.1)
     with pytest.raises(NotFound):  # there is nothing to tell
         await client.get(LEASES, LEASE)
-    note.note(("a.b", "c"))
+    note.annotate(RESTART_NEEDED, "a.b, c")
     lease = await noted(client, "a.b, c")
     assert not lease["spec"].get("holderIdentity")
-    note.note(())
+    note.annotate(RESTART_NEEDED, "")
     await noted(client, "")
     running.cancel()
 
@@ -58,7 +58,9 @@ async def test_what_the_last_life_noted_is_taken_back(client: Client) -> None:
     spec = {"holderIdentity": "", "leaseTransitions": 3}
     head = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
     await client.create(LEASES, {**head, "metadata": meta, "spec": spec})
-    running = asyncio.create_task(RestartNote(client, LEASE).run(lambda: None))
+    note = LeaseNotes(client, LEASE)
+    note.annotate(RESTART_NEEDED, "")
+    running = asyncio.create_task(note.run(lambda: None))
     lease = await noted(client, "")
     assert annotations_of(lease)["other"] == "stays"
     assert lease["spec"]["leaseTransitions"] == 3
@@ -84,7 +86,7 @@ async def test_a_server_that_fails_is_asked_again(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Hurried()
-    note, failures, create = RestartNote(client, LEASE, clock=clock), [1, 1], client.create
+    note, failures, create = LeaseNotes(client, LEASE, clock=clock), [1, 1], client.create
 
     async def failing(*args: Any, **options: Any) -> Any:
         if failures:
@@ -93,7 +95,7 @@ async def test_a_server_that_fails_is_asked_again(
         return await create(*args, **options)
 
     monkeypatch.setattr(client, "create", failing)
-    note.note(("a",))
+    note.annotate(RESTART_NEEDED, "a")
     running = asyncio.create_task(note.run(lambda: None))
     await noted(client, "a")
     assert clock.slept == [10.0, 10.0]
