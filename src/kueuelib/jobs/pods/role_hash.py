@@ -49,8 +49,10 @@ _OTHERS = (
 )
 _MAPS = frozenset({"matchLabels", "nodeSelector"})
 """Fields whose keys are the user's, which Go sorts."""
-_KEPT = frozenset({"containerPort", "key", "nodeSelectorTerms", "tolerationSeconds", "weight"})
+_KEPT = frozenset({"containerPort", "nodeSelectorTerms", "tolerationSeconds", "weight"})
 """Fields that are written even if they are empty."""
+_ESCAPES = [(mark.encode(), f"\\u{ord(mark):04x}".encode()) for mark in "<>&\u2028\u2029"]
+"""What Go's JSON never contains, for the sake of HTML and JavaScript."""
 
 
 def role_of(pod: Mapping[str, Any]) -> str:
@@ -94,7 +96,7 @@ def _name_of(raw: bytes) -> str:
         if field in shape:
             shape[field] = _quantities(shape[field])
     text = orjson.dumps({"spec": dict(sorted(shape.items()))})
-    for mark, escape in ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026")):
+    for mark, escape in _ESCAPES:
         text = text.replace(mark, escape)
     return hashlib.sha256(text).hexdigest()[:DIGITS]
 

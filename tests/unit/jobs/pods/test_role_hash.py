@@ -22,12 +22,25 @@ def spec(requests=None, **fields):
     return {"containers": [container], **fields}
 
 
+def prefers(zone):
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+    name = "preferredDuringSchedulingIgnoredDuringExecution"
+    return {"nodeAffinity": {name: [{"weight": 1, "preference": term}]}}
+
+
 @pytest.mark.parametrize(
     ("found", "digits"),
     [
         (spec({}), "a9f06f3a"),
         (spec({"cpu": "1"}), "dc85db45"),
         (spec(priority=0, tolerations=DEFAULT_TOLERATIONS), "bf90803c"),
+        (spec(tolerations=[{"key": "a&b", "operator": "Exists"}]), "7a4e04f2"),
+        (spec(tolerations=[{"key": "a<b", "operator": "Exists"}]), "dbee3455"),
+        (spec(tolerations=[{"key": "a>b", "operator": "Exists"}]), "95aa1a2f"),
+        (spec(affinity=prefers("a\u2028b")), "57d41535"),
+        (spec(affinity=prefers("a\u2029b")), "65307c74"),
+        (spec(affinity=prefers('é \U0001f600 "q" \\ \t\n\b\f\x07\x7f')), "278608ac"),
+        (spec(tolerations=[{"key": "", "operator": "Exists", "tolerationSeconds": 0}]), "78ccc2d9"),
     ],
 )
 def test_digits_are_those_of_the_go_manager(found, digits):

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import attrs
 import pytest
 
 from kueuelib.errors import Unavailable
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings
+from kueuelib.jobs.lookups.owners import Owners
+from kueuelib.jobs.lookups.stores import JobStores
 from kueuelib.jobs.pods import integration
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.marks import gated
+from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import regained
 from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.role_hash import role_hash
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.selection import is_selected
+from kueuelib.jobs.pods.webhook import PodWebhook
 from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.jobs.webhooks.rules import validate_job
 from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.machinery.store import Store
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.admission import AdmissionRequest
 
 KUEUE = "kueue.x-k8s.io"
 HERE = {"kubernetes.io/metadata.name": "ns"}
@@ -34,6 +42,31 @@ def test_a_gated_pod_has_gate_label_and_finalizer_each_once(pods):
         assert found["metadata"]["finalizers"] == ["other/one", f"{KUEUE}/managed"]
     assert "finalizers" in pod["metadata"]
     assert len(pod["metadata"]["finalizers"]) == 1
+
+
+def webhook(telemetry):
+    settings = JobSettings(frameworks=("pod",))
+    stores = JobStores({"pod": Store()}, Store(), Store(), Store(), Store())
+    parts = SimpleNamespace(
+        settings=settings,
+        parents=(),
+        owners=Owners([POD], stores, settings, None),
+        namespaces=SimpleNamespace(store=Store()),
+    )
+    return PodWebhook(parts, PodMetrics(telemetry))
+
+
+def test_only_pods_that_are_stored_are_counted_as_gated(pods):
+    telemetry = Telemetry()
+    hook, pod = webhook(telemetry), pods.raw()
+    request = AdmissionRequest("uid", "CREATE", namespace="ns", object=pod)
+    dry = hook.mutate(pod, attrs.evolve(request, dry_run=True))
+    count = telemetry.registry.get_sample_value
+    assert not count("kueue_pods_gated_total", {"namespace": "ns"})
+    assert hook.mutate(pod, request) == dry == gated(pod)
+    assert count("kueue_pods_gated_total", {"namespace": "ns"}) == 1
+    assert hook.mutate(pods.raw(queue=None), request) == pods.raw(queue=None)
+    assert count("kueue_pods_gated_total", {"namespace": "ns"}) == 1
 
 
 def test_the_role_hash_of_a_user_is_not_believed(pods):
