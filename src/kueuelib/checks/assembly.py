@@ -160,6 +160,7 @@ def _add(
                 reconciler.called,
                 reconciler.evaluator,
                 recorder,
+                clock=clock,
             ),
             check.concurrency,
             limiter=ItemExponential(FIRST_PAUSE, LAST_PAUSE),

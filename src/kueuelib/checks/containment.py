@@ -203,25 +203,31 @@ class Threads:
         self._most = most
         self.hanging = 0
 
-    async def run(self, function: Callable[[], T]) -> T:
+    async def run(self, function: Callable[[], T], ended: Callable[[], None]) -> T:
         """Calls a function in a thread, with the present context.
+
+        Args:
+            function: to call.
+            ended: called on the event loop when the thread has ended, also after a cancellation.
 
         Raises:
             CheckFailed: it raised, or too many earlier calls still hang.
         """
         if self.hanging >= self._most:
+            ended()
             raise CheckFailed(f"not called: {self.hanging} earlier calls hang in their threads")
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-        ended: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+        answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
         hangs = over = False
 
         def tell(value: T | None, error: BaseException | None) -> None:
             nonlocal over
             over = True
+            ended()
             if hangs:
                 self.hanging -= 1
-            if not ended.done():
-                ended.set_result((value, error))
+            if not answer.done():
+                answer.set_result((value, error))
 
         def work() -> None:
             value, error = None, None
@@ -234,7 +240,7 @@ class Threads:
 
         threading.Thread(target=work, name=self._name, daemon=True).start()
         try:
-            value, error = await ended
+            value, error = await answer
         except asyncio.CancelledError:
             hangs = not over
             self.hanging += hangs

@@ -47,8 +47,8 @@ class Check:
             that was admitted before its queue got this check. By default an admitted workload
             continues, and the check is called again with growing pauses.
         owned: objects that the check makes for workloads; a change of one triggers another call.
-        release: called at least once when a Workload that the function was called about has lost
-            its quota, has finished or is being deleted.
+        release: called at least once when a Workload that the function was called about no longer
+            uses its quota: it has finished, or its last pod is gone after an eviction or deletion.
     """
 
     controller_name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -29,7 +30,12 @@ class Evaluator:
     def __init__(self, check: Check) -> None:
         self._check = check
         self._threads = Threads(f"check {check.controller_name}", check.concurrency)
-        self._abandoned: set[asyncio.Task[Any]] = set()
+        self._abandoned: dict[asyncio.Task[Any], str] = {}
+        self._in_threads = Counter[str]()
+
+    def runs(self, uid: str) -> bool:
+        """Whether code of the check runs about a workload, also after the call was given up."""
+        return self._in_threads[uid] > 0 or uid in self._abandoned.values()
 
     async def ask(self, wl: Obj, parameters: Obj | None, context: CheckContext) -> Verdict:
         """The verdict about a workload, with verified fields.
@@ -42,7 +48,7 @@ class Evaluator:
         Raises:
             CheckFailed: there is no verdict.
         """
-        return await self._guarded(self._call(wl, parameters, context))
+        return await self._guarded(self._call(wl, parameters, context), wl)
 
     async def release(self, wl: Obj, context: CheckContext) -> None:
         """Call the release function of the check.
@@ -54,7 +60,7 @@ class Evaluator:
         Raises:
             CheckFailed: it raised, or took too long.
         """
-        await self._guarded(self._run(self._check.release, (decode(Workload, wl),), context))
+        await self._guarded(self._run(self._check.release, (decode(Workload, wl),), context), wl)
 
     async def group(self, wl: Obj, turns: Turns) -> Group:
         """The group of a workload, given by `serialize`.
@@ -62,23 +68,23 @@ class Evaluator:
         Raises:
             CheckFailed: it raised, or its result cannot be compared.
         """
-        return await self._guarded(self._group(wl, turns))
+        return await self._guarded(self._group(wl, turns), wl)
 
     async def _group(self, wl: Obj, turns: Turns) -> Group:
         assert self._check.serialize is not None
         return turns.group(self._check.serialize(decode(Workload, wl)))
 
-    async def _guarded(self, code: Coroutine[Any, Any, T]) -> T:
+    async def _guarded(self, code: Coroutine[Any, Any, T], wl: Obj) -> T:
         """The result of a call to users' code, or `CheckFailed`."""
         call = Call()
         task = started(call, code)
         try:
             done, _ = await asyncio.wait({task}, timeout=self._check.timeout)
         except asyncio.CancelledError:
-            self._abandon(task, call)
+            self._abandon(task, call, wl)
             raise
         if not done:
-            self._abandon(task, call)
+            self._abandon(task, call, wl)
             raise CheckFailed(f"took longer than {self._check.timeout:g} s")
         if task.cancelled():
             raise CheckFailed("cancelled itself")
@@ -97,16 +103,23 @@ class Evaluator:
         enter(context)
         if is_async(function):
             return await function(*arguments)
-        answer = await self._threads.run(lambda: function(*arguments))
+        uid = context.workload["metadata"]["uid"]
+        self._in_threads[uid] += 1
+        answer = await self._threads.run(lambda: function(*arguments), lambda: self._left(uid))
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _abandon(self, task: asyncio.Task[Any], call: Call) -> None:
+    def _left(self, uid: str) -> None:
+        self._in_threads[uid] -= 1
+        if not self._in_threads[uid]:
+            del self._in_threads[uid]
+
+    def _abandon(self, task: asyncio.Task[Any], call: Call, wl: Obj) -> None:
         """Cancels without waiting: a function may ignore that for as long as it likes."""
         call.give_up()
-        self._abandoned.add(task)
+        self._abandoned[task] = wl["metadata"]["uid"]
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._abandoned.discard(task)
+        self._abandoned.pop(task, None)
         if not task.cancelled():
             task.exception()

@@ -17,7 +17,7 @@ All instants are seconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -39,13 +39,15 @@ class Reservation:
 
     Attributes:
         uid: of the Workload.
-        since: when quota was reserved.
+        since: when quota was reserved, in whole seconds.
         admission: the raw `status.admission`.
+        pod_sets: the raw `spec.podSets`, which an edit may change within the same second.
     """
 
     uid: str
     since: str
     admission: Mapping[str, Any]
+    pod_sets: Sequence[Mapping[str, Any]] = ()
 
 
 @attrs.frozen
@@ -101,9 +103,22 @@ def reservation_of(wl: Mapping[str, Any]) -> Reservation | None:
         return None
     if states.phase_of(wl) not in (states.Phase.RESERVED, states.Phase.ADMITTED):
         return None
+    return held_reservation(wl)
+
+
+def held_reservation(wl: Mapping[str, Any]) -> Reservation | None:
+    """The reservation whose quota a workload uses, until its last pod is gone; or None.
+
+    Also that of a workload that is evicted, deactivated or deleted, as long as its job uses it.
+    """
+    meta = wl["metadata"]
+    if states.is_finished(wl) or not states.has_quota(wl):
+        return None
+    if states.is_deleted(wl) and names.IN_USE_FINALIZER not in (meta.get("finalizers") or ()):
+        return None
     since = states.condition(wl, names.QUOTA_RESERVED).get("lastTransitionTime", "")
     admission = states.status_of(wl).get("admission") or {}
-    return Reservation(wl["metadata"]["uid"], since, admission)
+    return Reservation(meta["uid"], since, admission, wl["spec"].get("podSets") or ())
 
 
 def entry_of(wl: Mapping[str, Any], check: str) -> Mapping[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.checks.moves import reservation_of
+from kueuelib.checks.moves import held_reservation
 from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.rate_limits import ItemExponential
@@ -29,7 +29,7 @@ class OwnedObjects:
     """The objects of one kind whose controller is a Workload; a part of a `Manager`.
 
     No request is sent until there is an AdmissionCheck for it, and the kind may be installed later.
-    An object whose workload lost its quota, is finished or being deleted is deleted.
+    An object whose workload no longer uses quota is deleted.
 
     Args:
         group: the API group of the kind.
@@ -165,7 +165,7 @@ class _Cleaner:
             return DONE
         for owner in _owner(obj):
             wl = self._workloads.store.get(owner)
-            if wl is not None and reservation_of(wl) is not None:
+            if wl is not None and held_reservation(wl) is not None:
                 return DONE
             try:
                 answer = await self._client.delete(

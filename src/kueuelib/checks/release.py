@@ -1,4 +1,4 @@
-"""Calls the release function of a check when a Workload no longer holds the quota in question.
+"""Calls the release function of a check when a Workload no longer uses the quota in question.
 
 A finalizer on the Workload keeps the promise: it is written before the check is first called, names
 the reservation, and is removed after the release function returned. So a crash, a restart or the
@@ -17,10 +17,11 @@ from kueuelib.checks.containment import CheckFailed, on_loop
 from kueuelib.checks.context import CheckContext
 from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
-from kueuelib.checks.moves import Reservation, reservation_of
+from kueuelib.checks.moves import Reservation, held_reservation, reservation_of
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.event_series import EventType
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.queries import PatchType
@@ -35,6 +36,10 @@ MARK = 10
 CALL_PAUSE = 0.1
 """Seconds until the next try of a release that a cancelled call of the check delays."""
 
+LONGEST_WAIT = 600.0
+"""Seconds after which a release no longer waits for a call that still runs after its time limit."""
+HANGING_PAUSE = 1.0
+"""Seconds until such a call is looked at again."""
 FIRST_PAUSE, LAST_PAUSE = 1.0, 600.0
 """Seconds until a failed release is repeated: the first delay, and the longest."""
 
@@ -91,6 +96,7 @@ class ReleaseReconciler:
         called: whether a call of the check about a Workload has not ended.
         evaluator: calls the function.
         recorder: for events about Workloads.
+        clock: monotonic time.
     """
 
     def __init__(
@@ -102,7 +108,11 @@ class ReleaseReconciler:
         called: Callable[[ObjectKey], bool],
         evaluator: Evaluator,
         recorder: EventRecorder,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._waiting: dict[str, float] = {}
+        self._clock = clock
         self._check = check
         self._client = client
         self._workloads = workloads
@@ -121,19 +131,32 @@ class ReleaseReconciler:
         wl = self._workloads.store.get(key)
         if wl is None:
             return DONE
-        name = self._check.controller_name
-        reservation = reservation_of(wl) if any(self._entries(wl)) else None
-        needed = None if reservation is None else finalizer_of(name, reservation)
-        held = held_by(wl, name)
-        if held == needed:
+        decides = any(self._entries(wl))
+        asked, used = reservation_of(wl), held_reservation(wl)
+        promised = held_by(wl, self._check.controller_name)
+        if decides and promised == self._finalizer(used):
             return DONE
-        if held is not None:
+        if promised is not None:
             if self._called(key):
                 return Result(requeue_after=CALL_PAUSE)
+            if self._still_runs(wl["metadata"]["uid"]):
+                return Result(requeue_after=HANGING_PAUSE)
             if not await self._released(wl):
                 return Result(rate_limited=True)
-        await self._promise(wl, needed)
+        await self._promise(wl, self._finalizer(asked) if decides else None)
         return DONE
+
+    def _finalizer(self, reservation: Reservation | None) -> str | None:
+        name = self._check.controller_name
+        return None if reservation is None else finalizer_of(name, reservation)
+
+    def _still_runs(self, uid: str) -> bool:
+        """Whether to wait for a call that was given up but still runs: it may acquire something."""
+        now = self._clock.monotonic()
+        if not self._evaluator.runs(uid) or now - self._waiting.setdefault(uid, now) > LONGEST_WAIT:
+            self._waiting.pop(uid, None)
+            return False
+        return True
 
     async def _released(self, wl: Obj) -> bool:
         """Call the function; returns whether it succeeded."""

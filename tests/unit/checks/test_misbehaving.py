@@ -311,18 +311,20 @@ async def test_time_limits_inside_a_call_work_as_ever() -> None:
 
 
 async def test_as_many_calls_may_hang_in_threads_as_may_be_made_at_a_time() -> None:
-    go_on = threading.Event()
+    go_on, over = threading.Event(), list[str]()
     threads = Threads("test", 1)
-    hanging = asyncio.create_task(threads.run(go_on.wait))
+    hanging = asyncio.create_task(threads.run(go_on.wait, lambda: over.append("first")))
     await asyncio.sleep(0)
     hanging.cancel()
     await asyncio.wait({hanging})
     with pytest.raises(CheckFailed, match="1 earlier calls hang in their threads"):
-        await threads.run(lambda: None)
+        await threads.run(lambda: None, lambda: over.append("second"))
+    assert over == ["second"]
     go_on.set()
     while threads.hanging:
         await asyncio.sleep(0.01)
-    assert await threads.run(lambda: 5) == 5
+    assert await threads.run(lambda: 5, lambda: over.append("third")) == 5
+    assert over == ["second", "first", "third"]
 
 
 def test_a_text_that_ends_the_process_does_not() -> None:

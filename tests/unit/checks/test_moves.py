@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.checks.moves import Ask, Asked, Reset, Rest, holds, next_move, reservation_of
+from kueuelib.api.names import IN_USE_FINALIZER
+from kueuelib.checks.moves import (
+    Ask,
+    Asked,
+    Reset,
+    Rest,
+    held_reservation,
+    holds,
+    next_move,
+    reservation_of,
+)
 
 NOW = 1_700_000_000.0
 
@@ -51,6 +61,34 @@ def test_each_reservation_is_asked_about_once() -> None:
     asked = Asked(reservation, None, "Pending", None)
     assert move(first, "Pending", asked) == Rest()
     assert move(second, "Pending", asked) == Ask()
+
+
+def test_pods_that_were_edited_within_the_second_of_the_reservation_are_asked_about() -> None:
+    first, edited = workload(), workload()
+    edited["spec"]["podSets"] = [{"name": "main", "count": 2}]
+    reservation = reservation_of(first)
+    assert reservation is not None
+    assert move(edited, "Pending", Asked(reservation, None, "Pending", None)) == Ask()
+
+
+@pytest.mark.parametrize(
+    ("change", "used"),
+    [
+        ({}, True),
+        ({"spec": {"active": False}}, True),
+        ({"metadata": {"deletionTimestamp": "t", "finalizers": [IN_USE_FINALIZER]}}, True),
+        ({"metadata": {"deletionTimestamp": "t", "finalizers": ["other"]}}, False),
+        ({"status": {"conditions": [{"type": "Finished", "status": "True"}]}}, False),
+        ({"status": {"conditions": [{"type": "QuotaReserved", "status": "False"}]}}, False),
+    ],
+)
+def test_a_reservation_is_used_until_the_quota_is_free(change: Obj, used: bool) -> None:
+    wl = workload()
+    for part, fields in change.items():
+        wl[part] = {**wl[part], **fields}
+    if change.get("status", {}).get("conditions", [{}])[0].get("type") == "Finished":
+        wl["status"]["conditions"] += workload()["status"]["conditions"]
+    assert (held_reservation(wl) is not None) is used
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from kueuelib.checks import (
     current,
     usage_of,
 )
+from kueuelib.errors import NotFound
+from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 from kueuelib.workload.writer import write_status
 
@@ -356,6 +358,23 @@ async def test_a_verdict_about_a_reservation_that_is_gone_is_not_written(checks:
         await checks.world.workload("wl")
         await checks.until(lambda: _message(checks, "wl", "asked again"))
         assert "AdmissionCheckReady" not in dict(await checks.world.events("wl"))
+
+
+async def test_a_check_that_becomes_ours_is_asked_about_what_waits(checks: Checks) -> None:
+    scripted, calls = says(Ready())
+    async with checks.running(scripted):
+        await checks.admission_check("check", "example.com/other")
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        await checks.state("wl", "Pending")
+        key, body = ObjectKey("", "check"), {"metadata": {"finalizers": []}}
+        await checks.client.delete(kinds.ADMISSION_CHECKS, key)
+        with contextlib.suppress(NotFound):
+            await checks.client.patch(kinds.ADMISSION_CHECKS, key, body, PatchType.MERGE)
+        assert calls == []
+        await checks.admission_check("check", NAME)
+        await checks.state("wl", "Ready")
+        assert calls == ["wl"]
 
 
 async def test_the_checks_of_other_controllers_are_left_to_them(checks: Checks) -> None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.checks import Check, Ready, Rejected, Retry, Verdict, Workload, check, current
+from kueuelib.checks import (
+    Check,
+    Ready,
+    Rejected,
+    Retry,
+    Verdict,
+    Workload,
+    check,
+    current,
+    release,
+)
 from kueuelib.checks.moves import Reservation
 from kueuelib.checks.release import finalizer_of, held_by
 from kueuelib.errors import NotFound
@@ -95,7 +106,76 @@ async def test_a_rejected_workload_is_released(checks: Checks) -> None:
         await checks.admission_check("check", NAME)
         await checks.queues("check")
         await checks.world.workload("wl")
+        await checks.release("wl")
         await history_is(checks, history, "take wl", "release wl")
+
+
+async def test_what_pods_still_use_is_not_given_back(checks: Checks) -> None:
+    licenses, history = taking(Ready())
+    async with checks.running(licenses):
+        await admitted(checks)
+        body: Obj = {"spec": {"active": False}}
+        await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+        await checks.world.is_("wl", "Evicted")
+        await asyncio.sleep(0.3)
+        assert history == ["take wl"]
+        assert held_by(await checks.get("wl"), NAME) is not None
+        await checks.release("wl")
+        await history_is(checks, history, "take wl", "release wl")
+
+
+async def test_a_release_waits_for_a_thread_that_goes_on_after_its_call(checks: Checks) -> None:
+    history: list[str] = []
+    go_on = threading.Event()
+
+    def give_back(workload: Workload) -> None:
+        history.append("release")
+
+    @check(NAME, release=give_back)
+    def licenses(workload: Workload, _: Obj | None) -> Verdict:
+        history.append("called")
+        go_on.wait(30)
+        history.append("take")
+        return Ready()
+
+    async with checks.running(licenses):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        await checks.until(lambda: history == ["called"])
+        body = {"spec": {"active": False}}
+        await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+        await checks.release("wl")
+        await asyncio.sleep(0.3)
+        assert history == ["called"]
+        go_on.set()
+        await history_is(checks, history, "called", "take", "release")
+
+
+async def test_a_release_does_not_wait_for_a_thread_for_ever(
+    checks: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(release, "HANGING_PAUSE", 0.1)
+    history: list[str] = []
+    go_on = threading.Event()
+
+    @check(NAME, release=lambda _: history.append("release"))
+    def licenses(workload: Workload, _: Obj | None) -> Verdict:
+        history.append("called")
+        go_on.wait(60)
+        return Ready()
+
+    async with checks.running(licenses):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        await checks.until(lambda: history == ["called"])
+        body = {"spec": {"active": False}}
+        await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+        await checks.release("wl")
+        await history_is(checks, history, "called", "release")
+        go_on.set()
 
 
 async def test_a_deleted_workload_stays_until_its_release_succeeds(checks: Checks) -> None:
