@@ -133,6 +133,19 @@ def real_plane(folder: Path, *flags: str) -> Iterator[Plane]:
 
 
 @contextmanager
+def real_api(folder: Path) -> Iterator[Path]:
+    """The kubeconfig of etcd and kube-apiserver alone, where nothing reacts to what is written.
+
+    Args:
+        folder: an empty one.
+    """
+    programs = assets()
+    assert programs is not None
+    with running(programs, folder) as server:
+        yield _kubeconfig(server, server.token, folder / "admin.kubeconfig")
+
+
+@contextmanager
 def real_cluster(folder: Path, **fields: Any) -> Iterator[LocalCluster]:
     """A real control plane for a manager outside of it; nothing is installed yet.
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
 from kueuelib.api.kinds import API_SERVICES, CONFIG_MAPS, DEPLOYMENTS
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.app.deployment import (
     CONFIG_FILE,
     CONFIG_MAP,
@@ -12,10 +16,63 @@ from kueuelib.app.deployment import (
     Deployed,
     left_behind,
 )
+from kueuelib.controllers.manifests import APP
 from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.reading import read
+
+_GO_MANAGER: Final = re.compile(r"(^|/)kueue(@|:|$)")
+"""The name of the image of the Go manager, in any registry."""
+
+
+def go_image(deployment: Obj) -> str:
+    """The image of the Go manager, if a Deployment runs it; empty otherwise."""
+    pod = (deployment["spec"].get("template") or {}).get("spec") or {}
+    images = [one.get("image") or "" for one in pod.get("containers") or ()]
+    return next((one for one in images if _GO_MANAGER.search(one)), "")
+
+
+def other_managers(
+    deployments: Iterable[Obj], namespace: str, *, pods: bool = True
+) -> Iterator[tuple[Obj, str]]:
+    """The Deployments that have to be deleted before an installation, each with the reason.
+
+    Args:
+        deployments: raw ones.
+        namespace: of the manager.
+        pods: whether the installation has a Deployment of its own.
+    """
+    for one in deployments:
+        selector = (one["spec"].get("selector") or {}).get("matchLabels")
+        image = go_image(one)
+        if pods and key_of(one) == ObjectKey(namespace, NAME) and selector != APP:
+            yield one, "another manager has it: ours has its name, and its selector cannot change"
+        elif image and one["spec"].get("replicas", 1):
+            yield one, f"it runs another manager of the same objects: {image}"
+
+
+def deletion_of(deployment: Obj) -> str:
+    """The command that deletes a Deployment."""
+    key = key_of(deployment)
+    return f"kubectl -n {key.namespace} delete deployment {key.name}"
+
+
+async def refuse_other_managers(client: Client, namespace: str, deployed: Deployed | None) -> None:
+    """Refuses to install beside another manager, whose webhooks the installation would replace.
+
+    Args:
+        client: whose cluster.
+        namespace: of the manager.
+        deployed: the pods to install; None for none.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    deployments = [one async for one in client.list_all(DEPLOYMENTS)]
+    for one, problem in other_managers(deployments, namespace, pods=deployed is not None):
+        where = f"deployment {key_of(one)}"
+        raise ConfigError(where, problem, f"delete it, then install: {deletion_of(one)}")
 
 
 async def keep_configuration(client: Client, namespace: str, deployed: Deployed | None) -> None:

@@ -24,7 +24,12 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.app.configuration import InternalCertManagement
 from kueuelib.app.deployment import Deployed
-from kueuelib.app.earlier import apis_left, keep_configuration, pods_left
+from kueuelib.app.earlier import (
+    apis_left,
+    keep_configuration,
+    pods_left,
+    refuse_other_managers,
+)
 from kueuelib.app.rerouting import in_the_way
 from kueuelib.controllers.manifests import (
     WEBHOOK_SERVICE,
@@ -168,7 +173,9 @@ class Installation:
         return crds
 
     def webhooks(self) -> list[Obj]:
-        """The two webhook configurations."""
+        """The two webhook configurations; after the pods, because without those they would refuse
+        what they check.
+        """
         excluded = system_excluded(self.namespace)
         settings = JobSettings(
             namespace_selector=excluded, pods=PodSettings(namespace_selector=excluded)
@@ -178,7 +185,7 @@ class Installation:
         return webhook_configurations(entries, self.client_config)
 
     def pods(self) -> list[Obj]:
-        """The manager's Deployment and what surrounds it, last, because it needs all the others."""
+        """The manager's Deployment and what surrounds it."""
         return [] if self.deployed is None else self.deployed.manifests(self.namespace)
 
     def visibility(self) -> list[Obj]:
@@ -204,8 +211,8 @@ class Installation:
         return [
             *self.foundation(),
             *self.definitions(),
-            *self.webhooks(),
             *self.pods(),
+            *self.webhooks(),
             *self.visibility(),
         ]
 
@@ -239,6 +246,9 @@ async def install(client: Client, installation: Installation, deadline: float) -
     """Writes everything, and waits until the new kinds are served; returns what was written, as
     text.
 
+    After a stop between two writes, no webhook refuses anything for want of a manager, and the
+    next installation continues.
+
     Args:
         client: with an administrator's rights.
         installation: the objects to write.
@@ -246,9 +256,10 @@ async def install(client: Client, installation: Installation, deadline: float) -
 
     Raises:
         ApiError: the server refused something.
-        ConfigError: the kinds were not served in time, or the cluster lacks a required kind; then
-            nothing is written.
+        ConfigError: the kinds were not served in time. Or the cluster lacks a required kind, or
+            another manager is there; then nothing is written.
     """
+    await refuse_other_managers(client, installation.namespace, installation.deployed)
     await keep_configuration(client, installation.namespace, installation.deployed)
     pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
     moved = await _moved_from(client, installation)
@@ -267,9 +278,9 @@ async def install(client: Client, installation: Installation, deadline: float) -
 
     written += [await _apply(client, trusting(obj)) for obj in installation.definitions()]
     await _served(client, installation.versions, deadline)
-    written += [await _apply(client, trusting(obj)) for obj in installation.webhooks()]
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
+    written += [await _apply(client, trusting(obj)) for obj in installation.webhooks()]
     written += [await _apply(client, trusting(obj)) for obj in installation.visibility()]
     return written + moved + await _left(client, installation)
 

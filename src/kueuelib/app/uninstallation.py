@@ -2,14 +2,19 @@
 
 The APIServices and webhooks are removed first, so that nothing waits for a manager that disappears
 too. Then its pods, then the finalizers that only it would have removed, and last the kinds with
-their objects.
+their objects. It may stop between any two writes: the next one continues from what is there.
+
+Without a manager nothing converts objects. So the definitions are set to do without a conversion
+before their objects are touched, and not while a manager runs, which would misread its objects.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 import attrs
 
@@ -26,7 +31,7 @@ from kueuelib.api.kinds import (
     PODS,
     RESOURCE_FLAVORS,
     SECRETS,
-    V1BETA2,
+    VERSIONS,
     WORKLOADS,
 )
 from kueuelib.api.meta import (
@@ -47,9 +52,11 @@ from kueuelib.api.names import (
 )
 from kueuelib.api.phrases import counted, some
 from kueuelib.app.configuration import Configuration, InternalCertManagement
+from kueuelib.app.deployment import NAME
 from kueuelib.app.installation import Installation, resource_of
+from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.controllers.manifests import APP
-from kueuelib.errors import ConfigError, Conflict, NotFound
+from kueuelib.errors import ApiError, ConfigError, Conflict, Invalid, NotFound
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -61,6 +68,9 @@ ATTEMPTS = 5
 """How often to try to remove a finalizer from an object that others change meanwhile."""
 RETRIED = "kueuelib.dev/removal-retried"
 """The annotation whose change makes an API server try again to remove a kind."""
+T = TypeVar("T")
+_CALLED = "failed calling webhook"
+"""How an API server begins a message about an admission webhook that does not answer."""
 _SHOWN = 3
 _GUARDED = (
     *(WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, RESOURCE_FLAVORS),
@@ -100,22 +110,15 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     if not removal.force:
         await _check_place(client, installation)
         await _check_leader(client, installation.namespace)
-    served = V1BETA2 in await client.served_versions(KUEUE)
-    if served and not removal.force:
         await _check_quota(client)
     told = [await _delete(client, obj) for obj in reversed(installation.visibility())]
     told += [await _delete(client, obj) for obj in installation.webhooks()]
     told += [await _delete(client, obj) for obj in reversed(installation.pods())]
     await _until_none(lambda: _pods(client, installation.namespace), "look at these pods", deadline)
-    released, _ = await _release(client, PODS, POD_FINALIZER, MANAGED_LABEL)
+    released, _ = await _release(client, [PODS], POD_FINALIZER, MANAGED_LABEL)
     told.append(f"{counted(released, 'Pod')} released")
-    if served and not removal.keep_kinds:
-        for resource in _GUARDED:
-            _, count = await _release(client, resource, IN_USE_FINALIZER)
-            told.append(f"{counted(count, resource.kind)} deleted" if count else "")
-        told += [await _delete(client, obj) for obj in installation.definitions()]
-        fix = f"look for foreign finalizers on objects of {KUEUE}"
-        await _until_none(lambda: _kinds(client), fix, deadline)
+    if not removal.keep_kinds:
+        told += await _remove_kinds(client, deadline)
     own = [obj for obj in installation.foundation() if obj["kind"] != "Namespace"]
     # A role that collects others comes back if one of these is deleted before it.
     own.sort(key=lambda obj: "aggregationRule" in obj)
@@ -124,6 +127,65 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     told.append(await _delete_key(client, SECRETS, secret))
     told.append(await _delete_key(client, LEASES, Configuration(installation.namespace).lease))
     return [line for line in told if line] + [f"namespace/{installation.namespace} kept"]
+
+
+async def _remove_kinds(client: Client, deadline: float) -> list[str]:
+    """Removes our kinds with their objects, as far as they exist."""
+    definitions = await _definitions(client)
+    for name, definition in definitions.items():
+        if (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook":
+            none = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+            await client.patch(CRDS, ObjectKey("", name), none, PatchType.MERGE)
+    told = []
+    for resource in _GUARDED:
+        definition = definitions.get(f"{resource.plural}.{resource.group}", {})
+        served = _served(definition)
+        if served:
+            versions = [resource.at(version) for version in served]
+            count = await _once_heard(partial(_free, client, versions), deadline)
+            told.append(f"{counted(count, resource.kind)} deleted" if count else "")
+    told += [await _delete_key(client, CRDS, ObjectKey("", name)) for name in definitions]
+    fix = f"look for foreign finalizers on objects of {KUEUE}"
+    await _until_none(lambda: _kinds(client), fix, deadline)
+    return told
+
+
+async def _definitions(client: Client) -> Mapping[str, Obj]:
+    """Those of our CRDs that exist, by name."""
+    by_name = {one["metadata"]["name"]: one for one in (await client.list(CRDS)).items}
+    names = [crd["metadata"]["name"] for crd in all_crds()]
+    return {name: by_name[name] for name in names if name in by_name}
+
+
+def _served(definition: Obj) -> list[str]:
+    """The versions of a definition that are served and known, the newest first."""
+    versions = definition.get("spec", {}).get("versions") or ()
+    there = {one["name"] for one in versions if one.get("served")}
+    return [version for version in reversed(VERSIONS) if version in there]
+
+
+async def _free(client: Client, versions: Sequence[Resource]) -> int:
+    """Removes our finalizer from all objects of a kind; returns how many objects there are."""
+    try:
+        return (await _release(client, versions, IN_USE_FINALIZER))[1]
+    except NotFound:
+        return 0  # the kind is disappearing
+
+
+async def _once_heard(
+    act: Callable[[], Awaitable[T]], deadline: float, clock: Clock = SYSTEM_CLOCK
+) -> T:
+    """Repeats a step until each API server has heard that it no longer calls our webhooks."""
+    pauses = Backoff(base=0.05, cap=1.0, jitter=0.1)
+    started = clock.monotonic()
+    while True:
+        try:
+            return await act()
+        except ApiError as error:
+            waits = is_unconverted(error) or _CALLED in str(error)
+            if not waits or clock.monotonic() - started > deadline:
+                raise
+        await clock.sleep(pauses.next(clock.monotonic(), random.random()))
 
 
 async def _check_place(client: Client, installation: Installation) -> None:
@@ -158,7 +220,8 @@ async def _check_leader(client: Client, namespace: str) -> None:
     if not holder or not renewed:
         return
     age = await server_time(client) - parse_time(renewed)
-    inside = any(holder.startswith(f"{pod}_") for pod in await _pods(client, namespace))
+    # Its own pods, which may have been removed before.
+    inside = holder.startswith(f"{NAME}-")
     if age <= (spec.get("leaseDurationSeconds") or 0) and not inside:
         fix = "stop it, wait until its Lease has ended, and try again; --force does not wait"
         raise ConfigError(f"manager {holder}", "leads outside of the cluster", fix)
@@ -168,11 +231,23 @@ async def _check_quota(client: Client) -> None:
     """Refuses while quota is held, because running jobs would then run without it.
 
     Raises:
-        ConfigError: Workloads hold quota; some are named.
+        ConfigError: Workloads hold quota; some are named. Or some cannot be read.
     """
+    definition = (await _definitions(client)).get(f"{WORKLOADS.plural}.{KUEUE}", {})
+    versions = _served(definition)
+    if not versions:
+        return
+    listed = await list_stored(client, WORKLOADS.at(versions[0]))
+    if not listed.complete:
+        raise ConfigError(
+            "workloads",
+            f"cannot be read, so that some may hold quota: {listed.failure}",
+            "start a manager, which converts them; or give --force, and running jobs continue "
+            "without quota",
+        )
     holding = [
         str(key_of(one))
-        async for one in client.list_all(WORKLOADS)
+        for one in listed.objects
         if is_true(one, QUOTA_RESERVED) and not is_true(one, FINISHED)
     ]
     if holding:
@@ -186,22 +261,29 @@ async def _check_quota(client: Client) -> None:
 
 
 async def _release(
-    client: Client, resource: Resource, finalizer: str, label: str = ""
+    client: Client, versions: Sequence[Resource], finalizer: str, label: str = ""
 ) -> tuple[int, int]:
     """Removes a finalizer from all objects of a kind; returns from how many, and how many there
     are.
     """
     count, held = 0, []
-    async for one in client.list_all(resource, label_selector=label):
+    async for one in client.list_all(versions[0], label_selector=label):
         count += 1
         if finalizer in _finalizers(one):
             held.append(key_of(one))
     for key in held:
-        await _take_off(client, resource, key, finalizer)
+        await _take_off(client, versions, key, finalizer)
     return len(held), count
 
 
-async def _take_off(client: Client, resource: Resource, key: ObjectKey, finalizer: str) -> None:
+async def _take_off(
+    client: Client, versions: Sequence[Resource], key: ObjectKey, finalizer: str
+) -> None:
+    """Removes a finalizer from an object.
+
+    What is stored in one version may not be valid in another one without a conversion.
+    """
+    resource, *others = versions
     for attempt in range(ATTEMPTS):
         try:
             obj = await client.get(resource, key)
@@ -214,6 +296,11 @@ async def _take_off(client: Client, resource: Resource, key: ObjectKey, finalize
         except Conflict:
             if attempt == ATTEMPTS - 1:
                 raise
+        except Invalid:
+            if not others:
+                raise
+            await _take_off(client, others, key, finalizer)
+            return
         else:
             return
 
@@ -248,15 +335,14 @@ async def _kinds(client: Client) -> list[str]:
     kube-apiserver may fail to list the objects of a kind that is hardly served yet. Its retry may
     get lost in a conflict, until something besides this condition changes in the definition.
     """
-    ours = {crd["metadata"]["name"] for crd in all_crds()}
-    left = [one for one in (await client.list(CRDS)).items if one["metadata"]["name"] in ours]
-    for one in left:
+    left = await _definitions(client)
+    for one in left.values():
         conditions, meta = (one.get("status") or {}).get("conditions"), one["metadata"]
         if find_condition(conditions, "Terminating").get("reason") == "InstanceDeletionFailed":
             body = {"metadata": {"annotations": {RETRIED: meta["resourceVersion"]}}}
             with contextlib.suppress(NotFound):
                 await client.patch(CRDS, key_of(one), body, PatchType.MERGE)
-    return sorted(one["metadata"]["name"] for one in left)
+    return sorted(left)
 
 
 async def _until_none(

@@ -54,7 +54,7 @@ def ask_for_more(patient: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "check", "severity", "subject", "words"),
     [
-        (run_go, "deployment", Severity.HINT, "Deployment kueue-system/kueue-c", "has its name"),
+        (run_go, "deployment", Severity.ERROR, "Deployment kueue-system/kueue-c", "has its name"),
         (dispatch, "check", Severity.ERROR, "AdmissionCheck far", "MultiKueue"),
         (queue_trains, "kind", Severity.ERROR, "Workload ns/", "TrainJob j"),
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,12 +20,11 @@ from kueuelib.app.deployment import NAME, left_behind
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, no_manager, outside, restart, start
 from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.earlier import go_image
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
-_GO_MANAGER = re.compile(r"(^|/)kueue(@|:|$)")
-"""The name of the image of the Go manager, in any registry."""
 _OTHERWISE = "(name its configuration with --config if leaderElect is off, as in your own manager)"
 _WITHOUT = "leaderElection: {leaderElect: false}"
 RECENT: Final = 600.0
@@ -130,19 +128,12 @@ def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
 def another_manager(snapshot: Snapshot) -> Iterator[Finding]:
     """Deployments of the Go manager, which manages the same objects."""
     for deployment in snapshot.all(DEPLOYMENTS.kind):
-        image = _go_image(deployment)
+        image = go_image(deployment)
         if image and deployment["spec"].get("replicas", 1):
             name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
             problem = f"it runs another manager of the same objects: {image}"
             fix = f"kubectl -n {namespace} scale deployment {name} --replicas=0"
             yield Finding(Severity.ERROR, subject_of(DEPLOYMENTS.kind, deployment), problem, fix)
-
-
-def _go_image(deployment: Obj) -> str:
-    """The image of the Go manager, if a Deployment runs it."""
-    pod = deployment["spec"]["template"].get("spec") or {}
-    images = [one.get("image") or "" for one in pod.get("containers") or ()]
-    return next((one for one in images if _GO_MANAGER.search(one)), "")
 
 
 @check(
@@ -156,7 +147,7 @@ def deployment_left(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods of a manager in the cluster although the webhooks lead to one outside of it."""
     deployment = snapshot.find(DEPLOYMENTS.kind, NAME, snapshot.namespace)
     address = outside(snapshot)
-    if deployment is None or not address or _go_image(deployment):
+    if deployment is None or not address or go_image(deployment):
         return
     problem, fix = left_behind(deployment)
     if problem:

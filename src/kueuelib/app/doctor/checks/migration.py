@@ -11,7 +11,7 @@ from kueuelib.api.meta import Obj, controller_of, group_kind_of, is_true
 from kueuelib.api.names import FINISHED
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
-from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.app.earlier import deletion_of, other_managers
 from kueuelib.jobs.catalog.plugins import registry_for
 
 MULTIKUEUE = f"{KUEUE}/multikueue"
@@ -23,12 +23,11 @@ _NO_TOPOLOGY = {"podIndexLabel", "subGroupIndexLabel", "subGroupCount"}
 
 @check("migration-deployment", "Deployment", installed=False, before_migration=True)
 def deployment(snapshot: Snapshot) -> Iterator[Finding]:
-    """The Go manager's Deployment, whose name we use and whose selector cannot be changed."""
-    theirs = snapshot.find("Deployment", SERVICE_ACCOUNT, snapshot.namespace)
-    if theirs is not None:
-        problem = "the Go manager runs; stop it last, and delete it: ours has its name"
-        fix = f"kubectl -n {snapshot.namespace} delete deployment {SERVICE_ACCOUNT}"
-        yield Finding(Severity.HINT, subject_of("Deployment", theirs), problem, fix)
+    """Deployments of the Go manager, beside which `kueuelib install` refuses to write anything."""
+    for theirs, problem in other_managers(snapshot.all("Deployment"), snapshot.namespace):
+        text = f"{problem}; kueuelib install refuses until it is deleted, so delete it last"
+        subject = subject_of("Deployment", theirs)
+        yield Finding(Severity.ERROR, subject, text, deletion_of(theirs))
 
 
 @check("migration-check", "AdmissionCheck", installed=False, before_migration=True)
