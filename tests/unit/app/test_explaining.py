@@ -26,6 +26,7 @@ from kueuelib.cli.explain.text import show
 from kueuelib.errors import ConfigError, Forbidden, KueuelibError, NotFound
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.queries import ObjectList
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.policy import Protected
 from kueuelib.scheduler.quota.past_usage import UsageRule
@@ -102,6 +103,20 @@ class FakeClient:
             found = obj["metadata"].get("namespace", "")
             if obj["kind"] == resource.kind and (not namespace or found == namespace):
                 yield convert(obj, self._version) if resource.group == KUEUE else obj
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        limit: int,
+        continue_token: str,
+    ) -> ObjectList:
+        assert limit, "an API server answers long lists page by page"
+        assert not continue_token, "there is one page"
+        objects = self.list_all(resource, namespace, label_selector=label_selector)
+        return ObjectList(tuple([obj async for obj in objects]))
 
     async def get(self, resource: Resource, key: ObjectKey) -> Obj:
         async for obj in self.list_all(resource, key.namespace):

@@ -95,7 +95,8 @@ async def read(
     if not version:
         text = "the cluster does not serve the queueing kinds"
         unseen |= {one.kind: text for one in QUEUEING}
-    calls, reviews = await _calls(client, version), await _reviews(client, configuration, own=own)
+    calls = await _calls(client, version, lists)
+    reviews = await _reviews(client, configuration, own=own)
     if isinstance(calls, str):
         unseen[CALLS], calls = calls, ()
     if isinstance(reviews, str):
@@ -149,7 +150,7 @@ async def _with_events(client: Client, lists: Lists) -> Lists:
 # --- webhooks
 
 
-async def _calls(client: Client, version: str) -> tuple[Call, ...] | str:
+async def _calls(client: Client, version: str, lists: Lists) -> tuple[Call, ...] | str:
     """Makes the API server call the webhooks; returns why, if that was not possible."""
     if not version:
         return "the cluster does not serve the queueing kinds"
@@ -169,6 +170,9 @@ async def _calls(client: Client, version: str) -> tuple[Call, ...] | str:
         admission = Call("admission", _failure(error))
     else:
         admission = Call("admission", "")
+    if lists.unconverted:
+        failure = next(iter(lists.unconverted.values()))
+        return (admission, Call("conversion", _reason(failure)))
     other = kinds.V1BETA1 if version == kinds.V1BETA2 else kinds.V1BETA2
     try:
         await client.list(kinds.CLUSTER_QUEUES.at(other), limit=1)

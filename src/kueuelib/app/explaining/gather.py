@@ -13,6 +13,8 @@ from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.names import ACTIVE, NAMESPACE_NAME_LABEL
+from kueuelib.app.explaining.decoder import Decode
+from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.errors import (
     ApiError,
     ConfigError,
@@ -47,6 +49,7 @@ AROUND = (
 )
 NEEDED = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
 """The kinds that every answer needs."""
+ASK_DOCTOR = "run kueuelib doctor: it names the command that helps"
 ASK_FOR_MORE = (
     "ask for the right to list queues, flavors and Workloads in the whole cluster, or use kueuelib "
     "pending -n NAMESPACE, which needs less"
@@ -59,11 +62,14 @@ class Lists:
 
     Attributes:
         objects: the raw objects by kind; of every kind that could be listed.
-        refused: why the other kinds were not listed: forbidden, or not served.
+        refused: why the other kinds were not listed: forbidden, not served, or not converted.
+        unconverted: why the API server could not convert all objects of a kind, by kind. Those that
+            could be listed were read in the versions in which they are stored.
     """
 
     objects: Mapping[str, Sequence[Obj]]
     refused: Mapping[str, ApiError]
+    unconverted: Mapping[str, ApiError] = MappingProxyType({})
 
     def of(self, kind: str) -> Sequence[Obj]:
         """The objects of a kind; none if it was not listed."""
@@ -74,9 +80,10 @@ class Lists:
 
         Raises:
             ConfigError: the cluster does not serve it.
-            KueuelibError: it may not be listed.
+            KueuelibError: it may not be listed, or the server cannot convert its objects.
         """
         self.insist_on_kinds([one.kind for one in NEEDED])
+        self.insist_on_versions(NEEDED)
         refused = [self.refused[one.kind] for one in NEEDED if one.kind in self.refused]
         if refused:
             raise KueuelibError(f"{min(refused, key=str)}; {ASK_FOR_MORE}")
@@ -92,21 +99,41 @@ class Lists:
         if absent:
             raise ConfigError("the installation", absent[0], "run kueuelib install")
 
+    def insist_on_versions(self, wanted: Iterable[Resource]) -> None:
+        """Raises an error that names kinds whose objects the API server cannot convert.
+
+        Raises:
+            KueuelibError: some objects can be read in none of the versions that it serves.
+        """
+        lost = {one.plural: self.refused.get(one.kind) for one in wanted}
+        lost = {plural: error for plural, error in lost.items() if is_unconverted(error)}
+        if lost:
+            why = next(iter(lost.values()))
+            raise KueuelibError(f"{', '.join(lost)} cannot be read: {why}; {ASK_DOCTOR}")
+
     def lacks(self, resource: Resource) -> bool:
         """Whether the cluster lacks a kind that is optional, such as Cohorts."""
         refused = self.refused.get(resource.kind)
         return resource.kind == kinds.COHORTS.kind and isinstance(refused, NotFound)
 
     def absences(self, resources: Iterable[Resource]) -> list[str]:
-        """Which of some kinds were not listed, for people: one text for each reason."""
+        """Which of some kinds were not listed, or not as the server converts them, for people: one
+        text for each reason.
+        """
         plurals: dict[str, list[str]] = {}
         for one in resources:
             if one.kind in self.refused and not self.lacks(one):
                 error = self.refused[one.kind]
                 why = "you may not list them" if isinstance(error, Forbidden) else str(error)
+                why += f"; {ASK_DOCTOR}" if is_unconverted(error) else ""
                 taken = "are taken to be Active" if self.hides(one) else "count as absent"
-                plurals.setdefault(f"{taken}: {why}", []).append(one.plural)
-        return [f"{', '.join(names)} were not read and {why}" for why, names in plurals.items()]
+                plurals.setdefault(f"were not read and {taken}: {why}", []).append(one.plural)
+        told = [f"{', '.join(names)} {why}" for why, names in plurals.items()]
+        stored = [one for one in resources if one.kind in self.unconverted.keys() - self.refused]
+        if stored:
+            names, error = ", ".join(one.plural for one in stored), self.unconverted[stored[0].kind]
+            told.append(f"{names} were read as they are stored: {error}; {ASK_DOCTOR}")
+        return told
 
     def hides(self, resource: Resource) -> bool:
         """Whether AdmissionChecks may exist that the caller may not see."""
@@ -119,6 +146,7 @@ class Lists:
         return Lists(
             {**self.objects, **more.objects},
             {kind: why for kind, why in refused.items() if kind not in more.objects},
+            {**self.unconverted, **more.unconverted},
         )
 
 
@@ -187,14 +215,14 @@ async def list_kinds(
     """
     objects: dict[str, Sequence[Obj]] = {}
     refused: dict[str, ApiError] = {}
+    unconverted: dict[str, ApiError] = {}
     errors: list[KueuelibError] = []
 
     async def read(resource: Resource) -> None:
         where = namespace if resource.namespaced else ""
         try:
             labels = selectors.get(resource.kind, "")
-            page = client.list_all(resource, where, label_selector=labels)
-            objects[resource.kind] = [obj async for obj in page]
+            listed = await list_stored(client, resource, where, labels)
         except NotFound:
             name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
             refused[resource.kind] = NotFound(f"the cluster does not serve {name}")
@@ -202,37 +230,20 @@ async def list_kinds(
             refused[resource.kind] = error
         except (ApiError, TransportError) as error:
             errors.append(error)
+        else:
+            if listed.failure is not None:
+                unconverted[resource.kind] = listed.failure
+            if listed.failure is not None and not listed.complete:
+                refused[resource.kind] = listed.failure
+            else:
+                objects[resource.kind] = listed.objects
 
     async with anyio.create_task_group() as group:
         for resource in resources:
             group.start_soon(read, resource)
     if errors:
         raise min(errors, key=str)
-    return Lists(objects, refused)
-
-
-Decode = Callable[[type[Any], Obj], Any]
-
-
-class Decoder:
-    """Decodes raw objects, and keeps the values of objects that were also in the last lists.
-
-    The raw objects are never changed: another state is another object.
-    """
-
-    def __init__(self) -> None:
-        self._before: dict[int, tuple[Obj, Any]] = {}
-        self._now: dict[int, tuple[Obj, Any]] = {}
-
-    def __call__(self, cls: type[Any], obj: Obj) -> Any:
-        """The value of a raw object; raises as `decode`."""
-        known = self._before.get(id(obj)) or (obj, decode(cls, obj))
-        self._now[id(obj)] = known
-        return known[1]
-
-    def end(self) -> None:
-        """Forgets values that were not used since the last call."""
-        self._before, self._now = self._now, {}
+    return Lists(objects, refused, unconverted)
 
 
 def cluster_of(

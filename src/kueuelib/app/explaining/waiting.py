@@ -143,11 +143,13 @@ async def list_pending(
     Raises:
         ConfigError: the cluster does not serve the queueing API, or no Workloads.
         ObjectNotFound: the queue that was asked for does not exist.
-        KueuelibError: Workloads may not be listed, or the server did not answer.
+        KueuelibError: Workloads may not be listed or cannot be converted, or the server did not
+            answer.
     """
     resources = decisive(await queueing_version(client))
     near, unseen = await list_near(client, resources, selection.namespace)
     near.insist_on_kinds([kinds.WORKLOADS.kind])
+    near.insist_on_versions([kinds.WORKLOADS])
     if kinds.WORKLOADS.kind in near.refused:
         where = f"in namespace {selection.namespace}" if selection.namespace else "everywhere"
         fix = "name a namespace with -n, or ask for the right" if not selection.namespace else ""

@@ -8,7 +8,8 @@ import attrs
 
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.app.explaining.gather import Cluster, Decode, Lists, facts_in
+from kueuelib.app.explaining.decoder import Decode
+from kueuelib.app.explaining.gather import Cluster, Lists, facts_in
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import (
     Listing,

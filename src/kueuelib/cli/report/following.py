@@ -14,7 +14,8 @@ from typing import TypeVar
 import anyio
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.app.explaining.gather import Decoder, Lists
+from kueuelib.app.explaining.decoder import Decoder
+from kueuelib.app.explaining.gather import Lists
 from kueuelib.cli.report.board import State, answer, next_to_explain, state_of, with_change
 from kueuelib.cli.report.reading import Read
 from kueuelib.machinery.store import Delta

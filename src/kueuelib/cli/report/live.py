@@ -12,9 +12,11 @@ from typing import Any
 import anyio
 
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.explaining.gather import ASK_DOCTOR
 from kueuelib.cli.report.following import Following
 from kueuelib.cli.report.reading import read
 from kueuelib.cli.report.serving import LOOPBACK, Site
+from kueuelib.errors import KueuelibError
 from kueuelib.runtime.connection import reached
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import serving
@@ -31,7 +33,11 @@ def run(
     server_timeout: float,
     port: int,
 ) -> int:
-    """Serves until SIGTERM or SIGINT; see `command.run`."""
+    """Serves until SIGTERM or SIGINT; see `command.run`.
+
+    Raises:
+        KueuelibError: objects that are read as they are stored cannot be followed.
+    """
     serve = partial(_serve, kubeconfig, given, namespace, changes, server_timeout, port)
     run_program(_until_signal, serve)
     return 0
@@ -56,6 +62,10 @@ async def _serve(
 ) -> None:
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-report") as client:
         reading = await read(client, namespace, given)
+        if reading.near.unconverted:
+            why = next(iter(reading.near.unconverted.values()))
+            fix = f"leave out --serve, or {ASK_DOCTOR}"
+            raise KueuelibError(f"the API server cannot follow all objects: {why}; {fix}")
         following = Following(client, reading, namespace, changes)
         site, ready = Site(following), anyio.Event()
         async with anyio.create_task_group() as group:

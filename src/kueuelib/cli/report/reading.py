@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from kueuelib.api.codec import decode
+from kueuelib.api.kinds import CLUSTER_QUEUES, WORKLOADS
 from kueuelib.api.meta import Resource
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.explaining.decoder import Decode
 from kueuelib.app.explaining.existing import insist_on_namespace
-from kueuelib.app.explaining.gather import Decode, Lists, decisive
+from kueuelib.app.explaining.gather import Lists, decisive
 from kueuelib.app.explaining.waiting import list_near
 from kueuelib.app.overview.gathering import Facts, facts_of
 from kueuelib.app.part_settings import engine_settings
@@ -20,7 +22,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.settings import Settings
 from kueuelib.workload.served import queueing_version
 
-_SHOWN = ("ClusterQueue", "Workload")
+_SHOWN = (CLUSTER_QUEUES, WORKLOADS)
 
 
 @attrs.frozen
@@ -71,9 +73,10 @@ async def read(client: Client, namespace: str, given: Configuration | None = Non
     resources = decisive(await queueing_version(client))
     near, unseen = await list_near(client, resources, namespace)
     insist_on_namespace(namespace, near)
-    if not any(kind in near.objects for kind in _SHOWN):
-        near.insist_on_kinds(_SHOWN)
-        why = "; ".join(str(near.refused[kind]) for kind in _SHOWN)
+    if not any(one.kind in near.objects for one in _SHOWN):
+        near.insist_on_kinds([one.kind for one in _SHOWN])
+        near.insist_on_versions(_SHOWN)
+        why = "; ".join(str(near.refused[one.kind]) for one in _SHOWN)
         fix = "ask for the right to list one of them"
         if not namespace:
             fix += ", or name a namespace with -n"
