@@ -11,7 +11,7 @@ from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.explaining.gather import NEEDED
-from kueuelib.jobs.pods.reading import group_of
+from kueuelib.jobs.pods.reading import Stage, group_of, stage_of
 from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.workload.states import has_quota, is_deleted, is_finished
@@ -49,28 +49,38 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
 def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods that carry our finalizer long after their deletion and end; the first one of each group
     that waits for replacements.
+
+    A manager keeps the finalizer on purpose of a pod that has succeeded until its group is
+    finished, and while other pods of the group are still ending.
     """
     told: set[ObjectKey] = set()
+    ending = {_group_key(pod) for pod in snapshot.all("Pod") if stage_of(pod) is Stage.LEAVING}
     for pod in snapshot.all("Pod"):
-        over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        stage = stage_of(pod)
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        if _is_stuck(snapshot, pod, grace) and (over or not pod["spec"].get("nodeName")):
-            age = duration(snapshot.age(pod["metadata"]["deletionTimestamp"]))
-            group = _going_on(snapshot, pod) if over else None
-            if group is None:
-                problem = f"it was deleted {age} ago, does not run, and its finalizer stays"
-                yield _kept(snapshot, "Pod", pod, problem)
-            elif key_of(group) not in told:
-                told.add(key_of(group))
-                yield _awaiting(pod, group, age)
+        waits = stage is Stage.LEAVING or (group_of(pod) and _group_key(pod) in ending)
+        if waits or not _is_stuck(snapshot, pod, grace):
+            continue
+        age = duration(snapshot.age(pod["metadata"]["deletionTimestamp"]))
+        group = _going_on(snapshot, pod) if stage.is_over else None
+        if group is None:
+            problem = f"it was deleted {age} ago, does not run, and its finalizer stays"
+            yield _kept(snapshot, "Pod", pod, problem)
+        elif stage is Stage.FAILED and key_of(group) not in told:
+            told.add(key_of(group))
+            yield _awaiting(pod, group, age)
+
+
+def _group_key(pod: Obj) -> ObjectKey:
+    return ObjectKey(pod["metadata"].get("namespace") or "", group_of(pod))
 
 
 def _going_on(snapshot: Snapshot, pod: Obj) -> Obj | None:
     """The Workload of a pod's group, which may still be replaced; None if it has no such group."""
-    name = group_of(pod)
-    if not name:
+    if not group_of(pod):
         return None
-    workload = snapshot.find("Workload", name, pod["metadata"]["namespace"])
+    key = _group_key(pod)
+    workload = snapshot.find("Workload", key.name, key.namespace)
     goes_on = workload is not None and not is_finished(workload) and not is_deleted(workload)
     return workload if goes_on else None
 
@@ -81,7 +91,8 @@ def _awaiting(pod: Obj, group: Obj, age: str) -> Finding:
     stays = f"was deleted {age} ago and stays until it is replaced or the group ends{holds}"
     problem = f"its pod {pod['metadata']['name']} {stays}"
     meta = group["metadata"]
-    fix = f"kubectl delete workload {meta['name']} -n {meta['namespace']}  # if nobody replaces it"
+    end = f"kubectl delete workload {meta['name']} -n {meta['namespace']}"
+    fix = f"create a pod in its place; or, to end the group and its other pods: {end}"
     return Finding(Severity.HINT, subject_of("Workload", group), problem, fix)
 
 
