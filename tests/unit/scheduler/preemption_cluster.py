@@ -57,9 +57,9 @@ class Cluster:
         return self.put(make_workload(name, queue, {"gpu": gpu}, **more))
 
     def running(
-        self, name: str, queue: str, gpu: int = 1, at: float = 1.0, **more: Any
+        self, name: str, queue: str, gpu: int = 1, at: float = 1.0, flavor: str = "f", **more: Any
     ) -> Workload:
-        assignment = make_assignment({"gpu": gpu}, "f")
+        assignment = make_assignment({"gpu": gpu}, flavor)
         return self.put(
             make_workload(
                 name,

@@ -23,7 +23,7 @@ from kueuelib.scheduler.pending.item import Promise
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
-from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.scheduler.values import changed
 from kueuelib.testing.builders import (
     make_assignment,
@@ -298,6 +298,48 @@ def test_who_can_always_reclaim_does_not_hold_others_back(cluster: Cluster, recl
     assert taken is (reclaim == "Never")
     if taken:
         assert isinstance(cluster.waits["borrows"].reason, NoLongerFits)
+
+
+@pytest.mark.parametrize(
+    ("missing", "spec"),
+    [
+        ("", {}),
+        ("", {"stopPolicy": "Hold"}),
+        ("flavor", {}),
+        ("", {"admissionChecksStrategy": {"admissionChecks": [{"name": "unknown"}]}}),
+    ],
+    ids=["active", "stopped", "without its flavor", "without its check"],
+)
+@pytest.mark.parametrize("fair", [None, FairSharing()], ids=["", "fair"])
+def test_nothing_is_reclaimed_from_an_inactive_queue(
+    missing: str, spec: dict[str, Any], fair: FairSharing | None
+) -> None:
+    cluster = Cluster(Engine(Settings(fair_sharing=fair)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    quota = {flavor: {"gpu": 0} for flavor in ("f", missing) if flavor}
+    cluster.queue("owner", {"f": {"gpu": 2}}, cohort="c", preemption=RECLAIM)
+    cluster.queue("borrower", quota, cohort="c", **spec)
+    cluster.running("lent", "borrower", 2)
+    cluster.submit("p", "owner", 2, priority=9)
+    assert cluster.cycle() == ([] if missing or spec else ["-lent"])
+
+
+@pytest.mark.parametrize("tries", [1, 2], ids=["begins", "continues"])
+def test_a_search_continues_behind_the_flavor_that_it_lost(cluster: Cluster, tries: int) -> None:
+    """Even if that flavor is free again, as in Kueue."""
+    cluster.tell(events.FlavorSet(make_flavor("g")))
+    cluster.queue("lender", {"f": {"gpu": 2}, "g": {"gpu": 0}}, cohort="c")
+    cluster.queue("a", {"f": {"gpu": 0}, "g": {"gpu": 0}}, cohort="c")
+    cluster.queue("b", {"f": {"gpu": 0}, "g": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.running("low", "b", 2, flavor="g", priority=-1)
+    cluster.submit("first", "a", 2, priority=5)
+    if tries == 2:
+        cluster.submit("second", "b", 2)
+    assert cluster.cycle() == ["+first"]
+    cluster.tell(events.WorkloadGone(key("first")))
+    if tries == 1:
+        cluster.submit("second", "b", 2)
+    assert cluster.cycle() == (["+second"] if tries == 1 else ["-low"])
 
 
 def test_lost_write_of_a_victim_that_was_only_assumed(cluster: Cluster) -> None:

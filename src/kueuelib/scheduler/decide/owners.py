@@ -5,7 +5,7 @@ owner need, parked ones included. So every charge that borrows has to leave them
 asked in their turn, and promises whenever they are charged (`kueuelib.scheduler.decide.promises`).
 
 Quota is kept only for Workloads whose whole request fits the nominal quota of their ClusterQueue,
-in every flavor that they could get. It is kept as well for those that may reclaim it: a stopped
+in every flavor that they could get. It is kept as well for those that may reclaim it: an inactive
 ClusterQueue and a preemption policy can refuse that.
 """
 

@@ -496,12 +496,27 @@ def test_preempted_workload_returns_to_its_old_place(cluster: Cluster) -> None:
     assert cluster.cycle() == ["+first"]
 
 
-def test_workload_that_was_not_ready_in_time_goes_to_the_back(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("reason", "timestamp", "first"),
+    [
+        ("PodsReadyTimeout", "Eviction", "+young"),
+        ("AdmissionCheck", "Eviction", "+young"),
+        ("PodsReadyTimeout", "Creation", "+old"),
+        ("AdmissionCheck", "Creation", "+old"),
+        ("Preempted", "Eviction", "+old"),
+        ("ClusterQueueStopped", "Eviction", "+old"),
+    ],
+)
+def test_age_counts_from_an_eviction_that_the_workload_caused(
+    reason: str, timestamp: str, first: str
+) -> None:
+    cluster = Cluster(Engine(Settings(queue_timestamp=timestamp)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
     cluster.queue("q", 1)
-    cluster.submit("second", "q", 1, created=2)
-    evicted = make_condition("Evicted", True, "PodsReadyTimeout", at=500)
-    cluster.submit("first", "q", created=1, conditions=[evicted])
-    assert cluster.cycle() == ["+second"]
+    cluster.submit("young", "q", created=2)
+    evicted = make_condition("Evicted", reason=reason, at=500)
+    cluster.submit("old", "q", created=1, conditions=[evicted])
+    assert cluster.cycle() == [first]
 
 
 def test_who_lacks_pods_stays_out_of_its_queue(cluster: Cluster) -> None:
