@@ -51,10 +51,9 @@ async def follow(client: Client, changes: list[str]) -> V1Pod | None:
         changes.append(f"{delta.kind.value} {delta.key.name}")
 
     pods.add_handler(note)
-    synced = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(cache.run(synced.set))
-        await synced.wait()
+        running = group.create_task(cache.run())
+        await pods.wait_synced()
         web = pods.get(ObjectKey("default", "web"))
         running.cancel()
     return web

@@ -331,17 +331,19 @@ class Cache:
 
         Raises:
             ConfigError: one was not within `timeout` seconds; it is named.
+            Exception: what ended one, for example the error of a handler.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         for informer, _ in list(self._informers.values()):
             left = None if deadline is None else max(deadline - self._clock.monotonic(), 0.001)
             await informer.wait_synced(left)
 
-    async def run(self, ready: Callable[[], None]) -> None:
+    async def run(self, ready: Callable[[], None] | None = None) -> None:
         """Run all informers until cancelled; `ready` is called once all are synced.
 
         Raises:
             ConfigError: the first lists took too long.
+            Exception: what a handler raised; it ends all informers.
         """
         try:
             async with lasting_tasks("caches") as group:
@@ -350,7 +352,8 @@ class Cache:
                     self._start(group, informer)
                 if not self._cluster:
                     await self.wait_synced(self._sync_timeout)
-                ready()
+                if ready is not None:
+                    ready()
                 await anyio.sleep_forever()  # informers may still be added
         finally:
             self._group = None

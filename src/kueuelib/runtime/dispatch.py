@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
@@ -15,6 +16,10 @@ YIELD_EVERY = 200
 """Number of deltas after which other tasks may run."""
 
 Handler = Callable[[Delta[Obj]], None]
+_ASYNC = (
+    "is async, but handlers never wait",
+    "make it a plain function that puts the key into a queue, or write a reconciler",
+)
 
 
 class Dispatch:
@@ -22,9 +27,13 @@ class Dispatch:
 
     Each change of the store appends its deltas immediately. Only one caller at a time dispatches
     them, so no delta overtakes another, whether it comes from a watch or from an answer.
+
+    Args:
+        log: gets which handler failed, and the object; the caller gets the error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: Any) -> None:
+        self._log = log
         self._handlers: list[Handler] = []
         self._queue: deque[tuple[tuple[Handler, ...], Delta[Obj]]] = deque()
         self._busy = False
@@ -36,14 +45,11 @@ class Dispatch:
             a function that removes the handler; it may be called again.
 
         Raises:
-            ConfigError: the handler is an async function.
+            ConfigError: the handler is not a function, or is async.
         """
-        if inspect.iscoroutinefunction(handler):
-            name = getattr(handler, "__name__", repr(handler))
-            fix = "make it a plain function that puts the key into a queue, or write a reconciler"
-            raise ConfigError(f"the handler {name}", "is async, but handlers never wait", fix)
+        check_handler(handler)
         for delta in present:
-            handler(delta)
+            call(handler, delta)
         self._handlers.append(handler)
 
         def remove() -> None:
@@ -85,7 +91,50 @@ class Dispatch:
     def _dispatch_next(self) -> None:
         handlers, delta = self._queue.popleft()
         for handler in handlers:
-            handler(delta)
+            try:
+                call(handler, delta)
+            except Exception as error:
+                obj = delta.new or delta.old or {}
+                self._log.error(
+                    "a handler failed, which ends the informer",
+                    handler=_name_of(handler),
+                    object=f"{obj.get('kind', '')} {delta.key}",
+                    error=f"{type(error).__name__}: {error}",
+                    exc_info=None if isinstance(error, ConfigError) else error,
+                )
+                raise
+
+
+def check_handler(handler: object) -> None:
+    """Refuse what could not be called as a handler.
+
+    Raises:
+        ConfigError: it is not a function, or is async.
+    """
+    name = _name_of(handler)
+    if not callable(handler):
+        fix = "give a function that takes a Delta"
+        raise ConfigError(f"the handler {name}", "is not a function", fix)
+    if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
+        raise ConfigError(f"the handler {name}", *_ASYNC)
+
+
+def call(handler: Callable[[Delta[Obj]], object], delta: Delta[Obj]) -> None:
+    """Call a handler.
+
+    Raises:
+        ConfigError: it returned something to await, for example a lambda around an async function.
+        Exception: what the handler raises.
+    """
+    answer = handler(delta)
+    if answer is not None and inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise ConfigError(f"the handler {_name_of(handler)}", *_ASYNC)
+
+
+def _name_of(handler: object) -> str:
+    return getattr(handler, "__name__", f"{handler!r:.60}")
 
 
 def is_old_news(delta: Delta[Obj]) -> bool:

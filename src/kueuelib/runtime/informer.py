@@ -127,15 +127,16 @@ class Informer:
         if metadata_only:
             kept, transform = transform, lambda obj: kept(metadata_of(obj))
         self._core = ReflectorCore(resource, transform=transform, options=options, backoff=backoff)
-        self._dispatch = Dispatch()
+        where = {"cluster": cluster} if cluster else {}
+        self._log = get_logger("informer", resource=resource.plural, **where)
+        self._dispatch = Dispatch(self._log)
         self._take = self._dispatch.put
         """Every change of the store comes this way: from a list, a watch, or an answer."""
         self._failure: Exception | None = None
         self._running: anyio.CancelScope | None = None
         self.ended = False  # `run` was called and is over
-        self._synced = asyncio.Event()
-        where = {"cluster": cluster} if cluster else {}
-        self._log = get_logger("informer", resource=resource.plural, **where)
+        self._synced = False
+        self._decided = asyncio.Event()  # synced, or failed
 
     @property
     def started(self) -> bool:
@@ -145,7 +146,7 @@ class Informer:
     @property
     def synced(self) -> bool:
         """Whether the store has had its first full content, and handlers received it."""
-        return self._synced.is_set()
+        return self._synced
 
     @property
     def settled(self) -> bool:
@@ -157,12 +158,15 @@ class Informer:
 
         Raises:
             ConfigError: it did not come within `timeout` seconds.
+            Exception: what ended `run`, for example the error of a handler.
         """
         try:
             with anyio.fail_after(timeout):
-                await self._synced.wait()
+                await self._decided.wait()
         except TimeoutError as error:
             raise unlisted(self.resource, self.last_error) from error
+        if self._failure is not None:
+            raise self._failure
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
         """Call `handler` with every delta from now on.
@@ -170,8 +174,15 @@ class Informer:
         If the store has content, the handler receives it first, as initial additions, before this
         returns.
 
+        Args:
+            handler: a plain function. What it raises is logged, and ends `run`: the informer, and
+                the `Cache` or `Manager` that runs it.
+
         Returns:
             a function that removes the handler; it may be called again.
+
+        Raises:
+            ConfigError: the handler is not a function, or is async.
         """
         return self._dispatch.add(handler, self.store.as_initial())
 
@@ -300,13 +311,17 @@ class Informer:
         """List and watch until cancelled; `ready` is called when the first list was dispatched."""
         try:
             with anyio.CancelScope() as self._running:
-                await self._follow(ready)
-            if self._failure is not None:
-                raise self._failure
+                try:
+                    await self._follow(ready)
+                except Exception as error:  # noqa: BLE001 - is raised below
+                    self._failure = error
         finally:
             self._running, self.ended = None, True
             with anyio.CancelScope(shield=True):  # it is quick
                 await self._requests.close()
+        if self._failure is not None:
+            self._decided.set()
+            raise self._failure
 
     async def _follow(self, ready: Callable[[], None] | None) -> None:
         commands: Sequence[Command] = self._core.start(self._clock.monotonic(), random.random())
@@ -314,7 +329,8 @@ class Informer:
             activity = self._carry_out(commands)
             await self._dispatch.drain()
             if self._core.synced and not self.synced:
-                self._synced.set()
+                self._synced = True
+                self._decided.set()
                 if ready is not None:
                     ready()
             requests = self._requests

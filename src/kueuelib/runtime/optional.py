@@ -16,7 +16,7 @@ from kueuelib.machinery.store import Delta, Store
 from kueuelib.runtime.cache import SYNC_TIMEOUT, Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.dispatch import Handler
+from kueuelib.runtime.dispatch import Handler, call, check_handler
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.reading import read, unlisted
@@ -67,8 +67,9 @@ class OptionalInformer:
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
         """Call `handler` with what there is, then with every delta; see `Informer.add_handler`."""
+        check_handler(handler)
         for delta in self.store.as_initial():
-            handler(delta)
+            call(handler, delta)
         self._handlers.append(handler)
 
         def remove() -> None:
@@ -148,4 +149,4 @@ class OptionalInformer:
 
     def _tell(self, delta: Delta[Obj]) -> None:
         for handler in tuple(self._handlers):
-            handler(delta)
+            call(handler, delta)

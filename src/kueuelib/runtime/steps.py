@@ -70,10 +70,19 @@ async def lasting_tasks(what: str) -> AsyncIterator[TaskGroup]:
         what: the tasks work for.
 
     Raises:
+        Exception: the error of the task that failed; an `ExceptionGroup` if several did.
         RuntimeError: one of them was cancelled from within.
     """
-    async with anyio.create_task_group() as group:
-        yield group
+    error: Exception | None = None
+    try:
+        async with anyio.create_task_group() as group:
+            yield group
+    except ExceptionGroup as errors:
+        if any(each is not errors.exceptions[0] for each in errors.exceptions):
+            raise
+        error = errors.exceptions[0]
+    if error is not None:
+        raise error  # out here, the group is not its context
     raise RuntimeError(f"{what}: ended by a cancellation although nobody stopped it")
 
 

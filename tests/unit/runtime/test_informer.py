@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
@@ -18,6 +19,7 @@ from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.transport import Transport
 
 
@@ -581,10 +583,8 @@ async def test_a_kind_that_cannot_be_listed_is_named(jobs):
     jobs.refuse_list = [web.json_response(status, status=404) for _ in range(100)]
     cache = Cache(jobs.client, sync_timeout=0.2)
     cache.informer(JOBS)
-    with pytest.raises(ExceptionGroup) as caught:
-        await cache.run(lambda: None)
-    assert isinstance(caught.value.exceptions[0], ConfigError)
-    assert "jobs: could not be listed in time (no such kind)" in str(caught.value.exceptions[0])
+    with pytest.raises(ConfigError, match=r"jobs: could not be listed in time \(no such kind\)"):
+        await cache.run()
 
 
 async def test_a_cache_catches_up_with_all_kinds_until_each_succeeds(jobs):
@@ -613,13 +613,48 @@ async def test_a_cache_that_cannot_catch_up_names_the_kind_unless_it_may_be_miss
         await cache.catch_up()
 
 
-async def test_a_handler_that_raises_ends_the_informer(jobs):
+async def test_a_handler_that_raises_is_logged_and_named_to_whoever_waits(jobs):
     jobs.put("a")
-    informer, _ = informer_of(jobs)
+    cache = Cache(jobs.client)
+    informer = cache.informer(JOBS)
 
     def handler(_: Delta[Any]) -> None:
         raise RuntimeError("bug")
 
     informer.add_handler(handler)
+    task = asyncio.create_task(cache.run())
+    with capture_logs() as logs, pytest.raises(RuntimeError, match="bug"):
+        await informer.wait_synced(10)
     with pytest.raises(RuntimeError, match="bug"):
+        await task
+    with pytest.raises(RuntimeError, match="bug"):
+        await cache.wait_synced()
+    (said,) = logs
+    assert said["event"] == "a handler failed, which ends the informer"
+    assert (said["handler"], said["object"]) == ("handler", "Job ns/a")
+    assert said["error"] == "RuntimeError: bug"
+
+
+async def test_a_handler_that_returns_something_to_await_is_refused_when_it_is_called(jobs):
+    jobs.put("a")
+    informer, _ = informer_of(jobs)
+    informer.add_handler(lambda _: asyncio.sleep(0))  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError, match=r"the handler <lambda>: is async, but handlers never"):
         await informer.run()
+
+
+class Waiting:
+    async def __call__(self, _: object) -> None:
+        """What nobody would await."""
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [(None, "the handler None: is not a function"), (Waiting(), "is async, but handlers never")],
+)
+async def test_what_cannot_be_a_handler_is_refused(jobs, handler, said):
+    informer, _ = informer_of(jobs)
+    optional = OptionalInformer(jobs.client, Cache(jobs.client), JOBS)
+    for each in (informer, optional):
+        with pytest.raises(ConfigError, match=said):
+            each.add_handler(handler)
