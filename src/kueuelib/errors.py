@@ -158,6 +158,7 @@ class ApiError(KueuelibError):
         message: the `message` of the `Status`.
         details: the `details` of the `Status`: kind, name, group, causes, retryAfterSeconds.
         retry_after: seconds after which the server wants to be asked again, or None.
+        answer: what came, with `status`, `headers` and `body`; None if it did not come by HTTP.
     """
 
     code = 500
@@ -179,6 +180,7 @@ class ApiError(KueuelibError):
         self.details = dict(details or {})
         self._tells_details = details is not None
         self.retry_after = retry_after
+        self.answer: Any = None
 
     def status(self) -> dict[str, Any]:
         """The `Status` object that says the same."""

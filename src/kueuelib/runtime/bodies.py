@@ -27,10 +27,10 @@ _PLAIN: Final = re.compile(rf"[\w.\-{_SAFE}]*", re.ASCII)
 
 @attrs.frozen
 class Response:
-    """A successful answer.
+    """An answer; unless it is part of an `ApiError`, a successful one.
 
     Attributes:
-        status: the HTTP status, 200 to 299.
+        status: the HTTP status.
         headers: all headers.
         body: the raw body.
     """
@@ -51,26 +51,26 @@ def _query(params: Params) -> str:
     return urlencode(params)
 
 
-def failure(status: int, retry_after: str | None, body: bytes) -> ApiError:
+def failure(answer: Response) -> ApiError:
     """The error for an answer that is not a success.
 
-    Args:
-        status: the HTTP status.
-        retry_after: the header in seconds, or None.
-        body: the raw body; a `Status`, or anything a proxy may have sent.
+    Its body is a `Status`, or anything a proxy may have sent.
     """
+    body, retry_after = answer.body, answer.headers.first("Retry-After")
     try:
         decoded = orjson.loads(body) if body else None
     except orjson.JSONDecodeError:
         decoded = None
     seconds = float(retry_after) if retry_after and retry_after.strip().isdigit() else None
     text = "" if isinstance(decoded, dict) else body[:200].decode("utf-8", "replace").strip()
-    return api_error(
-        status,
+    error = api_error(
+        answer.status,
         decoded if isinstance(decoded, dict) else None,
-        text=f"the server answered {status}: {text}" if text else "",
+        text=f"the server answered {answer.status}: {text}" if text else "",
         retry_after=seconds,
     )
+    error.answer = answer
+    return error
 
 
 def encode_json(body: object) -> bytes:

@@ -86,14 +86,14 @@ class Client:
     def api_client(self, learn: Callable[[Obj], None] | None = None) -> ApiClient:
         """An `ApiClient` of kubernetes_asyncio over the connections of this client.
 
-        Its calls have the limits, retries, deadlines and guards of this client.
+        Its calls have the limits, retries, guards and field manager of this client.
 
         Args:
             learn: receives each object that a write returned, for example `Cache.learn`.
         """
         from kueuelib.runtime.generated_client import ConnectedApiClient
 
-        return ConnectedApiClient(self._calls, learn)
+        return ConnectedApiClient(self._calls, learn, self.field_manager)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -74,6 +74,9 @@ class ConfigurationSource:
         given: the configuration, or the client that has one.
         clock: decides when to read again.
         patience: seconds that the hook may take.
+
+    Attributes:
+        configuration: what is read.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class ConfigurationSource:
         patience: float = HOOK_TIMEOUT,
     ) -> None:
         self._client = given if is_configured(given) else None
-        self._configuration: Any = given.configuration if is_configured(given) else given
+        self.configuration: Any = given.configuration if is_configured(given) else given
         self._clock = clock
         self._patience = patience
         self._subject = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
@@ -100,7 +103,7 @@ class ConfigurationSource:
     async def load(self, *, force: bool = False) -> Endpoint:
         """Read the configuration, and get a token."""
         del force  # the hook is asked each time
-        configuration = self._configuration
+        configuration = self.configuration
         url = check_url(str(configuration.host or ""), self._subject)
         data = getattr(configuration, "ca_cert_data", None)
         files = TlsFiles(
@@ -127,7 +130,7 @@ class ConfigurationSource:
         )
 
     async def _authorization(self) -> str | None:
-        configuration = self._configuration
+        configuration = self.configuration
         try:
             header = configuration.get_api_key_with_prefix("BearerToken", "authorization")
             if inspect.isawaitable(header):
@@ -146,7 +149,7 @@ class ConfigurationSource:
         return str(configuration.get_basic_auth_token()) if configuration.username else None
 
     def _headers(self) -> tuple[tuple[str, str], ...]:
-        if self._configuration.proxy_headers:
+        if self.configuration.proxy_headers:
             raise ConfigError(
                 self._subject,
                 "has proxy_headers, which are not sent",

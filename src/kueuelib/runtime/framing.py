@@ -41,6 +41,15 @@ class Headers:
             if own_name.lower() == wanted
         ]
 
+    def items(self) -> list[tuple[str, str]]:
+        """All headers in their order, as they came."""
+        lines = (line.partition(b":") for line in self._lines.split(b"\r\n"))
+        return [
+            (name.decode("ascii", "replace"), value.strip().decode("utf-8", "surrogateescape"))
+            for name, colon, value in lines
+            if colon
+        ]
+
     def first(self, name: str) -> str | None:
         """The value of the first header of this name, or None."""
         values = self.all(name)

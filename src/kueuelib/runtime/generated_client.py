@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Self
@@ -20,16 +21,18 @@ from multidict import CIMultiDict
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.models import decode_model, encode_model, is_model, is_model_class
-from kueuelib.errors import ApiError, ConfigError, InvalidObject
-from kueuelib.runtime.bodies import encode_json
+from kueuelib.errors import ApiError, ConfigError, InvalidObject, TransportError
+from kueuelib.runtime.bodies import encode_json, in_words
 from kueuelib.runtime.calls import Calls
-from kueuelib.runtime.framing import Headers
 from kueuelib.runtime.sessions import Answer
 
 _OURS = frozenset({"accept", "content-type", "user-agent"})
 """Headers that a request may have; all others belong to the connection."""
-_KEPT = ("Content-Type", "Retry-After", "Warning", "Audit-Id", "Date")
-"""Headers of an answer that are handed out."""
+_TAKEN = ("client_side_validation", "verify_ssl", "ssl_ca_cert", "proxy", "tls_server_name")
+"""What the configuration has in common with the one that was given to `connect`."""
+_WRITES = frozenset({"POST", "PUT", "PATCH"})
+_PROXIED = re.compile(r"/api/v1/(namespaces/[^/]+/(pods|services)|nodes)/[^/]+/proxy(/|$)")
+"""Paths of calls that the API server passes on, with all their parameters."""
 
 
 class ConnectedApiClient(ApiClient):
@@ -41,17 +44,25 @@ class ConnectedApiClient(ApiClient):
     Args:
         calls: sends the calls.
         learn: gets each object that a write returned, for example `Cache.learn`.
+        field_manager: the name under which writes are recorded, unless a call gives another.
     """
 
-    def __init__(self, calls: Calls, learn: Callable[[Obj], None] | None) -> None:
+    def __init__(
+        self, calls: Calls, learn: Callable[[Obj], None] | None, field_manager: str
+    ) -> None:
         # Not the constructor of the base: it opens connections of its own.
         self.configuration = generated.Configuration(host=calls.transport.address)
+        given = calls.transport.configuration
+        for name in _TAKEN:
+            if given is not None and hasattr(given, name):
+                setattr(self.configuration, name, getattr(given, name))
         self.client_side_validation = self.configuration.client_side_validation
         self.default_headers = {"User-Agent": "kueuelib"}
         self.cookie = ""
         self.pool_threads = 1
         self._calls = calls
         self._learn = learn
+        self._field_manager = field_manager
         self._streams: set[Stream] = set()
 
     async def close(self) -> None:
@@ -75,32 +86,39 @@ class ConnectedApiClient(ApiClient):
         Raises:
             ApiException: the server answered with a failure.
             TransportError: there was no answer.
-            ConfigError: it has form fields, or a header that is up to the connection.
+            ConfigError: it has form fields, or a header that is up to the connection, or its
+                timeout is none.
         """
         given = {name.lower(): value for name, value in (headers or {}).items()}
         _check(given, post_params)
         path = unquote(url.removeprefix(self.configuration.host or ""))
         begin, silence, whole = _seconds(_request_timeout)
+        params = [(name, _text(value)) for name, value in query_params or ()]
+        if method in _WRITES and not _PROXIED.match(path) and "fieldManager" not in dict(params):
+            params.append(("fieldManager", self._field_manager))
         request: dict[str, Any] = {
-            "params": [(name, _text(value)) for name, value in query_params or ()],
+            "params": params,
             "body": body if body is None or isinstance(body, bytes) else encode_json(body),
             "content_type": given.get("content-type", "application/json"),
             "accept": given.get("accept", "application/json"),
             "timeout": begin,
         }
         verb = _VERBS.get(method, method.lower())
+        started = anyio.current_time()
         try:
-            if not _preload_content:
-                started = anyio.current_time()
-                answer = await self._calls.stream(method, path, verb=verb, **request)
-                end = started + whole if whole else math.inf
-                return Stream(answer, silence, end, self._streams)
-            response = await self._calls.send(method, path, verb=verb, **request)
+            with anyio.fail_after(whole):  # with all repetitions
+                if not _preload_content:
+                    answer = await self._calls.stream(method, path, verb=verb, **request)
+                    end = started + whole if whole else math.inf
+                    return Stream(answer, silence, end, self._streams)
+                response = await self._calls.send(method, path, verb=verb, **request)
         except ApiError as error:
             raise _exception(error) from error
+        except TimeoutError as error:
+            raise TransportError(self._calls.transport.address + path, in_words(error)) from error
         if self._learn is not None and method != "GET":
             self._teach(response.body)
-        head: Any = _Head(response.status, _kept(response.headers))
+        head: Any = _Head(response.status, CIMultiDict(response.headers.items()))
         return rest.RESTResponse(head, response.body)
 
     def param_serialize(self, *_: object, **__: object) -> Any:
@@ -144,7 +162,7 @@ class Stream:
         status: the HTTP status; a failure is an answer as well.
         ok: whether it is none.
         reason: its words.
-        headers: some of the headers.
+        headers: all headers.
         content: the body, with `readline`, `readany`, `read`, `iter_any` and `iter_chunked`.
     """
 
@@ -153,7 +171,7 @@ class Stream:
     ) -> None:
         self.status, self.reason = answer.status, _reason(answer.status)
         self.ok = self.status < HTTPStatus.BAD_REQUEST
-        self.headers = _kept(answer.headers)
+        self.headers = CIMultiDict(answer.headers.items())
         self.content = _Content(answer.content, silence, end)
         self._answer = answer
         self._streams = streams
@@ -278,10 +296,13 @@ def _seconds(given: Any) -> tuple[float | None, float | None, float | None]:
     """The limits for the beginning of an answer, for the silence in a stream, and for all of it."""
     if given is None or isinstance(given, int | float):
         return given or None, None, given or None
-    if isinstance(given, tuple):
+    if isinstance(given, tuple) and len(given) == 2:
         connect, read = given
-        return connect + read, read, None
-    return given.total or given.sock_read, given.sock_read, given.total
+        return connect and read and connect + read, read, None
+    if hasattr(given, "sock_read"):
+        return given.total or given.sock_read, given.sock_read, given.total
+    fix = "give seconds, a pair (connect, read), or an aiohttp.ClientTimeout"
+    raise ConfigError("_request_timeout", f"is {given!r:.60}", fix)
 
 
 def _text(value: Any) -> str:
@@ -295,13 +316,12 @@ def _reason(status: int) -> str:
         return ""
 
 
-def _kept(headers: Headers) -> CIMultiDict[str]:
-    return CIMultiDict([(name, each) for name in _KEPT for each in headers.all(name)])
-
-
 def _exception(error: ApiError) -> Exception:
-    headers = CIMultiDict({"Content-Type": "application/json"})
-    if error.retry_after is not None:
-        headers["Retry-After"] = f"{error.retry_after:g}"
-    head: Any = _Head(error.code, headers, orjson.dumps(error.status()))
+    if error.answer is not None:
+        headers = CIMultiDict(error.answer.headers.items())
+        body = error.answer.body.decode("utf-8", "replace").encode()  # the base decodes it
+    else:
+        headers = CIMultiDict({"Content-Type": "application/json"})
+        body = orjson.dumps(error.status())
+    head: Any = _Head(error.code, headers, body)
     return generated.ApiException(http_resp=head)

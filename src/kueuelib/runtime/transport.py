@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 import anyio
@@ -156,10 +156,10 @@ class Transport:
                 )
         if answer.status < 500:
             self.answered_at = self._clock.monotonic()
+        response = Response(answer.status, answer.headers, data)
         if answer.status >= 300:
-            cause = self._not_renewed if answer.status == 401 else None
-            raise failure(answer.status, answer.headers.first("Retry-After"), data) from cause
-        return Response(answer.status, answer.headers, data)
+            raise failure(response) from (self._not_renewed if answer.status == 401 else None)
+        return response
 
     async def watch(
         self,
@@ -249,6 +249,11 @@ class Transport:
     def address(self) -> str:
         """The URL of the server; empty before the first call."""
         return self._endpoint.url if self._endpoint else ""
+
+    @property
+    def configuration(self) -> Any:
+        """The `Configuration` of a generated client that the endpoint comes from, or None."""
+        return getattr(self._source, "configuration", None)
 
     async def close(self) -> None:
         """Close every connection, also in a cancelled scope; calling again does nothing."""
@@ -373,7 +378,7 @@ async def _raise_failure(answer: Answer) -> None:
         raise TransportError(answer.url, in_words(error)) from error
     finally:
         answer.release()
-    raise failure(answer.status, answer.headers.first("Retry-After"), data)
+    raise failure(Response(answer.status, answer.headers, data))
 
 
 async def _check_watch(answer: Answer) -> None:
