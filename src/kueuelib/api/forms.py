@@ -46,6 +46,8 @@ def raw_of(given: Mapping[str, Any] | Typed) -> Obj:
 
         return encode(given)
     if is_model(given):
+        if resource_of_model(type(given)) is None:
+            raise ConfigError(f"a {type(given).__name__}", "is not a whole object", _GIVE)
         return encode_model(given)
     raise ConfigError(f"{given!r:.60}", "is not an object", _GIVE)
 
@@ -79,8 +81,11 @@ def resource_of(kind: Resource | type[Any]) -> Resource:
             return resource
         raise ConfigError(kind.__name__, "is not the class of a kind", "name one such as V1Pod")
     of_class = getattr(kind, "resource", None)
-    if isinstance(of_class, Resource):
+    if isinstance(kind, type) and isinstance(of_class, Resource):
         return of_class
+    if isinstance(kind, KubeObject) or is_model(kind):
+        name = type(kind).__name__
+        raise ConfigError(f"a {name}", "is an object, not a kind", f"give the class {name}")
     if isinstance(kind, type):
         raise ConfigError(kind.__name__, "has no resource", "decorate the class with @crd")
     raise ConfigError(f"{kind!r:.60}", "is not a kind", "name a class with @crd, or a Resource")

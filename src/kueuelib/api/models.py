@@ -102,6 +102,26 @@ def resource_of_model(cls: type) -> Resource | None:
     return resource_named(_generated(cls).__name__)
 
 
+def part_class(cls: type, *path: str) -> type | None:
+    """The generated class at a path of attributes, for lists that of the items; None for none."""
+    for attribute in path:
+        generated: Any = _generated(cls)
+        kind = generated.openapi_types.get(attribute, "")
+        listed = _LIST.fullmatch(kind)
+        models = sys.modules[generated.__module__.rpartition(".")[0]]
+        part = getattr(models, listed[1] if listed else kind or "-", None)
+        if not is_model_class(part):
+            return None
+        cls = part
+    return cls
+
+
+def has_field(cls: type, attribute: str) -> bool:
+    """Whether a generated class has an attribute."""
+    generated: Any = _generated(cls)
+    return attribute in generated.openapi_types
+
+
 def decode_model(cls: type[M], obj: Obj) -> M:
     """The value of a generated class for a raw object, or for a piece of one.
 

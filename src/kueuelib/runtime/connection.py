@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import orjson
@@ -89,6 +89,10 @@ async def connect(
         user_agent = user_agent or source.user_agent or ""
     elif not isinstance(kubeconfig, str | os.PathLike | None):
         fix = "give a path, an Endpoint, or an ApiClient or a Configuration of kubernetes_asyncio"
+        if isinstance(kubeconfig, Mapping):
+            fix = (
+                "write the kubeconfig to a file, or use load_kube_config_from_dict of your package"
+            )
         raise ConfigError(f"{kubeconfig!r:.60}", "does not say where a server is", fix)
     else:
         source = find_source(kubeconfig, context, clock=clock)

@@ -10,6 +10,7 @@ import anyio
 import attrs
 from anyio.lowlevel import checkpoint
 
+from kueuelib.api.forms import Kind, resource_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of
 from kueuelib.errors import ConfigError, KueuelibError
 from kueuelib.machinery.queue import LOW_PRIORITY, Item
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 SYNC_TIMEOUT = 120.0
 """Seconds that a controller waits for the first lists of what it watches."""
 START_GRACE = 1.0
-"""Seconds within which informers have to be started; after that, the cache was probably forgotten.
-"""
+"""Seconds in which informers have to start; after that, the cache was probably forgotten."""
 STOP_GRACE = 10.0
 """Seconds that running reconciliations have to end when the controller stops."""
 Ready = Callable[[], None]
@@ -177,18 +177,16 @@ class Controller:
         """Reconcile the objects of an informer themselves; see `watches`."""
         return self.watches(informer, lambda delta: (delta.key,), predicate, first)
 
-    def owns(
-        self, informer: Source, owner: Resource, predicate: Predicate | None = None
-    ) -> Controller:
+    def owns(self, informer: Source, owner: Kind, predicate: Predicate | None = None) -> Controller:
         """Reconcile the controller, of kind `owner`, of an informer's objects.
 
-        Group and kind are compared, the version is not. On an update both the old and the new
-        controller are reconciled.
+        Its version may differ. On an update, both the old and the new controller are reconciled.
         """
+        kind = resource_of(owner)
 
         def controllers(delta: Delta[Obj]) -> Iterator[ObjectKey]:
             for obj in (delta.old, delta.new):
-                key = None if obj is None else controller_key(obj, owner)
+                key = None if obj is None else controller_key(obj, kind)
                 if key is not None:
                     yield key
 

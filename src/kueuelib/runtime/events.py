@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import anyio
 import attrs
 
+from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.kinds import EVENTS
 from kueuelib.errors import AlreadyExists, ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.event_series import (
@@ -113,7 +114,7 @@ class EventRecorder:
 
     def event(
         self,
-        obj_or_ref: Mapping[str, Any],
+        obj_or_ref: Mapping[str, Any] | Typed,
         type: EventType,
         reason: str,
         message: str,
@@ -251,8 +252,10 @@ class EventRecorder:
         ).inc
 
 
-def reference(obj_or_ref: Mapping[str, Any]) -> dict[str, Any]:
+def reference(obj_or_ref: Mapping[str, Any] | Typed) -> dict[str, Any]:
     """The reference to an object, in the form of an Event's `involvedObject`."""
+    if not isinstance(obj_or_ref, Mapping):
+        obj_or_ref = raw_of(obj_or_ref)
     meta = obj_or_ref.get("metadata")
     if meta is None:
         return dict(obj_or_ref)

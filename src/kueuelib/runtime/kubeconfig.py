@@ -215,7 +215,12 @@ class KubeconfigSource:
                 f"no credentials from the user of context {name!r} ({error})",
                 "correct the user of the context",
             ) from error
-        return ExecCredential(str(header or "").removeprefix("Bearer").strip() or None)
+        token = str(header or "").removeprefix("Bearer").strip()
+        if not token and not any(each.startswith("client-") for each in user):
+            problem = f"auth-provider {dict(user['auth-provider']).get('name')!r} gives no token"
+            fix = "use an exec plug-in; of auth-providers, only oidc and gcp are known"
+            raise ConfigError(self._subject, problem, fix)
+        return ExecCredential(token or None)
 
     def _refresh_at(
         self, tls: TlsFiles, user: Mapping[str, Any], expiry: float | None

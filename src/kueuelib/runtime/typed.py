@@ -5,13 +5,14 @@ The store keeps raw objects: a typed view is not a second copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kueuelib.api.forms import Typed, raw_of, resource_of, typed_of
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.reading import managers_of, read, take_over
 
 if TYPE_CHECKING:
     from kueuelib.runtime.client import Client
@@ -132,9 +133,32 @@ class TypedClient(Generic[K]):
         answer = await self._client.replace(self.resource, raw_of(value), subresource=subresource)
         return self._read(answer)
 
-    async def apply(self, value: K, *, subresource: str = "", force: bool = True) -> K:
-        """Apply an object server-side: own the fields that are not at their defaults."""
+    async def apply(
+        self,
+        value: K,
+        *,
+        subresource: str = "",
+        force: bool = True,
+        adopt: Collection[str] = (),
+    ) -> K:
+        """Apply an object server-side: own the fields that are not at their defaults.
+
+        Args:
+            value: the desired fields.
+            subresource: for example `status`.
+            force: take over fields that others own.
+            adopt: field managers whose writes by `create`, `replace` and `patch` become ours
+                before, so that fields which `value` does not name are removed. Costs a `get`.
+
+        Raises:
+            Conflict: the object changed while fields were taken over, or, unless `force`, others
+                own the fields.
+        """
         raw = raw_of(value)
+        if managers := managers_of(adopt):
+            actual = await read(self._client, self.resource, key_of(raw))
+            if actual is not None:
+                await take_over(self._client, self.resource, actual, managers)
         answer = await self._client.patch(
             self.resource,
             key_of(raw),

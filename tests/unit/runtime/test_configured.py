@@ -156,6 +156,8 @@ async def test_certificates_names_and_proxies_are_used(serve: Any, tmp_path: Any
 async def test_other_values_are_refused() -> None:
     with pytest.raises(ConfigError, match="3: does not say where a server is; give a path"):
         await connect(3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="write the kubeconfig to a file, or use load"):
+        await connect({"clusters": []})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="Configuration: has no contexts, but context='c'"):
         await connect(k8s.Configuration(), "c")
     with pytest.raises(ConfigError, match="the server '' is not an http or https URL"):

@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any, Self, cast
 
 import pytest
+from kubernetes_asyncio.client import V1Job
 
 from kueuelib.api.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS
 from kueuelib.api.meta import ObjectKey
@@ -393,9 +394,10 @@ async def test_other_tasks_run_between_old_news():
         await task
 
 
-async def test_owners_old_and_new_are_reconciled():
+@pytest.mark.parametrize("owner", [JOBS, V1Job])
+async def test_owners_old_and_new_are_reconciled(owner):
     informer = FakeInformer()
-    controller = Controller("test", Scripted()).owns(informer, JOBS)
+    controller = Controller("test", Scripted()).owns(informer, owner)
     controller.listen()
     new = owned_by("new")
     new["metadata"]["resourceVersion"] = "2"

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 import anyio
 import pytest
 from aiohttp import web
+from kubernetes_asyncio.client import V1Job, V1ObjectMeta
 from structlog.testing import capture_logs
 
 from kueuelib.api.kinds import EVENTS
@@ -234,6 +235,12 @@ async def test_an_unknown_type_is_a_mistake(events):
 
 def test_a_reference_is_taken_as_it_is():
     assert reference({"kind": "Job", "name": "a"}) == {"kind": "Job", "name": "a"}
+
+
+def test_a_reference_is_made_of_a_model():
+    model = V1Job(metadata=V1ObjectMeta(name="a", namespace="ns"))
+    wanted = {"kind": "Job", "apiVersion": "batch/v1", "name": "a", "namespace": "ns"}
+    assert reference(model) == wanted
 
 
 async def test_an_event_lets_more_important_writes_go_first(events, clock):

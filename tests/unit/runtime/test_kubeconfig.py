@@ -392,6 +392,10 @@ GOOD = kubeconfig("https://127.0.0.1:6443")
             kubeconfig("https://h", user={"auth-provider": {"name": "oidc"}}),
             "no credentials from the user of context 'c' (oidc: missing configuration)",
         ),
+        (
+            kubeconfig("https://h", user={"auth-provider": {"name": "azure"}}),
+            "auth-provider 'azure' gives no token; use an exec plug-in",
+        ),
     ],
 )
 async def test_a_malformed_kubeconfig_is_one_clear_line(write, document, said):

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -15,7 +16,9 @@ from kubernetes_asyncio import client as k8s
 from kubernetes_asyncio import watch
 
 from kueuelib import submit
-from kueuelib.errors import ConfigError, LeadershipLost, NotFound
+from kueuelib.api.kinds import VALIDATING_WEBHOOKS
+from kueuelib.controllers.webhooks import by_url
+from kueuelib.errors import ConfigError, Invalid, LeadershipLost, NotFound
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime import (
     Cache,
@@ -26,8 +29,10 @@ from kueuelib.runtime import (
     ObjectKey,
     Operator,
     PatchType,
+    key_of,
     kinds,
 )
+from kueuelib.runtime.operator.hooks import hook_configurations
 from kueuelib.testing import eventually, running, settled
 
 META = k8s.V1ObjectMeta(name="one", namespace="default")
@@ -244,6 +249,69 @@ async def test_a_status_may_be_a_model(client: Client) -> None:
         assert (await settled(client, made)).status.replicas == 4
 
 
+async def test_a_kind_without_status_is_named(client: Client) -> None:
+    app = Operator("plain", namespace="default")
+    said: list[str] = []
+
+    @app.reconciles(k8s.V1ConfigMap)
+    async def reconcile(_: k8s.V1ConfigMap, context: Context) -> None:
+        for call in (partial(context.report, {}), partial(context.condition, "A", True, "Fine")):
+            with pytest.raises(ConfigError) as caught:
+                call()
+            said.append(str(caught.value))
+
+    async with running(app, client):
+        await client.of(k8s.V1ConfigMap).create(config_map())
+        await eventually(lambda: len(said) >= 2)
+    fix = "write an event, or the status of an object of your own kind"
+    assert set(said) == {f"ConfigMap: has no field status; {fix}"}
+
+
+async def test_a_condition_has_the_fields_of_its_class(client: Client) -> None:
+    app = Operator("conditions", namespace="default")
+
+    @app.reconciles(k8s.V1Deployment)
+    async def reconcile(_: k8s.V1Deployment, context: Context) -> None:
+        context.condition("Exposed", True, "Fine")
+
+    async with running(app, client):
+        await client.of(k8s.V1Deployment).create(deployment())
+
+        async def conditions() -> Any:
+            found = await client.get(kinds.DEPLOYMENTS, ONE)
+            return (found.get("status") or {}).get("conditions")
+
+        (condition,) = await eventually(conditions)
+    assert condition["type"] == "Exposed"
+    assert "observedGeneration" not in condition
+
+
+async def test_webhook_configurations_are_what_they_were_after_a_test(client: Client) -> None:
+    app = Operator("guard", namespace="default")
+
+    @app.validates(k8s.V1ConfigMap)
+    def check(_: k8s.V1ConfigMap) -> list[FieldError]:
+        return [FieldError("data", "FieldValueInvalid", "never")]
+
+    async def fail_in_block() -> None:
+        async with running(app, client):
+            with pytest.raises(Exception, match="never"):
+                await client.create(kinds.CONFIG_MAPS, config_map())
+            raise ValueError
+
+    with pytest.raises(ValueError, match="^$"):
+        await fail_in_block()
+    assert not (await client.list(VALIDATING_WEBHOOKS)).items
+    (mine,) = hook_configurations(app, by_url("https://127.0.0.1:1"))
+    mine["webhooks"][0]["failurePolicy"] = "Ignore"
+    before = await client.create(VALIDATING_WEBHOOKS, mine)
+    with pytest.raises(ValueError, match="^$"):
+        await fail_in_block()
+    after = await client.get(VALIDATING_WEBHOOKS, key_of(mine))
+    assert after["webhooks"] == before["webhooks"]
+    await client.create(kinds.CONFIG_MAPS, config_map())
+
+
 # ---- generated APIs -----------------------------------------------------------------------------
 
 
@@ -349,6 +417,11 @@ async def test_a_typed_client_patches(client: Client) -> None:
     [
         (lambda c: c.get(kinds.PODS, "x"), "Pod 'x': is not a key; give an ObjectKey"),
         (lambda c: c.of(k8s.V1Pod).delete(("d", "x")), r"Pod \('d', 'x'\): is not a key"),
+        (lambda c: c.of(k8s.V1Pod()), "a V1Pod: is an object, not a kind; give the class V1Pod"),
+        (
+            lambda c: c.create(kinds.CONFIG_MAPS, k8s.V1PodSpec(containers=[])),
+            "a V1PodSpec: is not a whole object; give raw JSON",
+        ),
         (lambda c: c.list(k8s.V1Pod, "d"), r"V1Pod: is not a Resource; use client.of\(V1Pod\)"),
         (lambda c: c.watch(k8s.V1Pod, "d"), "V1Pod: is not a Resource"),
         (lambda c: c.delete_collection(k8s.V1Pod, "d"), "V1Pod: is not a Resource"),
@@ -383,31 +456,54 @@ async def later(_: Any) -> None:
     """A handler that nobody would await."""
 
 
-async def test_the_fields_of_an_earlier_program_are_taken_over(client: Client) -> None:
-    old = k8s.CoreV1Api(client.api_client())
-    service = k8s.V1Service(
-        metadata=copy.deepcopy(META), spec=k8s.V1ServiceSpec(ports=[k8s.V1ServicePort(port=80)])
-    )
-    service.metadata.labels = {"old": "yes"}
-    await old.create_namespaced_service("default", service, field_manager="hand")
+def service(port: int) -> k8s.V1Service:
+    spec = k8s.V1ServiceSpec(ports=[k8s.V1ServicePort(port=port)])
+    return k8s.V1Service(metadata=copy.deepcopy(META), spec=spec)
+
+
+async def old_service(client: Client, **more: str) -> None:
+    """What a program on generated APIs writes."""
+    made = service(80)
+    made.metadata.labels = {"old": "yes"}
+    await k8s.CoreV1Api(client.api_client()).create_namespaced_service("default", made, **more)
+
+
+async def is_ours(client: Client) -> bool:
+    now = await client.of(k8s.V1Service).get(ONE)
+    labels = now.metadata.labels or {}
+    return [each.port for each in now.spec.ports] == [8080] and "old" not in labels
+
+
+@pytest.mark.parametrize("argument", ["owns", "writes"])
+async def test_the_fields_of_an_earlier_program_are_taken_over(
+    client: Client, argument: str
+) -> None:
+    await old_service(client, field_manager="hand")
     await client.of(k8s.V1Deployment).create(deployment())
     app = Operator("exposer")
+    kinds_of: Any = {argument: [k8s.V1Service]}
 
-    @app.reconciles(k8s.V1Deployment, owns=[k8s.V1Service])
+    @app.reconciles(k8s.V1Deployment, **kinds_of)
     async def expose(obj: k8s.V1Deployment, context: Context) -> None:
-        wanted = k8s.V1Service(
-            metadata=k8s.V1ObjectMeta(name=obj.metadata.name),
-            spec=k8s.V1ServiceSpec(ports=[k8s.V1ServicePort(port=8080)]),
-        )
+        wanted = service(8080)
+        wanted.metadata.name = obj.metadata.name
         await context.apply(wanted, adopt=["hand"])
 
-    async def ports() -> bool:
-        now = await client.of(k8s.V1Service).get(ONE)
-        labels = now.metadata.labels or {}
-        return [each.port for each in now.spec.ports] == [8080] and "old" not in labels
-
     async with running(app, client):
-        await eventually(ports)
+        await eventually(lambda: is_ours(client))
+
+
+async def test_a_typed_client_takes_over_what_was_written_before(client: Client) -> None:
+    services = client.of(k8s.V1Service)
+    await services.apply(service(8080), adopt=["kueuelib"])
+    await services.delete(ONE)
+    await old_service(client)
+    with pytest.raises(Invalid, match="name"):
+        await services.apply(service(8080))
+    with pytest.raises(ConfigError, match=r"adopt: is 'kueuelib'; write adopt=\['kueuelib'\]"):
+        await services.apply(service(8080), adopt="kueuelib")
+    await services.apply(service(8080), adopt=[client.field_manager])
+    assert await is_ours(client)
 
 
 async def test_writes_reach_a_cache_and_obey_the_guard(client: Client) -> None:

@@ -73,8 +73,10 @@ def model_members_for(
 
     def put(job: Any, given: Obj | Model) -> None:
         if is_model(given):
+            _check_kind(resource_of(type(given)).kind, named)
             getattr(job, _RAW).put(given)
         else:
+            _check_kind(cast("Obj", given).get("kind"), named)
             setattr(job, _RAW, ModelObject(partial(read, named), cast("Obj", given)))
 
     return {
@@ -83,6 +85,12 @@ def model_members_for(
         "object": property(get, put, doc=f"The object as a {named.__name__}."),
         "raw": property(attrgetter(f"{_RAW}.raw"), doc="The object as raw JSON."),
     }
+
+
+def _check_kind(kind: str | None, named: type[Typed]) -> None:
+    wanted = resource_of(named).kind
+    if kind is not None and kind != wanted:
+        raise ConfigError(f"a {kind}", f"is not a {wanted}", f"give a {named.__name__}")
 
 
 def value_members_for(

@@ -6,11 +6,9 @@ from collections.abc import Collection
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ConfigError
-from kueuelib.machinery.field_owners import taken_over
 from kueuelib.machinery.ownership import claim_problem
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.reading import read
+from kueuelib.runtime.reading import managers_of, read, take_over
 
 
 async def claim(
@@ -37,16 +35,10 @@ async def claim(
         ConfigError: it is foreign.
         Conflict: it was changed meanwhile.
     """
-    managers = () if isinstance(adopt, bool) else adopt
+    managers = managers_of(adopt)
     actual = await read(client, resource, key) if present is None or managers else present
     problem = actual and claim_problem(actual, owner, by, adopt=bool(adopt))
     if problem:
         raise ConfigError(f"{resource.kind} {key}", *problem)
-    entries = taken_over(actual, managers, client.field_manager) if actual and managers else None
-    if actual and entries:
-        version = actual["metadata"]["resourceVersion"]
-        patch = [
-            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
-        ]
-        await client.patch(resource, key, patch, PatchType.JSON)
+    if actual is not None:
+        await take_over(client, resource, actual, managers)

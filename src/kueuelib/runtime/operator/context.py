@@ -9,7 +9,14 @@ from kueuelib.api.codec import encode
 from kueuelib.api.conditions import check_condition, check_reason, with_raw_condition
 from kueuelib.api.forms import Kind, Typed, resource_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.api.models import ModelPart, encode_model, is_model, without_models
+from kueuelib.api.models import (
+    ModelPart,
+    encode_model,
+    has_field,
+    is_model,
+    is_model_class,
+    without_models,
+)
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
@@ -26,6 +33,7 @@ from kueuelib.runtime.operator.reconciled import (
 )
 from kueuelib.runtime.operator.surroundings import Surroundings, index_name
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.reading import managers_of, read, take_over
 
 
 class Context:
@@ -135,7 +143,7 @@ class Context:
                 manages for the same object. One with another controller is refused all the same.
                 Names of field managers also make their fields the operator's: what they wrote,
                 and the child does not name, is removed. While names are given, the object is read
-                before each patch.
+                before each patch. For a kind in `writes=`, only names have an effect.
 
         Returns:
             The raw object as the server has it. It is the one in the cache: copy it, for example
@@ -167,6 +175,10 @@ class Context:
                 return present
             around = self._around
             await claim(self.client, resource, key, present, self.obj, around.operator, adopt)
+        elif managers := managers_of(adopt):
+            actual = await read(self.client, resource, key)
+            if actual is not None:
+                await take_over(self.client, resource, actual, managers)
         answer = await self.client.apply(resource, wanted)
         self.learn(answer)
         if owned:
@@ -231,7 +243,8 @@ class Context:
     def condition(self, type: str, status: bool | None, reason: str, message: str = "") -> None:
         """Set a condition of the object; it is written with the status.
 
-        The transition time changes with the status only, `observedGeneration` is filled in.
+        The transition time changes with the status only. `observedGeneration` is filled in, unless
+        the kind is named by a model whose conditions do not have it.
 
         Args:
             type: for example `Ready`.
@@ -275,6 +288,8 @@ class Context:
         status = dict(present if self._status is None else self._status)
         meta = self.obj["metadata"]
         generation = meta.get("generation")
+        cls = self._around.condition
+        knows = cls is None or has_field(cls, "observed_generation")
         conditions = status.get("conditions") or present.get("conditions") or []
         for name, (value, reason, message) in self._conditions.items():
             conditions = with_raw_condition(
@@ -284,7 +299,7 @@ class Context:
                 reason,
                 message,
                 now=self._around.clock.now(),
-                generation=generation,
+                generation=generation if knows else None,
             )
         if conditions:
             status["conditions"] = conditions
@@ -313,11 +328,10 @@ class Context:
     def _needs_status(self) -> type[Struct]:
         declared = self._around.declared
         if self._around.status is None:
-            raise ConfigError(
-                declared.resource.kind,
-                "has no field status",
-                "add `status: Status`, a class that extends ConditionedStatus",
-            )
+            fix = "add `status: Status`, a class that extends ConditionedStatus"
+            if is_model_class(declared.kind):
+                fix = "write an event, or the status of an object of your own kind"
+            raise ConfigError(declared.resource.kind, "has no field status", fix)
         return self._around.status
 
     def _informer(self, resource: Watched) -> Informer:

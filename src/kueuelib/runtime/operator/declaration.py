@@ -245,8 +245,8 @@ class Operator:
         A function with one argument receives the new object only.
 
         Args:
-            kind: a class with `crd`, or a `Resource`; the function gets typed or raw objects, None
-                for an object that does not exist.
+            kind: a class with `crd`, a model of kubernetes_asyncio, or a `Resource`; the function
+                gets typed or raw objects, None for an object that does not exist.
             operations: some of `CREATE`, `UPDATE` and `DELETE`.
             object_selector: a raw label selector; only such objects are shown to the webhook.
 
@@ -305,8 +305,9 @@ class Operator:
         Defaults that do not depend on other fields are better in the class: they need no webhook.
 
         Args:
-            kind: a class with `crd`, or a `Resource`; the function takes and returns typed or raw
-                objects. Only the fields that a typed function changed are patched.
+            kind: a class with `crd`, a model of kubernetes_asyncio, or a `Resource`; the function
+                takes and returns typed or raw objects. Only the fields that a typed function
+                changed are patched.
             operations: some of `CREATE` and `UPDATE`.
             object_selector: a raw label selector; only such objects are shown to the webhook.
         """

@@ -10,6 +10,7 @@ import attrs
 from kueuelib.api.definitions import Definition
 from kueuelib.api.forms import Kind
 from kueuelib.api.meta import KubeObject, Resource
+from kueuelib.api.models import has_field, is_model_class, part_class
 from kueuelib.api.struct import Struct
 from kueuelib.machinery.ownership import Applied
 from kueuelib.runtime.cache import Cache
@@ -63,6 +64,12 @@ class Surroundings:
         return self.status is not None and "observed_generation" in attrs.fields_dict(self.status)
 
     @property
+    def condition(self) -> type | None:
+        """The class of a condition, if the kind is named by a model that has conditions."""
+        kind = self.declared.kind
+        return part_class(kind, "status", "conditions") if is_model_class(kind) else None
+
+    @property
     def reports(self) -> bool:
         """Whether the operator defines the kind, so that nobody else writes its status."""
         return isinstance(getattr(self.declared.kind, "definition", None), Definition)
@@ -70,6 +77,8 @@ class Surroundings:
 
 def status_class(kind: Kind) -> type[Struct] | None:
     """The class of the status of a kind; `Struct` if any will do, None if it has no status."""
+    if is_model_class(kind):
+        return Struct if has_field(kind, "status") else None
     if isinstance(kind, Resource) or not issubclass(kind, KubeObject):
         return Struct
     field = attrs.fields_dict(attrs.resolve_types(kind)).get("status")

@@ -120,6 +120,16 @@ def test_a_job_is_made_of_a_model_as_well() -> None:
     assert job.raw["spec"].get("suspend") is None
 
 
+def test_a_model_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a Pod: is not a Job; give a V1Job"):
+        SmallJob(k8s.V1Pod())
+    made = SmallJob(raw())
+    with pytest.raises(ConfigError, match="a Pod: is not a Job; give a V1Job"):
+        made.object = k8s.V1Pod()
+    with pytest.raises(ConfigError, match="a V1PodSpec: is not a whole object"):
+        SmallJob(k8s.V1PodSpec(containers=[]))
+
+
 def test_templates_of_declared_kinds_and_of_builders_may_be_models() -> None:
     pod = k8s.V1PodSpec(containers=[k8s.V1Container(name="c", image="i")])
     declared = declare(
