@@ -446,6 +446,7 @@ def test_an_earlier_one_of_the_same_shape_is_tried() -> None:
     assert rest(cluster) == ["-low0"]
     cluster.submit("first", "q", priority=3, created=2)
     assert rest(cluster) == []
+    assert cluster.engine.standing(key("first")).reason == FitsAfterPreemptions((key("low0"),))
     cluster.leaves("low0")
     assert rest(cluster) == ["+first"]
 

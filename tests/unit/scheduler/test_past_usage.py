@@ -53,9 +53,11 @@ def running(name: str, queue: str, gpu: int, at: float, priority: int = 0) -> Wo
 class Cluster:
     """An engine with one ClusterQueue, and whoever writes for it."""
 
-    def __init__(self, gpu: int, rule: UsageRule | None = RULE, **spec: Any) -> None:
+    def __init__(
+        self, gpu: int, rule: UsageRule | None = RULE, parallel: bool = True, **spec: Any
+    ) -> None:
         self.now = START
-        self.engine = Engine(Settings(past_usage=rule))
+        self.engine = Engine(Settings(past_usage=rule, parallel_preemptors=parallel))
         self.quotas = {"f": {"gpu": gpu}}
         self.tell(
             events.NamespaceSet("ns", {}),
@@ -238,6 +240,17 @@ def test_a_workload_that_moves_takes_the_place_of_its_new_local_queue(gpu: int) 
     assert cluster.rest() == ["stays", "moves"]
 
 
+def test_a_workload_that_moved_hides_nobody_of_its_former_local_queue() -> None:
+    cluster = Cluster(3)
+    cluster.queues("busy", "idle")
+    cluster.runs("old", "busy", 3, ago=2000)
+    for number, name in enumerate(("front", "moves", "stays")):
+        cluster.submit(name, "idle", created=number)
+    cluster.submit("moves", "busy", created=1)
+    cluster.ends("front", "old")
+    assert cluster.rest() == ["stays", "moves"]
+
+
 def test_a_younger_workload_that_comes_first_is_not_tried_forever() -> None:
     """Where age counts, its verdict says nothing about older ones of other LocalQueues."""
     cluster = Cluster(1, preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
@@ -281,9 +294,10 @@ def test_a_blocked_head_of_another_kind_is_left_alone_by_samples() -> None:
     assert cluster.engine.next_deadline() is None
 
 
-def test_nobody_overtakes_the_one_for_which_others_leave() -> None:
+@pytest.mark.parametrize("parallel", [True, False])
+def test_nobody_overtakes_the_one_for_which_others_leave(parallel: bool) -> None:
     """Not even a LocalQueue that used less: else it would be preempted again and again."""
-    cluster = Cluster(1, **LOWER)
+    cluster = Cluster(1, parallel=parallel, **LOWER)
     cluster.queues("idle", "busy")
     cluster.runs("past", "busy", 1, ago=2000)
     cluster.ends("past")

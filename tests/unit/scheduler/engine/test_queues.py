@@ -377,6 +377,21 @@ def test_quota_freed_behind_a_search_that_moved_on_is_not_missed(cluster: Cluste
     assert cluster.cycle() == ["+second"]
 
 
+def test_search_starts_anew_if_quota_was_freed_while_another_had_the_turn(
+    cluster: Cluster,
+) -> None:
+    two_flavors(cluster, "a", 3, 0, cohort="c")
+    two_flavors(cluster, "b", 0, 2, cohort="c")
+    cluster.submit("first", "a", 2)
+    cluster.submit("second", "b", 2, created=1)
+    assert cluster.cycle() == ["+first", "second"]
+    cluster.submit("other", "b", 1, priority=9)
+    cluster.tell(events.WorkloadGone(key("first")))
+    assert cluster.cycle() == ["+other"]
+    assert cluster.cycle() == ["+second"]
+    assert cluster.admits[-1].admission.pod_set_assignments[0].flavors == {"gpu": "f"}
+
+
 def test_quota_freed_in_the_course_of_a_search_is_not_missed(cluster: Cluster) -> None:
     """With the driver in `g` the workers find no room; the search has passed the driver's `f`."""
     two_flavors(cluster, "q", 3, 3)
