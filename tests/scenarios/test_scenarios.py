@@ -49,5 +49,6 @@ def test_every_table_has_scenarios() -> None:
         "flavors",
         "partial",
         "preemption",
+        "trees",
     }
     assert len(tables()) > 80

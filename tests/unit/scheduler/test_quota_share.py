@@ -98,3 +98,14 @@ def test_borrowing_what_nobody_can_lend_is_no_share() -> None:
 def test_what_a_child_keeps_for_itself_is_not_lendable() -> None:
     queues = {"a": queue(cpu=2), "b": queue(cpu="8/-/2")}
     assert of_queue(engine(queues, [], ("a", {"cpu": 4})), "a") == 500
+
+
+def test_what_a_cohort_keeps_for_itself_is_lendable_below_it_and_what_it_lends_counts_once() -> (
+    None
+):
+    cohorts = [
+        {"name": "left", "parent": "top", "groups": [{"f": {"cpu": "4/-/1"}}]},
+        {"name": "top", "groups": [{"f": {"cpu": 6}}]},
+    ]
+    found = engine({"a": queue(cohort="left", cpu=0)}, cohorts, ("a", {"cpu": 2}))
+    assert of_queue(found, "a") == 2000 / (3 + 7)
