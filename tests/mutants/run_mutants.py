@@ -8,10 +8,12 @@ Prints one line per mutant, and ends with exit code 1 when one survives.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import attrs
@@ -78,7 +80,8 @@ LISTS = (
     ("workload_mutants.yaml", "workload"),
 )
 """The lists, and the packages that they are about."""
-SECONDS = 600
+SECONDS = 3600
+"""After which tests count as hung."""
 
 
 @attrs.frozen
@@ -98,6 +101,7 @@ class Mutant:
     old: str
     new: str
     package: str
+    test: str = ""
 
     @property
     def path(self) -> Path:
@@ -107,12 +111,10 @@ class Mutant:
     @property
     def tests(self) -> tuple[tuple[str, ...], ...]:
         """What may find it, in this order."""
-        return {
-            "scheduler": (FIRST, TESTS),
-            "jobs": (JOB_TESTS,),
-            "checks": (CHECK_TESTS,),
-            "workload": (WORKLOAD_TESTS,),
-        }[self.package]
+        named = ((f"tests/{self.test}",),) if self.test else ()
+        if self.package == "scheduler":
+            return (*named, FIRST, TESTS)
+        return (*named, JOB_TESTS if self.package == "jobs" else CHECK_TESTS)
 
 
 def mutants() -> list[Mutant]:
@@ -124,51 +126,81 @@ def mutants() -> list[Mutant]:
     ]
 
 
-def killed(mutant: Mutant, copy: Path) -> bool:
-    """Whether a test fails with the fault in place."""
-    file = copy / "kueuelib" / mutant.path
-    sound = file.read_text()
-    file.write_text(sound.replace(mutant.old, mutant.new))
-    try:
-        return any(run(copy, tests) != 0 for tests in mutant.tests)
-    finally:
-        file.write_text(sound)
+class Tests:
+    """Runs tests on a copy of the sources.
 
+    Args:
+        copy: the folder of the copy.
+    """
 
-def run(copy: Path, tests: tuple[str, ...]) -> int:
-    """The exit code of some tests on a copy of the sources."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(copy),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(copy / "examples"),
-    }
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS, check=False
-    )
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"the tests could not run: {done.stdout.decode()[-2000:]}")
-    return done.returncode
+    def __init__(self, copy: Path) -> None:
+        self._copy = copy
+        self._passed: set[str] = set()
+
+    def require(self, tests: Iterable[str]) -> None:
+        """Runs tests without a mutant, all at once; they have to pass."""
+        together = tuple(sorted({*tests} - self._passed))
+        if together:
+            if failed := self._run(together):
+                raise SystemExit(f"{failed} fails without any mutant")
+            self._passed |= {*together}
+
+    def finds(self, mutant: Mutant) -> str:
+        """The test that fails with the fault in place; empty if none does."""
+        for tests in mutant.tests:
+            self.require(tests)
+            file = self._copy / "kueuelib" / mutant.path
+            sound = file.read_text()
+            file.write_text(sound.replace(mutant.old, mutant.new))
+            try:
+                failed = self._run(tests)
+            finally:
+                file.write_text(sound)
+            if failed:
+                return failed
+        return ""
+
+    def _run(self, tests: tuple[str, ...]) -> str:
+        """The first test that fails, or what hangs; empty if all pass."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self._copy),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(self._copy / "examples"),
+        }
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if done.returncode not in (0, 1):
+            raise RuntimeError(f"the tests could not run: {done.stdout[-2000:]}")
+        if not done.returncode:
+            return ""
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+        return failed[1] if failed else " ".join(tests)
 
 
 def main(names: list[str]) -> int:
     """Tries the named mutants, or all."""
     chosen = [one for one in mutants() if not names or one.id in names]
-    survivors = []
+    survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         shutil.copytree(SOURCES, copy / "kueuelib", ignore=shutil.ignore_patterns("__pycache__"))
-        if any(run(copy, tests) != 0 for tests in {one.tests[-1] for one in chosen}):
-            sys.stdout.write("the tests fail without any mutant\n")
-            return 2
+        tests = Tests(copy)
+        tests.require(f"tests/{one.test}" for one in chosen if one.test)
         for mutant in chosen:
-            dead = killed(mutant, copy)
-            if not dead:
-                survivors.append(mutant.id)
-            sys.stdout.write(f"{'killed  ' if dead else 'SURVIVES'}  {mutant.id}\n")
+            test = tests.finds(mutant)
+            survivors += not test
+            sys.stdout.write(f"{'killed  ' if test else 'SURVIVES'}  {mutant.id}  {test}\n")
             sys.stdout.flush()
-    sys.stdout.write(f"{len(chosen) - len(survivors)} of {len(chosen)} killed\n")
+    sys.stdout.write(f"{len(chosen) - survivors} of {len(chosen)} killed\n")
     return 1 if survivors else 0
 
 

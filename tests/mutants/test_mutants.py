@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from pathlib import Path
 
 import pytest
 from run_mutants import Mutant, mutants
@@ -13,6 +15,7 @@ from kueuelib.testing.storm.profiles import PROFILES
 
 SHELL_MUTANTS = shell_mutants()
 MUTANTS = mutants()
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
@@ -21,6 +24,18 @@ def test_every_mutant_changes_one_place_and_is_python(mutant: Mutant) -> None:
     assert source.count(mutant.old) == 1
     changed = source.replace(mutant.old, mutant.new)
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+
+
+@pytest.mark.parametrize("test", sorted({mutant.test for mutant in MUTANTS} - {""}))
+def test_what_finds_a_mutant_exists(test: str) -> None:
+    named = re.fullmatch(r"(.+)::(\w+)(?:\[(.+)\])?", test)
+    assert named is not None
+    path, function, scenario = named.groups()
+    tests = TESTS / path
+    assert f"def {function}(" in tests.read_text()
+    if scenario is not None:
+        table, _, given = scenario.partition(": ")
+        assert f"- given: {given}\n" in (tests.parent / f"{table}.yaml").read_text()
 
 
 def test_mutants_have_names_of_their_own_and_are_many() -> None:
