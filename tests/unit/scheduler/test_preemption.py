@@ -256,6 +256,25 @@ def test_head_that_shares_a_victim_keeps_its_flavors(cluster: Cluster) -> None:
     assert {one.key.name: len(one.victims) for one in cluster.told} == {"p1": 1, "p2": 1}
 
 
+def test_head_that_loses_its_victims_takes_another_flavor_in_a_later_cycle(
+    cluster: Cluster,
+) -> None:
+    cluster.tell(events.FlavorSet(make_flavor("g")))
+    policy = {"reclaimWithinCohort": "LowerPriority"}
+    for name, other in (("a", 0), ("b", 2)):
+        groups = {"f": {"gpu": 2}, "g": {"gpu": other}}
+        cluster.queue(name, groups, cohort="c", preemption=policy)
+    cluster.queue("z", {"f": {"gpu": 0}, "g": {"gpu": 0}}, cohort="c")
+    cluster.running("low", "z", 2)
+    cluster.running("high", "z", 2, priority=9)
+    cluster.running("other", "z", 2, flavor="g")
+    cluster.submit("p1", "a", 2, priority=1, created=1)
+    cluster.submit("p2", "b", 2, priority=1, created=2)
+    assert cluster.cycle() == ["-low"]
+    cluster.leaves("low")
+    assert [cluster.cycle(), cluster.cycle()] == [["+p1"], ["-other"]]
+
+
 def test_head_that_loses_its_room_preempts_in_the_next_cycle(cluster: Cluster) -> None:
     cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
     cluster.queue("b", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
