@@ -165,8 +165,8 @@ def workload(name: str, queue: str) -> Obj:
 def lease(namespace: str, holder: str) -> Obj:
     spec = {
         "holderIdentity": holder,
-        "leaseDurationSeconds": 15,
-        "renewTime": "2099-01-01T00:00:00.000000Z",
+        "leaseDurationSeconds": 1_000_000,
+        "renewTime": f"{format_time(time.time())[:-1]}.000000Z",
     }
     meta = {"name": LEASE, "namespace": namespace}
     return {

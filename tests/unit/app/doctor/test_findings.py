@@ -158,6 +158,13 @@ def lead_with_old_values(patient: Any) -> None:
     patient.get("Lease")["metadata"]["annotations"] = {RESTART_NEEDED: "webhook.port"}
 
 
+def be_behind(patient: Any) -> None:
+    lease = patient.get("Lease")
+    lease["spec"]["renewTime"] = format_time(patient.now - 600)
+    entry = {"time": format_time(patient.now), "fieldsV1": {"f:spec": {"f:renewTime": {}}}}
+    lease["metadata"]["managedFields"] = [entry]
+
+
 def lead_elsewhere(patient: Any) -> None:
     lease = patient.get("Lease")
     patient.add("Lease", lease["metadata"]["name"], "other", spec=lease["spec"])
@@ -373,26 +380,6 @@ def drain_a_group(patient: Any) -> None:
         patient.add("Pod", name, "ns", metadata=gone, spec={}, status={"phase": "Failed"})
 
 
-def _deleted_pod(patient: Any, name: str, phase: str, group: str = "g", **spec: Any) -> None:
-    labels = {"kueue.x-k8s.io/pod-group-name": group}
-    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/managed"]}
-    meta = {**meta, "labels": labels, "deletionGracePeriodSeconds": 30}
-    patient.add("Pod", name, "ns", metadata=meta, spec=spec, status={"phase": phase})
-
-
-def test_a_finalizer_that_a_manager_keeps_on_purpose_is_not_reported(patient: Any) -> None:
-    """A pod that has succeeded stays until its group is finished. A group that a user deletes stays
-    until its last pod has ended.
-    """
-    patient.get("Workload", "runs")["metadata"]["name"] = "g"
-    _deleted_pod(patient, "done", "Succeeded")
-    assert patient.found() == []
-    _deleted_pod(patient, "never-started", "Pending", "other")
-    assert [name for name, *_ in patient.found()] == ["pod-finalizer-stuck"]
-    _deleted_pod(patient, "still-ends", "Running", "other", nodeName="n")
-    assert patient.found() == []
-
-
 def count_too_many(patient: Any) -> None:
     patient.get("ClusterQueue")["status"]["reservingWorkloads"] = 2
 
@@ -494,6 +481,7 @@ CASES = [
      "manager-1 renewed it 100s ago, for 15 s"),
     (lead_with_old_values, "restart-needed", WARNING,
      "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "leads with old values of webhook.port"),
+    (be_behind, "clock-skew", WARNING, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "10m behind"),
     (lead_elsewhere, "another-leader", ERROR, "Lease other/c1f6bfd2.kueue.x-k8s.io",
      "a second manager"),
     (notice_another, "another-decides", ERROR, "Workload ns/odd", "ago that it has quota"),

@@ -15,7 +15,7 @@ from kueuelib.api.kinds import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )
-from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.meta import Obj, annotations_of, parse_time
 from kueuelib.app.deployment import NAME, left_behind
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, no_manager, outside, restart, start
@@ -29,6 +29,8 @@ _OTHERWISE = "(name its configuration with --config if leaderElect is off, as in
 _WITHOUT = "leaderElection: {leaderElect: false}"
 RECENT: Final = 600.0
 """Seconds for which an Event counts."""
+SKEW: Final = 30.0
+"""Seconds by which clocks may differ; a renewal may be under way for some of them."""
 _OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 
 
@@ -56,7 +58,7 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         problem = f"no manager leads: the last one has left {_OTHERWISE}"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
     elif not _is_fresh(snapshot, lease):
-        age = duration(snapshot.age(spec.get("renewTime")))
+        age = duration(_age(snapshot, lease))
         problem = f"no manager leads: {holder} renewed it {age} ago, for {_seconds(lease)} s"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
 
@@ -67,8 +69,48 @@ def _seconds(lease: Obj) -> int:
 
 def _is_fresh(snapshot: Snapshot, lease: Obj) -> bool:
     spec = lease.get("spec") or {}
-    renewed = spec.get("renewTime")
-    return bool(spec.get("holderIdentity") and renewed) and snapshot.age(renewed) <= _seconds(lease)
+    renewed = bool(spec.get("holderIdentity") and spec.get("renewTime"))
+    return renewed and _age(snapshot, lease) <= _seconds(lease)
+
+
+def _age(snapshot: Snapshot, lease: Obj) -> float:
+    """Seconds since the last renewal, by the clock of the API server if that is known."""
+    written = _written_at(lease)
+    if written is None:
+        return snapshot.age((lease.get("spec") or {}).get("renewTime"))
+    return max(0.0, snapshot.now - written)
+
+
+def _written_at(lease: Obj) -> float | None:
+    """When the API server stored the last renewal, by its own clock; None if unknown."""
+    times = [
+        parse_time(entry["time"])
+        for entry in lease["metadata"].get("managedFields") or ()
+        if "f:renewTime" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+        and entry.get("time")
+    ]
+    return max(times, default=None)
+
+
+@check("clock-skew", LEASES.kind)
+def clock_skew(snapshot: Snapshot) -> Iterator[Finding]:
+    """A leader whose clock differs from that of the API server."""
+    key = snapshot.configuration.lease
+    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    written = None if lease is None else _written_at(lease)
+    if lease is None or written is None or not _is_fresh(snapshot, lease):
+        return
+    skew = parse_time(lease["spec"]["renewTime"]) - written
+    if abs(skew) > SKEW:
+        direction = "ahead of" if skew > 0 else "behind"
+        problem = (
+            f"the clock of {lease['spec']['holderIdentity']} is {duration(abs(skew))} {direction} "
+            "that of the API server: times in statuses, back-offs and deadlines are wrong by that"
+        )
+        address = outside(snapshot)
+        where = f"kubectl -n {snapshot.namespace} get pods -o wide  # synchronise its node's clock"
+        fix = f"synchronise the clock of the machine that {address} names" if address else where
+        yield Finding(Severity.WARNING, subject_of(LEASES.kind, lease), problem, fix)
 
 
 @check("restart-needed", LEASES.kind)
