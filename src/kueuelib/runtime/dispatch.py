@@ -123,13 +123,12 @@ def call(handler: Callable[[Delta[Obj]], object], delta: Delta[Obj]) -> None:
     """Call a handler.
 
     Raises:
-        ConfigError: it returned something to await, for example a lambda around an async function.
+        ConfigError: it returned a coroutine, for example as a lambda around an async function.
         Exception: what the handler raises.
     """
     answer = handler(delta)
-    if answer is not None and inspect.isawaitable(answer):
-        if inspect.iscoroutine(answer):
-            answer.close()
+    if inspect.iscoroutine(answer):  # a task would run by itself
+        answer.close()
         raise ConfigError(f"the handler {_name_of(handler)}", *_ASYNC)
 
 

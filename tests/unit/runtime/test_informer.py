@@ -635,7 +635,7 @@ async def test_a_handler_that_raises_is_logged_and_named_to_whoever_waits(jobs):
     assert said["error"] == "RuntimeError: bug"
 
 
-async def test_a_handler_that_returns_something_to_await_is_refused_when_it_is_called(jobs):
+async def test_a_handler_that_returns_a_coroutine_is_refused_when_it_is_called(jobs):
     jobs.put("a")
     informer, _ = informer_of(jobs)
     informer.add_handler(lambda _: asyncio.sleep(0))  # type: ignore[arg-type, return-value]
