@@ -14,6 +14,7 @@ import attrs
 
 from kueuelib.api.patterns import QUALIFIED
 from kueuelib.api.struct import NOTHING, Struct, Time, wire
+from kueuelib.errors import ConfigError
 
 Obj = dict[str, Any]
 """An object as the API server sends it. Never change an object from a store in place."""
@@ -102,9 +103,20 @@ class Resource:
 
 
 def key_of(obj: Mapping[str, Any]) -> ObjectKey:
-    """The key of a raw object."""
-    meta = obj["metadata"]
+    """The key of a raw object.
+
+    Raises:
+        ConfigError: it is not one, for example a model.
+    """
+    try:
+        meta = obj["metadata"]
+    except TypeError:
+        raise _not_raw(obj) from None
     return ObjectKey(meta.get("namespace") or "", meta["name"])
+
+
+def _not_raw(given: object) -> ConfigError:
+    return ConfigError(f"a {type(given).__name__}", "is not raw JSON", "encode() it first")
 
 
 LATEST = 253_402_300_799
@@ -150,7 +162,10 @@ def parse_time(text: str) -> float:
 
 def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
     """The labels of a raw object, never None."""
-    return obj.get("metadata", {}).get("labels") or {}
+    try:
+        return obj.get("metadata", {}).get("labels") or {}
+    except AttributeError:
+        raise _not_raw(obj) from None
 
 
 def annotations_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
@@ -183,7 +198,10 @@ def owner_reference(owner: Mapping[str, Any], *, controller: bool = True) -> Obj
         owner: the object as the server returned it, with its UID.
         controller: whether the owner manages the child.
     """
-    meta = owner["metadata"]
+    try:
+        meta = owner["metadata"]
+    except TypeError:
+        raise _not_raw(owner) from None
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -208,7 +226,10 @@ def is_true(obj: Mapping[str, Any] | KubeObject, type: str) -> bool:
         status: Any = getattr(obj, "status", None)
         stated = getattr(status, "conditions", ())
         return True in [each.is_true for each in stated if each.type == type]
-    conditions = (obj.get("status") or {}).get("conditions")
+    try:
+        conditions = (obj.get("status") or {}).get("conditions")
+    except AttributeError:
+        raise _not_raw(obj) from None
     return bool(find_condition(conditions, type).get("status") == "True")
 
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from kubernetes_asyncio import client as k8s
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.forms import raw_of, resource_of, typed_of
 from kueuelib.api.kueue import ClusterQueue
-from kueuelib.api.meta import Obj, copied
+from kueuelib.api.meta import Obj, copied, is_true, key_of, labels_of, owner_reference
 from kueuelib.api.models import decode_model, encode_model, is_model, without_models
 from kueuelib.errors import ConfigError, InvalidObject
 
@@ -262,3 +262,11 @@ def test_decode_and_encode_name_what_does_not_fit() -> None:
         decode(k8s.V1Pod, {"kind": "Secret"})
     with pytest.raises(ConfigError, match="is not a typed value; give a value of a class"):
         encode({"a": k8s.V1Pod()})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "function", [key_of, labels_of, owner_reference, partial(is_true, type="A")]
+)
+def test_what_takes_raw_objects_only_says_so(function: Any) -> None:
+    with pytest.raises(ConfigError, match=r"a V1Pod: is not raw JSON; encode\(\) it first"):
+        function(k8s.V1Pod())
