@@ -215,7 +215,8 @@ class Cache:
         See `Informer.learn`. An answer of a kind that is not cached has no effect.
         """
         answer = raw_of(answer)
-        learners = self._learners(answer)
+        ended = answer.get("kind") == "Status"  # of a deletion, which does not say the kind
+        learners = self._learners(None if ended else answer)
         for informer in reversed(learners):  # the first one may keep and change the answer
             informer.learn(answer, shared=shared and informer is learners[0])
 

@@ -89,7 +89,7 @@ class Client:
         Its calls have the limits, retries, guards and field manager of this client.
 
         Args:
-            learn: receives each object that a write returned, for example `Cache.learn`.
+            learn: receives what writes return, see `Informer.learn`; for example `Cache.learn`.
         """
         from kueuelib.runtime.generated_client import ConnectedApiClient
 

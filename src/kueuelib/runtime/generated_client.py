@@ -43,7 +43,8 @@ class ConnectedApiClient(ApiClient):
 
     Args:
         calls: sends the calls.
-        learn: gets each object that a write returned, for example `Cache.learn`.
+        learn: gets each object that a write returned, and the `Status` of each deletion that
+            names a UID, for example `Cache.learn`.
         field_manager: the name under which writes are recorded, unless a call gives another.
     """
 
@@ -116,7 +117,8 @@ class ConnectedApiClient(ApiClient):
             raise _exception(error) from error
         except TimeoutError as error:
             raise TransportError(self._calls.transport.address + path, in_words(error)) from error
-        if self._learn is not None and method != "GET":
+        options = body if method == "DELETE" and isinstance(body, Mapping) else {}
+        if method != "GET" and "dryRun" not in {*dict(params), *options}:
             self._teach(response.body)
         head: Any = _Head(response.status, CIMultiDict(response.headers.items()))
         return rest.RESTResponse(head, response.body)
@@ -151,7 +153,9 @@ class ConnectedApiClient(ApiClient):
 
     def _teach(self, body: bytes) -> None:
         obj = orjson.loads(body) if body.startswith(b"{") else {}
-        if self._learn is not None and (obj.get("metadata") or {}).get("resourceVersion"):
+        stored = (obj.get("metadata") or {}).get("resourceVersion")
+        ended = obj.get("kind") == "Status" and (obj.get("details") or {}).get("uid")
+        if self._learn is not None and (stored or ended):
             self._learn(obj)
 
 

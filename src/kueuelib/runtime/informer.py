@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -201,12 +201,18 @@ class Informer:
         versions are not decimal. In the last case the watch delivers the change.
 
         Args:
-            answer: the whole object, in this informer's API version; anything else is ignored. Also
-                a model.
+            answer: the whole object, in this informer's API version, also as a model; or the
+                `Status` of a deletion, which names its UID. Anything else is ignored.
             shared: whether the store may hold the answer itself instead of a copy. Then the caller
                 must not change it, and the transform drops fields of it.
         """
         answer = raw_of(answer)
+        if answer.get("kind") == "Status":
+            details = answer.get("details") or {}
+            for obj in self.store.items() if self._is_end(details) else ():
+                if obj["metadata"].get("uid") == details["uid"]:
+                    self.learn_gone(obj)
+                    return
         if not self._is_ours(answer):
             return
         if is_last_state(answer):
@@ -293,6 +299,11 @@ class Informer:
         for obj in tuple(self.store.items()):
             if key_of(obj) not in listed and 0 < version_number(obj) <= version:
                 self.learn_gone(obj)
+
+    def _is_end(self, details: Mapping[str, Any]) -> bool:
+        """Whether the details of a `Status` are of an object of this kind that was deleted."""
+        kind = (details.get("group") or "", details.get("kind"))
+        return bool(details.get("uid")) and kind == (self.resource.group, self.resource.plural)
 
     def _is_ours(self, obj: Obj) -> bool:
         return not self.ended and (obj.get("apiVersion"), obj.get("kind")) == self._type_meta

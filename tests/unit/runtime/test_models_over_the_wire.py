@@ -523,6 +523,26 @@ async def test_writes_reach_a_cache_and_obey_the_guard(client: Client) -> None:
         await guarded.delete_namespaced_config_map("one", "default")
 
 
+async def test_a_deletion_reaches_a_cache(client: Client) -> None:
+    cache = Cache(client)
+    maps, others = cache.informer(kinds.CONFIG_MAPS), cache.informer(kinds.SECRETS)
+    core = k8s.CoreV1Api(client.api_client(cache.learn))
+    async with anyio.create_task_group() as group:
+        group.start_soon(cache.run)
+        await cache.wait_synced(30)
+        await core.create_namespaced_config_map("default", config_map(a="1"))
+        await core.create_namespaced_secret("default", k8s.V1Secret(metadata=copy.deepcopy(META)))
+        assert maps.store.get(ONE) is not None
+        await core.delete_namespaced_config_map("one", "default", dry_run="All")
+        options = k8s.V1DeleteOptions(dry_run=["All"])
+        await core.delete_namespaced_config_map("one", "default", body=options)
+        assert maps.store.get(ONE) is not None
+        await core.delete_namespaced_config_map("one", "default")
+        assert maps.store.get(ONE) is None
+        assert others.store.get(ONE) is not None
+        group.cancel_scope.cancel()
+
+
 async def test_what_belongs_to_the_connection_is_refused(client: Client) -> None:
     api = client.api_client()
     api.set_default_header("Impersonate-User", "boss")
