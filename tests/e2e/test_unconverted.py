@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 import pytest
 from real_plane import lacking, real_api
+from test_stops import INSIDE, in_pieces, job, pod, refusals
 from warm import kueuelib
 
 from kueuelib.api import kinds
@@ -23,6 +24,7 @@ from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.app.installation import Installation, install
+from kueuelib.app.uninstallation import Removal, uninstall
 from kueuelib.errors import ApiError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
@@ -206,4 +208,17 @@ async def test_everything_can_be_removed(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     assert "4 ClusterQueues deleted" in done.stdout
     assert "1 Workload deleted" in done.stdout
+    assert not (await place.client.list(kinds.CRDS)).items
+
+
+async def test_a_removal_may_stop_before_each_of_its_writes(place: Place) -> None:
+    async def judge() -> None:
+        assert await refusals(place.client, [pod(), job()]) == []
+
+    removal = Removal(INSIDE)
+    stops = await in_pieces(
+        place.client, lambda client: uninstall(client, removal, PATIENCE), judge
+    )
+    conversions, finalizers, definitions = 3, 4, 8
+    assert stops > conversions + finalizers + definitions
     assert not (await place.client.list(kinds.CRDS)).items
