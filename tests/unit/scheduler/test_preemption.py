@@ -686,6 +686,23 @@ def test_who_gave_up_preempts_again_when_quotas_change(cluster: Cluster) -> None
     assert in_circles(cluster).count("-outranks") == 5
 
 
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "gives its quota back"])
+def test_who_gave_up_preempts_again_when_one_that_was_preempted_ends(
+    cluster: Cluster, ends: bool
+) -> None:
+    """But not when that one only leaves: then it waits again, and wants its room back."""
+    circle(cluster)
+    assert in_circles(cluster)[-1] == "+outranks"
+    cluster.running("elsewhere", "c")
+    cluster.hears("elsewhere")
+    assert in_circles(cluster) == []
+    if ends:
+        cluster.tell(events.WorkloadGone(key("elsewhere")))
+    else:
+        cluster.leaves("elsewhere")
+    assert in_circles(cluster).count("-outranks") == (5 if ends else 0)
+
+
 @pytest.mark.parametrize("again", [True, False], ids=["created again", "changed"])
 def test_who_gave_up_preempts_again_when_it_is_another_one(cluster: Cluster, again: bool) -> None:
     circle(cluster)
