@@ -12,11 +12,13 @@ from place import (
     MANAGED,
     QUEUE,
     RETRIABLE,
+    RUN,
     TOTAL,
     Place,
     gates,
     name_of,
     phase,
+    pod_spec,
     shared_cluster,
     uid_of,
 )
@@ -93,6 +95,15 @@ def test_a_pod_of_a_queued_job_is_left_alone(place: Place) -> None:
     marked = place.pod("marked", labels={MANAGED: "true"}, owner=job)
     assert GATE not in gates(marked)
     place.quiet(lambda: not place.workloads_of(pod) + place.workloads_of(marked))
+
+
+def test_a_pod_of_a_queued_job_runs_whatever_its_labels_say(place: Place) -> None:
+    place.queue(1)
+    marks = {"labels": {MANAGED: "true", GROUP: "g"}, "annotations": {TOTAL: "1", RUN: "600"}}
+    job = place.job(template={"metadata": marks, "spec": pod_spec("1")})
+    place.eventually(lambda: place.get(job)["status"]["ready"])
+    (pod,) = place.rest.items(place.pods)
+    place.quiet(lambda: [*map(uid_of, place.rest.items(place.pods))] == [uid_of(pod)])
 
 
 def test_other_gates_stay_and_ours_comes_once(place: Place) -> None:

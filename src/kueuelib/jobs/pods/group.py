@@ -355,10 +355,7 @@ class PodGroup(
         if self.facts.parent is not None:
             return ()
         owners = self.facts.owners
-        wanted = (*self.roles.counts,)
-        return tuple(
-            each for each in self.roster.kept if each.uid not in owners and each.role in wanted
-        )
+        return tuple(each for each in self.roster.kept if each.uid not in owners)
 
 
 def _may_run(member: Member, role: str) -> bool:

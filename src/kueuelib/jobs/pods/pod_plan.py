@@ -150,20 +150,18 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
     going_on = group.roster.any(Stage.STARTED, Stage.LEAVING)
     if workload is not None and not going_on and _reserves_other_pods(group.facts, workload):
         return (*dropped, Delete(WORKLOADS, workload))
-    strays = _strays(situation, group)
-    if strays:
-        return (*dropped, *strays)
-    named = _renamed(group)
-    if named:
-        return (*dropped, *named)
+    # Owners of the Workload stay until their replacements own it, or it would go with them.
+    first = _strays(situation, group) or _renamed(group)
+    if first:
+        return first
     if workload is None:
         return (*dropped, *_before(group), *plan(situation))
-    first = (*dropped, *_housekeeping(group, workload))
+    first = _housekeeping(group, workload)
     if group.judgement.rewrite is not None:
         # What still runs was counted by the old pod sets.
         waits = situation.uses_quota(group)
-        return first if waits else (*first, *_rewritten(group, workload))
-    first = (*first, *_replaced(group))
+        return first if waits else (*first, *_rewritten(group, workload, dropped))
+    first = (*first, *dropped, *_replaced(group))
     held = _held_back(situation, group, workload)
     if held:
         return (*first, *_but_deleted(held, first))
@@ -272,8 +270,10 @@ def _repaired(pods: Iterable[Obj]) -> Commands:
     return tuple(commands)
 
 
-def _rewritten(group: PodGroup, workload: Obj) -> Commands:
-    """Rewrites the Workload as its pods now require; it keeps its place in the queue."""
+def _rewritten(group: PodGroup, workload: Obj, dropped: Commands) -> Commands:
+    """Rewrites the Workload as its pods now require; it keeps its place in the queue. Then lets go
+    the pods that no longer own it, among them those that are `dropped`.
+    """
     made = group.judgement.rewrite
     assert made is not None
     try:
@@ -287,12 +287,14 @@ def _rewritten(group: PodGroup, workload: Obj) -> Commands:
     meta = dict(workload["metadata"])
     meta["annotations"] = {**annotations_of(workload), **made.annotations}
     known = {ref["uid"] for ref in meta.get("ownerReferences") or ()}
+    known |= {each.member.uid for each in group.roster.rejected}
     added = [each for each in made.members if each.uid not in known]
     meta["ownerReferences"] = [*(meta.get("ownerReferences") or ()), *owner_references(added)]
     text = f"Updated Workload {group.key} to match the pods of the group"
     return (
         Change(WORKLOADS, workload, {**workload, "metadata": meta, "spec": spec}),
         Emit(group.object, UPDATED_WORKLOAD, text),
+        *dropped,
         *_replaced(group),
     )
 

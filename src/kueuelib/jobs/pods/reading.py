@@ -175,14 +175,28 @@ def created_at(pod: Mapping[str, Any]) -> float:
 def failed_at(pod: Mapping[str, Any]) -> float:
     """When its containers ended, or it was deleted, whichever came first; infinite if neither.
 
-    Kubelets write the reason `PodFailed`, others `PodCompleted` or nothing: any time at which
+    Containers that were never ready have not been so since they began, so their own ends count as
+    well. Kubelets write the reason `PodFailed`, others `PodCompleted` or nothing: any time at which
     the containers stopped being ready counts.
     """
-    condition = find_condition((pod.get("status") or {}).get("conditions"), "ContainersReady")
-    times = [pod["metadata"].get("deletionTimestamp")]
-    if condition.get("status") == "False":
-        times.append(condition.get("lastTransitionTime"))
-    return min((parse_time(text) for text in times if text), default=NEVER)
+    status = pod.get("status") or {}
+    condition = find_condition(status.get("conditions"), "ContainersReady")
+    ends = ends_of(status)
+    if condition.get("status") == "False" and condition.get("lastTransitionTime"):
+        ends.append(condition["lastTransitionTime"])
+    deleted = pod["metadata"].get("deletionTimestamp")
+    ended = max(map(parse_time, ends), default=NEVER)
+    return min(ended, parse_time(deleted)) if deleted else ended
+
+
+def ends_of(status: Mapping[str, Any]) -> list[str]:
+    """When the containers of a pod ended, in the order of its raw status."""
+    times = (
+        ((each.get("state") or {}).get("terminated") or {}).get("finishedAt")
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for each in status.get(kind) or ()
+    )
+    return [text for text in times if text]
 
 
 def by_age(pods: Iterable[Obj]) -> list[Obj]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -21,8 +21,9 @@ from kueuelib.jobs.pods.pod_plan import (
 )
 from kueuelib.jobs.pods.pod_requests import PodRequests
 from kueuelib.jobs.pods.reading import by_age as pods_by_age
-from kueuelib.jobs.pods.reading import group_of, group_of_key, work_key
+from kueuelib.jobs.pods.reading import group_of, group_of_key, has_finalizer, work_key
 from kueuelib.jobs.pods.single import PodJob
+from kueuelib.jobs.pods.webhook import is_child
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.matching import by_age, owned_by
 from kueuelib.jobs.reconcile.plan import plan
@@ -75,10 +76,10 @@ class PodReconciler:
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one pod or group and act."""
         pod = self._pods.get(key)
-        if pod is not None:
-            if work_key(pod) != key:
-                return DONE
-            await self._parts.owners.learn(pod, key.namespace)
+        if pod is not None and work_key(pod) != key:
+            return DONE
+        for each, namespace in self._with_owners(key):
+            await self._parts.owners.learn(each, namespace)
         commands = self.plan(key)
         if not commands:
             return DONE
@@ -89,10 +90,17 @@ class PodReconciler:
 
     def _is_settled(self, key: ObjectKey) -> bool:
         """Whether nothing is left to do, as far as that is known without reading anything."""
-        pod = self._pods.get(key)
-        if pod is not None and self._parts.owners.has_to_learn(pod, key.namespace):
+        if any(self._parts.owners.has_to_learn(*each) for each in self._with_owners(key)):
             return False
         return not self.plan(key)
+
+    def _with_owners(self, key: ObjectKey) -> Iterable[tuple[Obj, str]]:
+        """The pods whose owners matter, each with its namespace."""
+        group, pod = group_of_key(key), self._pods.get(key)
+        if group is None:
+            return () if pod is None else ((pod, key.namespace),)
+        pods = self._pods.by_index(BY_GROUP, group)
+        return ((each, group.namespace) for each in pods if not has_finalizer(each))
 
     def _first_of(self, key: ObjectKey) -> Obj | None:
         """The oldest pod of a group, which gets the events about the group."""
@@ -141,9 +149,17 @@ class PodReconciler:
         return self._vanished.look(key, uid, self._parts.clock.monotonic(), present=present)
 
     def facts(self, group: ObjectKey) -> GroupFacts:
-        """The facts about one group, from the caches."""
+        """The facts about one group, from the caches.
+
+        The webhook adds no finalizer to the pods of a queued job, so those do not belong to it,
+        whatever their labels say.
+        """
         settings = self._parts.settings
-        pods = self._pods.by_index(BY_GROUP, group)
+        pods = tuple(
+            pod
+            for pod in self._pods.by_index(BY_GROUP, group)
+            if has_finalizer(pod) or not is_child(self._parts, pod, group.namespace)
+        )
         workload = self._parts.stores.workload(group)
         return GroupFacts(
             group.namespace,

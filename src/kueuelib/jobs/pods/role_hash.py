@@ -1,8 +1,8 @@
 """The name of a pod's shape (spec/jobs 4.3, spec/api 2.4).
 
 Pods of a group with the same requests get the same name, whatever they run: the first digits of the
-SHA-256 of their shape, in Go's JSON. Other managers compute the same digits, so the order of fields
-and the escaping matter.
+SHA-256 of their shape, in Go's JSON. Other managers compute the same digits, except for pods with
+sidecars, so the order of fields and the escaping matter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from kueuelib.api.meta import annotations_of
+from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import ROLE_HASH
 from kueuelib.api.quantity import Quantity
 
@@ -71,15 +71,15 @@ def role_hash(spec: Mapping[str, Any]) -> str:
 
 
 def _containers(containers: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
-    if containers is None:
-        return None
-    return [
-        {
-            "ports": container.get("ports"),
-            "resources": {"requests": (container.get("resources") or {}).get("requests")},
-        }
-        for container in containers
-    ]
+    return None if containers is None else [_container(each) for each in containers]
+
+
+def _container(container: Mapping[str, Any]) -> Obj:
+    requests = (container.get("resources") or {}).get("requests")
+    shape: Obj = {"ports": container.get("ports"), "resources": {"requests": requests}}
+    if container.get("restartPolicy") == "Always":  # a sidecar, whose requests always count
+        shape["restartPolicy"] = "Always"
+    return shape
 
 
 @lru_cache(maxsize=RECENT)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kueuelib.api.meta import Obj
-from kueuelib.jobs.pods.reading import is_gated
+from kueuelib.api.meta import Obj, parse_time
+from kueuelib.jobs.pods.reading import FAILED, ends_of, is_gated
 from kueuelib.runtime.transforms import shared, strip
 
 _CONDITIONS = frozenset({"Ready", "ContainersReady", "TerminationTarget", "DisruptionTarget"})
@@ -29,6 +29,10 @@ def trim(obj: Obj) -> Obj:
     conditions = [each for each in status.get("conditions") or () if each["type"] in _CONDITIONS]
     if conditions:
         kept["conditions"] = conditions
+    ends = ends_of(status) if kept.get("phase") == FAILED else ()
+    if ends:
+        last = max(ends, key=parse_time)
+        kept["containerStatuses"] = [{"state": {"terminated": {"finishedAt": last}}}]
     obj["status"] = kept
     strip(obj)
     obj["status"] = shared(kept)

@@ -285,6 +285,45 @@ def test_pods_of_a_changed_group_become_owners_before_the_failed_pod_is_let_go(p
     assert released(rest) == ["a"]
 
 
+def test_replacements_of_pods_that_never_ran_become_owners_before_those_go(pods, pair):
+    new = [pods.waiting(name, group="group", total=2, age=-5) for name in ("c", "d")]
+    waiting = pods.composed(*pair)
+    for workload in (waiting, pods.admitted(waiting)):
+        commands = pods.plan(*map(pods.deleted, pair), *new, workload=workload)
+        owned = commands[0].new["metadata"]["ownerReferences"]
+        assert [ref["name"] for ref in owned] == ["a", "b", "c", "d"]
+        assert released(commands[1:]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("fields", [{"total": 2, "cpu": "7"}, {"total": 3}])
+def test_the_first_pod_of_a_changed_group_owns_the_workload_before_the_old_pods_go(
+    pods, pair, fields
+):
+    new = pods.waiting("c", group="group", age=-5, **fields)
+    commands = pods.plan(*map(pods.deleted, pair), new, workload=pods.composed(*pair))
+    owned = commands[0].new["metadata"]["ownerReferences"]
+    assert [ref["name"] for ref in owned] == ["a", "b", "c"]
+    assert released(commands[1:]) == ["a", "b"]
+
+
+def test_pods_that_never_ran_stay_while_their_replacements_do_not_own_the_workload(pods, pair):
+    workload = pods.composed(*pair)
+    running = pods.running("c", group="group", total=2)
+    assert released(pods.plan(*map(pods.deleted, pair), running, workload=workload)) == []
+    gone = [pods.deleted(pod) for pod in pair]
+    edited = [pods.waiting(name, group="group", total=2) for name in ("c", "d")]
+    edited[0]["spec"]["nodeSelector"] = {"zone": "a"}
+    assert released(pods.plan(*gone, *edited, workload=workload)) == []
+
+
+def test_a_changed_group_owns_its_workload_before_pods_that_never_ran_go(pods, pair):
+    new = [pods.waiting(name, group="group", total=2, cpu="7", age=-5) for name in ("c", "d")]
+    commands = pods.plan(*map(pods.deleted, pair), *new, workload=pods.composed(*pair))
+    owned = commands[0].new["metadata"]["ownerReferences"]
+    assert [ref["name"] for ref in owned] == ["a", "b", "c", "d"]
+    assert released(commands[1:]) == ["a", "b"]
+
+
 def test_one_replacement_of_two_failures_releases_the_first_failure_only(pods, admitted):
     first = pods.over("a", at=10, group="group", total=2)
     second = pods.over("b", at=20, group="group", total=2)

@@ -63,6 +63,10 @@ class Server:
         held = self.known.informer(PODS, **POD_INFORMER).store.get(key)
         return newer(merge_patch(held, body))
 
+    async def delete(self, resource: Any, *_: Any, **__: Any) -> Any:
+        self.writes.append(f"delete {resource.plural}")
+        return {"kind": "Status"}
+
 
 def newer(obj: Any) -> Any:
     version = int(obj["metadata"]["resourceVersion"]) + 1
@@ -90,10 +94,11 @@ POD_INFORMER: dict[str, Any] = {"label_selector": MANAGED_PODS, "transform": tri
 class Looks:
     """The controller of pods, its cache, and the keys that it looked at."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, frameworks: tuple[str, ...] = ("pod",)) -> None:
         self.server = Server()
         self.known = self.server.known = Known(self.server)  # type: ignore[arg-type]
-        (integration,) = builtin_registry().enabled(("pod",))
+        enabled = builtin_registry().enabled(frameworks)
+        (integration,) = [each for each in enabled if each.name == "pod"]
         self.pods = self.known.informer(PODS, **POD_INFORMER)
         workloads = self.known.informer(WORKLOADS)
         workloads.add_index(OWNER_UID, owner_uids)
@@ -104,7 +109,7 @@ class Looks:
         self.clock = Clock(now)
         parts = Parts(
             integration,
-            (),
+            tuple(each for each in enabled if each.makes_pods),
             self.server,  # type: ignore[arg-type]
             self.known,
             Recorder(),
@@ -209,6 +214,32 @@ def test_a_replacement_is_looked_at_at_once(pods: Any, looks: Looks) -> None:
     looks.work()
     looks.come(pods.waiting("other", group="group", total=10))
     assert len(looks.controller.queue) == 1
+
+
+def test_a_pod_of_a_queued_job_belongs_to_no_group_that_it_names(pods: Any) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "uid-job"}
+    pod = pods.running("pod", group="group", total=1)
+    pod["metadata"] |= {"finalizers": [], "ownerReferences": [{**owner, "controller": True}]}
+    looks = Looks(pods.now, ("batch/job", "pod"))
+    looks.come(pod)
+    assert looks.work() == 1
+    assert not looks.server.writes
+    alone = Looks(pods.now)
+    alone.come(pod)
+    alone.work()
+    assert alone.server.writes, "nobody else knows such a job"
+
+
+def test_a_pod_that_we_manage_stays_in_its_group_when_the_kind_of_its_owner_is_enabled(
+    pods: Any,
+) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "uid-job"}
+    pod = pods.waiting("pod", group="group", total=1)
+    pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    looks = Looks(pods.now, ("batch/job", "pod"))
+    looks.come(pod)
+    looks.work()
+    assert looks.server.writes == ["create workloads"]
 
 
 @pytest.mark.parametrize("total", ["1" * 5000, "1" * 10, "many"])

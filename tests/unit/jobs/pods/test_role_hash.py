@@ -143,6 +143,18 @@ def test_requests_of_the_whole_pod_count_and_change_no_other_name():
     assert role_hash(spec(resources=None)) == digits_of()
 
 
+def test_sidecars_count_and_change_no_other_name():
+    init, sidecar = {"restartPolicy": "OnFailure"}, {"restartPolicy": "Always"}
+    plain = '{"ports":null,"resources":{"requests":null}}'
+    always = f'{plain[:-1]},"restartPolicy":"Always"}}'
+    for containers, texts in (
+        ([{}, init], f"[{plain},{plain}]"),
+        ([{}, sidecar], f"[{plain},{always}]"),
+        ([sidecar, {}], f"[{always},{plain}]"),
+    ):
+        assert role_hash(spec(initContainers=containers)) == digits_of(initContainers=texts)
+
+
 def test_ports_are_written_as_go_writes_them():
     port = {"protocol": "TCP", "containerPort": 80, "hostPort": 8080, "name": "http"}
     text = '[{"name":"http","hostPort":8080,"containerPort":80,"protocol":"TCP"}]'

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kueuelib.api.meta import format_time
 from kueuelib.jobs.pods.roles import role_by_shape
 from kueuelib.jobs.pods.roster import EXCESS, members_of, sort_out
+from kueuelib.jobs.pods.trimming import trim
 
 
 def sorted_out(*found, count=2):
@@ -46,6 +48,16 @@ def test_the_pod_that_failed_first_is_replaced_first(pods):
     late, early = pods.over("a", at=20, group="g"), pods.over("b", at=10, group="g")
     roster = sorted_out(late, early, pods.waiting("c", group="g"))
     assert names(roster.released) == ["b"]
+
+
+def test_a_pod_that_was_never_ready_failed_when_its_containers_ended(pods):
+    late, early = pods.over("a", at=1, group="g"), pods.over("b", at=10, group="g")
+    for kind, at in (("initContainerStatuses", 20), ("containerStatuses", 15)):
+        ended = {"terminated": {"exitCode": 1, "finishedAt": format_time(pods.now + at)}}
+        late["status"][kind] = [{"name": "c", "state": ended}, {"name": "d"}]
+    new = pods.waiting("c", group="g")
+    assert names(sorted_out(late, early, new).released) == ["b"]
+    assert names(sorted_out(*map(trim, (late, early, new))).released) == ["b"]
 
 
 def test_a_failed_pod_that_was_deleted_counts_from_whichever_came_first(pods):
