@@ -11,7 +11,13 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import GROUP_SETS_DIGEST
-from kueuelib.jobs.pods.compose import Composition, compose, composed_of, conflicting
+from kueuelib.jobs.pods.compose import (
+    Composition,
+    Problem,
+    compose,
+    composed_of,
+    conflicting,
+)
 from kueuelib.jobs.pods.edits import are_edited
 from kueuelib.jobs.pods.facts import WARN, GroupFacts
 from kueuelib.jobs.pods.reading import Stage
@@ -41,6 +47,7 @@ class Judgement:
         left_waiting: pods that must not run, and wait because a deleted one would be replaced.
         incomplete: which pods are missing, by what those that exist say, for people; empty if none
             is, and with quota, because then the Workload says it.
+        problem: why the group cannot become what its new pods ask for; None if it may.
     """
 
     roles: Roles
@@ -49,6 +56,7 @@ class Judgement:
     too_large: tuple[Rejected, ...] = ()
     left_waiting: tuple[Rejected, ...] = ()
     incomplete: str = ""
+    problem: Problem | None = None
 
 
 def judge(facts: GroupFacts, workload: Obj) -> Judgement:
@@ -95,11 +103,13 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
             places = {role: max(count, present[role]) for role, count in roles.counts.items()}
             return Judgement(roles, sort_out(members, places), incomplete=made.problem.message)
     strangers = [each for each in members if each.is_alive and each.role not in roles.counts]
+    problem = made.problem if free and strangers else None
     if free:
         # Until quota is reserved the pods that are still to come may change what the group is.
         left = roles.total - len([each for each in members if each.fills])
         strangers = strangers[len(strangers) + min(left, 0) :]
-    return Judgement(roles, sort_out(members, roles.counts, _strangers(strangers)))
+    roster = sort_out(members, roles.counts, _strangers(strangers))
+    return Judgement(roles, roster, problem=problem)
 
 
 def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:

@@ -40,7 +40,7 @@ from kueuelib.jobs.reconcile.metrics import REPAIRED
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.situation import Situation
-from kueuelib.jobs.reconcile.steps import UPDATED_WORKLOAD, Commands, release
+from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, UPDATED_WORKLOAD, Commands, release
 from kueuelib.workload import states
 from kueuelib.workload.states import Phase
 
@@ -227,6 +227,9 @@ def _housekeeping(group: PodGroup, workload: Obj) -> Commands:
         Emit(each.member.pod, POD_REJECTED, each.message, WARNING)
         for each in (*group.judgement.too_large, *group.judgement.left_waiting)
     ]
+    problem = group.judgement.problem
+    if problem is not None:
+        commands.append(Emit(problem.pod, COMPOSE_ERROR, problem.message, WARNING))
     return (*commands, *_repaired([each.pod for each in roster.kept]))
 
 

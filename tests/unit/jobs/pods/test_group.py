@@ -324,6 +324,20 @@ def test_a_changed_group_owns_its_workload_before_pods_that_never_ran_go(pods, p
     assert released(commands[1:]) == ["a", "b"]
 
 
+def test_a_size_that_disagrees_with_that_of_a_succeeded_pod_is_reported(pods, pair, admitted):
+    done = pods.over("a", "Succeeded", group="group", total=2)
+    evicted = states.release(pods.evicted(admitted), pods.now)
+    free = states.hold_back(evicted, "waits", pods.now)
+    new = pods.waiting("x", group="group", total=3, cpu="7", age=-5)
+    commands = pods.plan(done, new, workload=free)
+    assert deleted(commands) == []
+    (event,) = [each for each in of(Emit, commands) if each.reason == "ErrWorkloadCompose"]
+    assert event.obj["metadata"]["name"] == "x"
+    assert event.message.startswith("The group has 3 pods according to this pod, but 2")
+    same = pods.waiting("x", group="group", total=2, cpu="7", age=-5)
+    assert "ErrWorkloadCompose" not in str(events(pods.plan(done, same, workload=free)))
+
+
 def test_one_replacement_of_two_failures_releases_the_first_failure_only(pods, admitted):
     first = pods.over("a", at=10, group="group", total=2)
     second = pods.over("b", at=20, group="group", total=2)
@@ -410,6 +424,15 @@ def test_a_finished_group_lets_go_and_tells_late_pods_which_keep_their_finalizer
     assert released(commands) == ["a"], "without its Workload, the pod would get it back"
     assert "b" in released(pods.plan(done, pods.deleted(pair[1]), workload=finished))
     assert ("b", "GroupFinished") in events(commands)
+
+
+def test_a_pod_that_is_rejected_while_it_runs_takes_its_place_until_it_is_gone(pods):
+    waiting = pods.waiting("a", group="group", total=1)
+    admitted = pods.admitted(pods.composed(waiting))
+    lost = pods.running("b", group="group", total=1)
+    lost["metadata"]["finalizers"] = []
+    commands = pods.plan(waiting, lost, workload=admitted)
+    assert (deleted(commands), started(commands)) == (["b"], [])
 
 
 def test_pods_that_vanish_take_the_workload_along(pods, admitted):

@@ -173,6 +173,12 @@ def test_a_pod_that_is_over_is_let_go_at_once_and_says_nothing(pods: Any) -> Non
     assert not [each for each in plan if isinstance(each, Delete)]
 
 
+def test_a_group_that_serves_does_not_end_with_its_pods(pods: Any) -> None:
+    notes = {SERVING: "true"}
+    over = pods.over("a", "Succeeded", group="group", total=1, annotations=notes)
+    assert pods.group(over).finished() is None
+
+
 def test_a_pod_too_many_waits_instead_of_coming_again_and_again(pods: Any) -> None:
     admitted = pods.admitted(workload(pods))
     found = [pod(pods, 0, "running"), pod(pods, 1, "running"), pod(pods, 2, age=-5.0)]
