@@ -29,7 +29,8 @@ from kueuelib.runtime.webhook import server as servers
 from kueuelib.runtime.webhook.server import WebhookServer
 
 KEY = ObjectKey("", "one")
-WORKLOAD = {"metadata": {"namespace": "default", "name": "wl"}, "spec": {"podSets": []}}
+META = {"namespace": "default", "name": "wl", "uid": "u"}
+WORKLOAD = {"metadata": META, "spec": {"podSets": []}}
 REVIEW = {
     "apiVersion": "admission.k8s.io/v1",
     "kind": "AdmissionReview",

@@ -514,6 +514,12 @@ def test_whoever_deletes_the_other_pods_of_a_drained_group_gives_it_up(pods, adm
     assert pods.plan(drained[0], workload=admitted) == ()
 
 
+def test_a_stranger_that_we_deleted_is_no_choice_to_end_a_drained_group(pods, admitted):
+    drained = [pods.disrupted(pods.over(name, group="group", total=2)) for name in "ab"]
+    stranger = pods.deleted(pods.waiting("s", group="group", total=2, cpu="7"))
+    assert of(Delete, pods.plan(*drained, stranger, workload=admitted)) == []
+
+
 def test_a_choice_stays_visible_until_what_was_drained_has_ended(pods, admitted, running):
     leaves = pods.disrupted(running[0])
     waited = pods.deleted(pods.waiting("new", group="group", total=2, age=-9))
