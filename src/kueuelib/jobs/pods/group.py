@@ -37,7 +37,7 @@ from kueuelib.jobs.pods.reading import (
     was_disrupted,
     was_stopped,
 )
-from kueuelib.jobs.pods.roles import Roles, role_by_name, role_by_shape
+from kueuelib.jobs.pods.roles import Roles, role_by_shape
 from kueuelib.jobs.pods.roster import Member, Roster, members_of
 from kueuelib.jobs.pods.single import stop_reason
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
@@ -107,23 +107,11 @@ class PodGroup(
         """Whether every pod is being deleted, and at least one of them by a user.
 
         After we stop pods or their nodes are drained, the group waits for replacements. If a user
-        deletes the remaining pods, none will come, unless a parent makes them. Pods of a shape that
-        the Workload does not have are no choice of a user: we delete them.
+        deletes the remaining pods, none will come, unless a parent makes them.
         """
         pods = self.facts.pods
-        chosen = [
-            pod
-            for pod in pods
-            if not (was_stopped(pod) or was_disrupted(pod) or self._is_stranger(pod))
-        ]
+        chosen = [pod for pod in pods if not was_stopped(pod) and not was_disrupted(pod)]
         return bool(chosen) and not self.facts.wanted and all(map(is_deleted, pods))
-
-    def _is_stranger(self, pod: Obj) -> bool:
-        """Whether the Workload has no role for a pod that never owned it."""
-        if self.workload is None or pod["metadata"]["uid"] in self.facts.owners:
-            return False
-        role_of = role_by_name if self.roles.declared else role_by_shape
-        return role_of(pod) not in self.roles.counts
 
     @property
     def queue_name(self) -> str:

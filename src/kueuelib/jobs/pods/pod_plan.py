@@ -247,11 +247,15 @@ def _owned(workload: Obj, members: tuple[Member, ...]) -> Commands:
 
 
 def _rejections(group: PodGroup, rejected: Iterable[Rejected]) -> Commands:
+    """Deletes pods. Their finalizer goes first: with it, a pod that is being deleted would look as
+    if a user had deleted it. After a crash a pod without it is rejected again.
+    """
     commands: list[Command] = []
     for each in rejected:
         pod = each.member.pod
-        commands += marks.deleted(pod)
+        commands += marks.released([pod])
         if not is_deleted(pod):
+            commands.append(Delete(PODS, pod))
             event = EXCESS_POD_DELETED if each.reason == EXCESS else POD_REJECTED
             kind = NORMAL if each.reason == EXCESS else WARNING
             commands += [
