@@ -240,7 +240,7 @@ def test_a_cache_that_differs_from_a_list_is_reported(
 ) -> None:
     client: Any = None
     informer = Informer(client, JOBS)
-    informer._synced.set()
+    informer._synced = True
     for version in held:
         informer.store.put(ObjectKey("default", "one"), obj("one", version=version))
     objects = {"jobs.batch": [obj("one", version=version) for version in stored]}
