@@ -54,6 +54,7 @@ JOB_TESTS = (
     "tests/unit/jobs/reconcile/test_edits.py",
     "tests/unit/jobs/reconcile/test_ends_of_stops.py",
     "tests/unit/jobs/reconcile/test_equivalence.py",
+    "tests/unit/jobs/reconcile/test_children.py",
     "tests/unit/jobs/reconcile/test_leaving.py",
     "tests/unit/jobs/reconcile/test_plan.py",
     "tests/unit/jobs/reconcile/test_executor.py",

@@ -14,8 +14,12 @@ def is_left_to_end(job: GenericJob) -> bool:
     """Whether a job is about to end and therefore not stopped. A stop that was begun is completed:
     a Job of Kubernetes cannot end without it.
     """
-    begun = job.is_suspended() or (isinstance(job, JobWithCustomStop) and job.is_stopping())
-    return job.is_ending() and not begun
+    return job.is_ending() and not is_stop_begun(job)
+
+
+def is_stop_begun(job: GenericJob) -> bool:
+    """Whether a job is suspended, by whomever, or its stop is incomplete."""
+    return job.is_suspended() or (isinstance(job, JobWithCustomStop) and job.is_stopping())
 
 
 def left_of_stop(

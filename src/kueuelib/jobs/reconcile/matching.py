@@ -18,6 +18,7 @@ from kueuelib.jobs.reconcile.equivalence import (
     same_pod_sets,
     same_templates,
 )
+from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
@@ -74,23 +75,29 @@ def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], 
 def match(situation: Situation, job: GenericJob) -> Matching:
     """The Workload that stands for the job, and those to be deleted.
 
-    The oldest equivalent one is chosen. A finished job keeps the one that holds its quota, whatever
-    it asks for: its pod sets are not read. A Workload that is being deleted is chosen if
-    it is the only one, so that the job waits for its end.
+    Of the equivalent ones, the one that holds quota is chosen, or else the oldest. A job that has
+    finished or is left to end keeps one whatever it asks for: its pod sets are not read. A Workload
+    that is being deleted is chosen if it is the only one, so that the job waits for its end.
+
+    Raises:
+        InvalidJob: the job does not describe its pods.
     """
-    if isinstance(job, ComposableJob):
+    if not isinstance(job, ComposableJob):
+        return matching_of(situation, job)
+    try:
         return job.match_workloads(situation.workloads, situation.flavors)
-    return matching_of(situation, job)
+    except (LookupError, TypeError, AttributeError) as error:  # a field that is not there
+        where = f"{type(job).__name__}.match_workloads()"
+        raise InvalidJob(where, f"raised {error!r}") from error
 
 
 def matching_of(situation: Situation, job: GenericJob) -> Matching:
     """The same for a job that consists of one object."""
     workloads = by_age(situation.workloads)
     live = [wl for wl in workloads if not states.is_deleted(wl)]
-    if job.finished():
-        chosen = next(filter(states.has_quota, live), next(iter(live), None))
-    else:
-        chosen = next(filter(is_equivalent(situation, job), live), None)
+    live.sort(key=lambda wl: not states.has_quota(wl))
+    ends = job.finished() or is_left_to_end(job)
+    chosen = next(iter(live) if ends else filter(is_equivalent(situation, job), live), None)
     if chosen is None and not live:
         chosen = next(iter(workloads), None)
     return Matching(chosen, tuple(wl for wl in workloads if wl is not chosen))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC
 from kueuelib.errors import InvalidJob, InvalidObject
@@ -18,6 +18,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_phase import Case, job_phase_of
+from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end, is_stop_begun
 from kueuelib.jobs.reconcile.matching import (
     is_controlled_by,
     is_equivalent,
@@ -72,14 +73,14 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
     if situation.is_left_alone:
         deleted = filter(states.is_deleted, situation.workloads)
         return tuple(command for workload in deleted for command in release(workload))
-    if situation.ancestor is not None and not skipped:
-        return _plan_child(job, situation.ancestor)
     manages = situation.settings.manages
     try:
+        if situation.ancestor is not None and not skipped:
+            return _plan_child(situation, job, situation.ancestor)
         if skipped or not manages(job.queue_name, situation.namespace_labels):
             own = own_workloads(situation, job)
             if not _is_in_use(job, own):
-                return _plan_leaving(situation, job, own)
+                return _plan_leaving(situation, job, own, "the job is no longer queued")
         return _plan_managed(situation, job)
     except InvalidJob as error:
         return _plan_invalid(situation, job, error)
@@ -93,12 +94,16 @@ def _is_in_use(job: GenericJob, own: Sequence[Obj]) -> bool:
     return goes_on and any(map(states.is_admitted, own))
 
 
-def _plan_leaving(situation: Situation, job: GenericJob, own: Sequence[Obj]) -> Commands:
-    """A waiting job that is no longer queued loses its Workloads, once no pod uses their quota."""
-    reason, why = StopReason.NOT_ADMITTED, "the job is no longer queued"
-    holder = next(filter(states.has_quota, own), None)
-    if holder is not None and job.is_suspended():  # by its user
-        left = stop(Case(situation, job, Matching(holder)), reason, "Completing the last stop")
+def _plan_leaving(
+    situation: Situation, job: GenericJob, own: Sequence[Obj], why: str, *, stops: bool = False
+) -> Commands:
+    """A job that is not queued loses its Workloads, once its stop is complete and no pod uses their
+    quota; unless it `stops`, only a stop that its user or we have begun counts.
+    """
+    holder = next(filter(states.has_quota, own), next(iter(own), None))
+    if holder is not None and (stops or is_stop_begun(job)):
+        text = f"The workload is not needed: {why}"
+        left = stop(Case(situation, job, Matching(holder)), StopReason.NOT_ADMITTED, text)
         if left or situation.uses_quota(job):
             return left
     return delete_all(job, own, why)
@@ -134,15 +139,25 @@ def _without_workload(situation: Situation, job: GenericJob) -> Commands:
     return (reports.finish(prebuilt, REASON_OUT_OF_SYNC, why, situation.now),)
 
 
-def _plan_child(job: GenericJob, ancestor: Ancestor) -> Commands:
-    """A child never has a Workload of its own; it may not run before its ancestor is admitted."""
-    if ancestor.admitted or job.finished():
-        return ()
+def _plan_child(situation: Situation, job: GenericJob, ancestor: Ancestor) -> Commands:
+    """A child may not run before its ancestor is admitted, and gets no Workload.
+
+    It may have one of before it was a child. Then it leaves its queue; nothing else restores what
+    the start for that Workload has added.
+    """
+    own = own_workloads(situation, job)
+    waits = not (ancestor.admitted or job.finished() or is_left_to_end(job))
+    stops = waits and job.resource != PODS  # a gate cannot be restored
+    if not stops and _is_in_use(job, own):
+        return _plan_managed(situation, job)
     doubts: Commands = ()
-    if ancestor.doubt:
+    if waits and ancestor.doubt:
         text = f"The annotation {PARENT_WORKLOAD} names the {ancestor.name}, {ancestor.doubt}"
         doubts = (Emit(job.raw, COMPOSE_ERROR, text, WARNING),)
-    if job.is_suspended():
+    if own:
+        why = f"the job is a child of the {ancestor.name}"
+        return (*doubts, *_plan_leaving(situation, job, own, why, stops=stops))
+    if not stops or job.is_suspended():
         return doubts
     changed = job.copy()
     changed.suspend()

@@ -83,14 +83,14 @@ def _differences(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
 
 def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Reports which pods no longer need quota; never fewer while quota is reserved."""
-    spare = job.reclaimable_pods() if isinstance(job, JobWithReclaimablePods) else {}
     if job.is_ending() and states.is_evicted(workload) and not situation.uses_quota(job):
-        spare = {entry.name: entry.count for entry in situation.pod_sets(job)}
-    elif not isinstance(job, JobWithReclaimablePods):
+        wanted = _asked(workload)
+    elif isinstance(job, JobWithReclaimablePods):
+        wanted = reclaimable_counts(job.reclaimable_pods(), situation.pod_sets(job), workload)
+    else:
         return ()
     entries = states.status_of(workload).get("reclaimablePods") or ()
     stored = {entry["name"]: entry["count"] for entry in entries}
-    wanted = reclaimable_counts(spare, situation.pod_sets(job), workload)
     if states.has_quota(workload):
         wanted = {name: max(wanted.get(name, 0), stored.get(name, 0)) for name in wanted | stored}
     if wanted == stored:
@@ -120,12 +120,17 @@ def reclaimable_counts(
     if unknown := ", ".join(sorted(spare.keys() - present.keys())):
         known = ", ".join(present)
         raise ConfigError("reclaimable_pods()", f"no pod set is called {unknown}", f"use {known}")
-    asked = {entry["name"]: entry.get("count", 1) for entry in workload["spec"]["podSets"]}
-    return {
-        name: asked[name] - max(0, present[name] - count)
+    asked = _asked(workload)
+    counts = {
+        name: asked.get(name, 0) - max(0, present[name] - count)
         for name, count in spare.items()
         if count > 0
     }
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _asked(workload: Mapping[str, Any]) -> dict[str, int]:
+    return {entry["name"]: entry.get("count", 1) for entry in workload["spec"]["podSets"]}
 
 
 def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:

@@ -196,12 +196,15 @@ def _mismatch(case: Case) -> Commands:
 
 
 def _give_back(case: Case, workload: Obj) -> Commands:
-    """Frees the quota of a stopped job that was changed since the decision about it."""
-    if states.is_evicted(workload):
-        free = states.release(workload, case.situation.now)
-    else:
+    """Frees the quota of a stopped job that is evicted, or was changed since the reservation."""
+    job, now = case.job, case.situation.now
+    if not states.is_evicted(workload):
         why = "The job was changed after its quota was reserved"
-        free = states.cancel(workload, states.PENDING_REASON, why, case.situation.now)
+        free = states.cancel(workload, states.PENDING_REASON, why, now)
+        return reports.status_commands(workload, free)
+    free = states.release(workload, now)
+    if isinstance(job, JobWithReplacements):
+        free = job.after_release(free, now)
     return reports.status_commands(workload, free)
 
 
@@ -210,10 +213,7 @@ def _evicted(case: Case) -> Commands:
     left = stop(case, StopReason.WORKLOAD_EVICTED, message)
     if left or case.job.is_ending() or case.situation.uses_quota(case.job):
         return left
-    released = states.release(case.workload, case.situation.now)
-    if isinstance(case.job, JobWithReplacements):
-        released = case.job.after_release(released, case.situation.now)
-    return reports.status_commands(case.workload, released)
+    return _give_back(case, case.workload)
 
 
 def _stopping(case: Case) -> Commands:

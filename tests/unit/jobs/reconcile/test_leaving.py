@@ -8,8 +8,13 @@ import pytest
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Resource
-from kueuelib.jobs import Matching, Pods, Stop, declare, enough, equals
-from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithCustomStop
+from kueuelib.jobs import Matching, Pods, PodSet, Stop, declare, enough, equals
+from kueuelib.jobs.contract.capabilities import (
+    ComposableJob,
+    JobWithCustomStop,
+    JobWithReclaimablePods,
+    JobWithReplacements,
+)
 from kueuelib.jobs.contract.commands import Change, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.contract.stopping import STOPPING_ANNOTATION
@@ -138,7 +143,7 @@ LEAVES = pytest.mark.parametrize("leaves", [without_queue, skipped])
 @LEAVES
 def test_a_stopped_job_that_leaves_keeps_its_workload_while_pods_run(leaves):
     stopped = job(status=RUNNING)
-    for workload in (evicted(made()), admitted(made())):
+    for workload in (evicted(made()), admitted(made()), admitted(made(), ("check",)), made()):
         assert plan(situation(leaves(stopped), workload)) == ()
         assert quota_is_freed(leaves(job()), workload)
 
@@ -184,6 +189,22 @@ def test_a_job_set_that_left_completes_its_stop_first():
     for status in ({"replicatedJobsStatus": [{"name": "r", "active": 1}]}, {}):
         commands = plan(situation({**stopping, "status": status}, workload, kind=kind))
         assert not deleted(commands)
+
+
+@pytest.mark.parametrize("state", [{}, {"reserved": True}])
+def test_a_job_that_left_while_it_stopped_completes_its_stop_first(build, state):
+    """It was stopped because it was not admitted, so no eviction asks for the rest."""
+    workload = build.workload(build.job(), **state)
+    stopping = build.started(build.job(queue=None), active=3)
+    stopping["spec"] = build.job()["spec"]
+    stopping["metadata"]["annotations"] = {STOPPING_ANNOTATION: "true"}
+    assert plan(build.situation(stopping, workload)) == ()
+    seen = {"conditions": [{"type": "Suspended", "status": "True"}]}
+    gone = {**stopping, "status": {"startTime": stopping["status"]["startTime"], **seen}}
+    cleared, restored = plan(build.situation(gone, workload))
+    assert cleared.new["status"]["startTime"] is None
+    assert STOPPING_ANNOTATION not in restored.new["metadata"]["annotations"]
+    assert deleted(plan(build.situation({**restored.new, "status": seen}, workload)))
 
 
 # ---- prebuilt workloads
@@ -255,29 +276,95 @@ def test_a_job_that_is_ending_is_not_stopped_however_its_kind_stops(kind):
     assert plan(situation(ending, evicted(made()), kind=kind)) == ()
 
 
+def sets_of(raw, **sets):
+    """A job of several pod sets."""
+    raw["spec"]["sets"] = sets
+    return raw
+
+
+class Sets(Ending):
+    def pod_sets(self):
+        counts = self.spec.get("sets", {"main": 3})
+        return tuple(PodSet(name, count, TEMPLATE) for name, count in counts.items())
+
+
+@pytest.mark.parametrize("edit", [{"main": 9}, {"other": 3}, {"main": 3, "other": 1}])
+def test_a_job_that_was_edited_before_it_ends_frees_its_quota(edit):
+    victim = evicted(made(Sets))
+    ending = sets_of(job(suspend=False, status={"phase": "Ending", **RUNNING}), **edit)
+    assert plan(situation(ending, victim, kind=Sets)) == ()
+    over = sets_of(job(suspend=False, status={"phase": "Ending"}), **edit)
+    (free,) = plan(situation(over, victim, kind=Sets))
+    assert free.status == {"reclaimablePods": [{"name": "main", "count": 3}]}
+
+
+def test_an_edited_job_that_is_ending_gives_back_no_more_than_it_holds():
+    class Reclaiming(Sets, JobWithReclaimablePods):
+        def reclaimable_pods(self):
+            return dict.fromkeys(self.spec.get("sets", ()), 1)
+
+    status = {"phase": "Ending", **RUNNING}
+    for edit, given in (({"main": 9}, None), ({"other": 3}, None), ({"main": 2}, 2)):
+        ending = sets_of(job(suspend=False, status=status), **edit)
+        commands = plan(situation(ending, admitted(made(Sets)), kind=Reclaiming))
+        listed = [each["count"] for one in commands for each in one.status["reclaimablePods"]]
+        assert listed == ([] if given is None else [given])
+
+
+def test_a_job_is_asked_for_replacements_although_it_was_edited_while_it_stopped():
+    class Replacing(KIND.job_type, JobWithReplacements):
+        def after_release(self, workload, now):
+            return states.hold_back(workload, "Replacements are missing", now)
+
+    victim = evicted(made(Replacing))
+    for raw in (job(), job(workers=5)):
+        (freed,) = plan(situation(raw, victim, kind=Replacing))
+        assert "Replacements are missing" in str(freed.status["conditions"])
+
+
 def test_a_stop_that_was_begun_is_completed_although_the_job_is_ending():
     ending = job(suspend=False, status={"phase": "Ending", **RUNNING}, stopping=True)
     (stop,) = plan(situation(ending, evicted(made()), kind=Slow))
     assert stop.new["spec"]["suspend"]
 
 
+class Many(Ending, ComposableJob):
+    def match_workloads(self, workloads, flavors):
+        self.pod_sets()
+        return Matching(workloads[0] if workloads else None)
+
+    def compose_workload(self):
+        return made()
+
+    def run_members(self, infos, message):
+        return ()
+
+    def stop_members(self, infos, reason, message, now):
+        changed = self.copy()
+        changed.suspend()
+        return (Change(self.resource, self.raw, changed.raw), Emit(self.raw, "Stopped", message))
+
+    def remove_members(self):
+        return ()
+
+
+def test_a_composed_job_whose_pods_are_unknown_is_stopped_and_frees_its_quota():
+    """Its own methods read fields that are not there."""
+
+    class Broken(Many):
+        def pod_sets(self):
+            return self.spec["gone"]
+
+    held = admitted(made())
+    stop, *_ = plan(situation(job(suspend=False, status=RUNNING), held, kind=Broken))
+    assert stop.new["spec"]["suspend"]
+    assert deleted(plan(situation(job(), held, kind=Broken)))
+    ended = job(suspend=False, status={"phase": "Failed"})
+    finish, *_ = plan(situation(ended, held, kind=Broken))
+    assert finish.status["conditions"][0]["type"] == "Finished"
+
+
 def test_members_of_a_job_that_is_ending_are_not_stopped():
-    class Many(Ending, ComposableJob):
-        def match_workloads(self, workloads, flavors):
-            return Matching(workloads[0])
-
-        def compose_workload(self):
-            return made()
-
-        def run_members(self, infos, message):
-            return ()
-
-        def stop_members(self, infos, reason, message, now):
-            return (Emit(self.raw, "Stopped", message),)
-
-        def remove_members(self):
-            return ()
-
     running = job(suspend=False, status=RUNNING)
     victim = evicted(made())
     assert plan(situation(running, victim, kind=Many))

@@ -449,6 +449,17 @@ def test_of_two_equal_workloads_the_older_one_stays(build):
     assert gone == ["a"]
 
 
+@pytest.mark.parametrize("ended", [[], [{"type": "Complete", "status": "True"}]])
+@pytest.mark.parametrize("held", [{"reserved": True}, {"admitted": True}])
+def test_of_two_equal_workloads_the_one_that_holds_quota_stays(build, held, ended):
+    older = build.workload(build.job(), name="b", created="2024-01-01T00:00:00Z")
+    newer = build.workload(build.job(), name="a", created="2024-01-01T00:00:01Z", **held)
+    for job in (build.job(status={"conditions": ended}), build.started(build.job(), active=3)):
+        commands = plan(build.situation(job, older, newer))
+        gone = [found.obj["metadata"]["name"] for found in commands if isinstance(found, Delete)]
+        assert gone == ["b"]
+
+
 def test_the_workload_follows_the_queue_of_a_waiting_job(build):
     job = build.job()
     workload = build.workload(job)
