@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, Preempting
 from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.values import changed
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -65,13 +67,18 @@ def worlds(
     loners: bool = False,
     shrinking: bool = False,
     fierce: bool = False,
+    crowded: bool = False,
 ) -> list[events.Event]:
-    """ClusterQueues with two flavors, workloads that run there, and such that wait."""
+    """ClusterQueues with two flavors, workloads that run there, and such that wait.
+
+    In a crowded world there is one flavor, much runs, and more important Workloads wait for it.
+    """
+    pairs, least = (PAIRS[:1], 4) if crowded else (PAIRS, 0)
     facts: list[events.Event] = [events.NamespaceSet("ns", {})]
     facts += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
     for name in QUEUES:
         cohort = draw(st.sampled_from(["x", "x", ""])) if loners else "x"
-        quota = {pair.flavor: {"gpu": draw(quotas())} for pair in PAIRS}
+        quota = {pair.flavor: {"gpu": draw(quotas())} for pair in pairs}
         if not cohort:
             quota = {pair.flavor: {"gpu": draw(st.integers(0, 8))} for pair in PAIRS}  # type: ignore[misc]
         next_flavor = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
@@ -89,14 +96,14 @@ def worlds(
         )
         facts.append(events.ClusterQueueSet(queue))
         facts.append(events.LocalQueueSet(make_local_queue(name, name)))
-    for number in range(draw(st.integers(0, 9))):
-        facts.append(events.WorkloadSet(_running(draw, f"r{number}")))
-    for number in range(draw(st.integers(0, waiting))):
+    for number in range(draw(st.integers(least, 9))):
+        facts.append(events.WorkloadSet(_running(draw, f"r{number}", pairs)))
+    for number in range(draw(st.integers(min(least, waiting), waiting))):
         wants = make_workload(
             f"p{number}",
             draw(st.sampled_from(QUEUES)),
             {"gpu": draw(st.integers(0, 5))},
-            priority=draw(st.integers(-2, 3)),
+            priority=draw(st.integers(1 if crowded else -2, 3)),
             created=draw(st.integers(0, 9)),
             pod_sets=draw(several_pods()) if shrinking else None,
         )
@@ -115,13 +122,13 @@ def several_pods(draw: st.DrawFn) -> list[dict[str, Any]]:
     return pod_sets
 
 
-def _running(draw: st.DrawFn, name: str) -> Workload:
+def _running(draw: st.DrawFn, name: str, pairs: Sequence[FlavorResource]) -> Workload:
     queue = draw(st.sampled_from(QUEUES))
     conditions = [make_condition("QuotaReserved", at=draw(st.integers(0, 4)))]
     if draw(st.integers(0, 4)) == 0:
         conditions.append(make_condition("Evicted", reason="Preempted"))
     gpu = {"gpu": draw(st.integers(0, 5))}
-    assignment = make_assignment(gpu, draw(st.sampled_from(PAIRS)).flavor)
+    assignment = make_assignment(gpu, draw(st.sampled_from(pairs)).flavor)
     return make_workload(
         name,
         queue,
@@ -232,10 +239,16 @@ class Replay:
         waits = isinstance(reason, Preempting | FitsAfterPreemptions)
         return self.policy.parallel_preemptors and waits
 
+    def in_vain(self, key: ObjectKey) -> int:
+        """How often a Workload that used up its preemption attempts preempted others."""
+        reason = self.engine.standing(key).reason
+        return reason.in_vain if isinstance(reason, NoFlavors) else 0
+
     def sleeper(self) -> str | None:
         """What an engine would do that is told the same facts now; None when nothing.
 
-        Those that used up their preemption attempts are left out.
+        It also knows who used up its preemption attempts: without that, others may fit beside what
+        such a Workload preempts.
         """
         kept = [fact for fact in self.facts if not isinstance(fact, events.WorkloadSet)]
         fresh = Engine(self.policy)
@@ -244,15 +257,14 @@ class Replay:
             cycle = fresh.next_cycle(self.now)
             if cycle is None:
                 return None
-            plan = decide(cycle, self.now)
+            heads = (changed(one, preempted=self.in_vain(one.info.key)) for one in cycle.heads)
+            plan = decide(changed(cycle, heads=tuple(heads)), self.now)
             for admit in plan.admissions:
                 if not self.awaits(admit.key):
                     return f"{admit.key} fits, but stays parked"
             for preemption in plan.preemptions:
-                reason = self.engine.standing(preemption.key).reason
-                if not (isinstance(reason, NoFlavors) and reason.in_vain):
-                    victims = ", ".join(str(victim.key) for victim in preemption.victims)
-                    return f"{preemption.key} could preempt {victims}, but stays parked"
+                victims = ", ".join(str(victim.key) for victim in preemption.victims)
+                return f"{preemption.key} could preempt {victims}, but stays parked"
             fresh.settle(plan, self.now)
         return "a new engine does not come to rest"
 

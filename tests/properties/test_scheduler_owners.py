@@ -57,12 +57,19 @@ def judge(
     admit: Admit,
     needs: dict[tuple[str, ObjectKey], int],
 ) -> None:
-    """Admits, and looks at what is left for owners that wait in other ClusterQueues."""
+    """Admits, and looks at what is left for owners that wait in other ClusterQueues.
+
+    Who borrows only until those that leave have left borrows nothing of theirs.
+    """
     before = {
         (name, pair): left(snapshot, name, pair) for name in cycle.frozen.queues for pair in PAIRS
     }
     charge(snapshot, admit.cluster_queue, admit.usage)
-    if not admit.borrowing:
+    borrower = cycle.frozen.queues[admit.cluster_queue]
+    if not admit.borrowing or not any(
+        amount and snapshot.usage(borrower, pair) > snapshot.limits(borrower, pair).nominal
+        for pair, amount in admit.usage.items()
+    ):
         return
     for (name, key), amount in needs.items():
         owner = cycle.frozen.queues.get(name)

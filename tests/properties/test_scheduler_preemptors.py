@@ -14,9 +14,10 @@ from preemption_worlds import PAIRS, QUEUES, worlds
 from test_scheduler_owners import judge
 from test_scheduler_parallel import Slow, check_admissions
 
+from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.cycle import CycleInput, Plan
+from kueuelib.scheduler.decide.cycle import CycleInput, Plan, Wait
 from kueuelib.scheduler.decide.nomination import MOST_PREEMPTIONS
 from kueuelib.scheduler.decide.preemption.victims import Path, Preemption
 from kueuelib.scheduler.quota.amounts import Amounts
@@ -34,7 +35,11 @@ def choices(draw: st.DrawFn) -> Settings:
     )
 
 
-WORLDS = worlds(waiting=8, fierce=True) | worlds(waiting=8, shrinking=True, fierce=True)
+WORLDS = (
+    worlds(waiting=8, fierce=True)
+    | worlds(waiting=8, shrinking=True, fierce=True)
+    | worlds(waiting=8, fierce=True, crowded=True)
+)
 
 
 class Judged(Slow):
@@ -72,9 +77,12 @@ def emptied(cycle: CycleInput) -> Snapshot:
 
 
 def check_nominal(cycle: CycleInput, plan: Plan) -> None:
-    """Nobody leaves for another ClusterQueue whose own runs no more than its nominal quota."""
+    """Nobody leaves for another ClusterQueue whose own runs no more than its nominal quota.
+
+    Those that leave for earlier preemptors of the same cycle do not run any more.
+    """
+    snapshot = emptied(cycle)
     for preemption in plan.preemptions:
-        snapshot = emptied(cycle)
         for victim in preemption.victims:
             holder = victim.holder
             queue = cycle.frozen.queues[holder.cluster_queue]
@@ -91,70 +99,135 @@ def borrows(snapshot: Snapshot, queue: FrozenQueue, pair: Any) -> bool:
     return snapshot.usage(queue, pair) > snapshot.limits(queue, pair).nominal
 
 
-def check_minimal(cycle: CycleInput, plan: Plan) -> None:
-    """Beside what was decided before, the first preemptor of a cycle needs all of its victims.
+class Known:
+    """What a plan shows of the state in which each of its heads was decided.
 
-    Quota may be kept for owners, a blocked head withholds some, and a broken promise was charged
-    before: then the plan does not show what each of them had to fit beside.
+    Two things it does not show: in which flavors a blocked head withholds quota, and which head
+    broke a promise. So there are two states: `least` has neither, `most` has all that is possible.
     """
-    if (
-        cycle.wanted
-        or plan.broken
-        or any(isinstance(wait.reason, NoFlavors) for wait in plan.waits)
-    ):
-        return
-    snapshot = emptied(cycle)
-    given: dict[ObjectKey, tuple[str, Amounts]] = {
-        admit.key: (admit.cluster_queue, admit.usage) for admit in plan.admissions
-    }
-    given |= {
-        wait.key: (wait.cluster_queue, wait.promise.usage) for wait in plan.waits if wait.promise
-    }
-    for head in cycle.promised:
-        name, usage = given.get(head.info.key) or (head.cluster_queue, used_by(head))
-        snapshot.add(cycle.frozen.queues[name], usage)
-    told = {one.key: one for one in plan.preemptions[:1]}
+
+    def __init__(self, cycle: CycleInput, plan: Plan) -> None:
+        self.queues, self.fair = cycle.frozen.queues, cycle.settings.fair_sharing is not None
+        self.least, self.most = emptied(cycle), emptied(cycle)
+        self.wanted = {name: dict(amounts) for name, amounts in cycle.wanted.items()}
+        self.breaking: list[tuple[str, Amounts]] = []
+        admitted = {one.key: one.usage for one in plan.admissions}
+        for head in cycle.promised:
+            assert head.promise is not None
+            usage = admitted.get(head.info.key, head.promise.usage)
+            if head.info.key in plan.broken:
+                self.breaking.append((head.cluster_queue, usage))
+                self.most.add(self.queues[head.cluster_queue], usage)
+                wanted = self.wanted.setdefault(head.cluster_queue, {})
+                for pair in PAIRS:
+                    wanted[pair] = wanted.get(pair, 0) + sum(usage.values())
+            else:
+                self.give(head.cluster_queue, usage)
+
+    def give(self, name: str, usage: Amounts) -> None:
+        """A head gets room. Promises that do not fit beside it are broken."""
+        self.least.add(self.queues[name], usage)
+        self.most.add(self.queues[name], usage)
+        for other, promised in tuple(self.breaking):
+            if not self.least.fits(self.queues[other], promised):
+                self.breaking.remove((other, promised))
+                self.most.remove(self.queues[other], promised)
+
+    def admit(self, name: str, usage: Amounts) -> None:
+        """A head is admitted, and wants nothing more."""
+        self.give(name, usage)
+        wanted = self.wanted.get(name, {})
+        for pair in wanted.keys() & usage.keys():
+            wanted[pair] = max(0, wanted[pair] - usage[pair])
+
+    def withhold(self, wait: Wait) -> None:
+        """A blocked head withholds quota in any of the flavors."""
+        queue = self.queues[wait.cluster_queue]
+        assert isinstance(wait.reason, NoFlavors)
+        if wait.reason.keeps_quota(queue.spec.preemption):
+            gpu = sum(one.count * one.per_pod.get("gpu", 0) for one in wait.pod_sets)
+            self.most.add(queue, dict.fromkeys(PAIRS, gpu))
+
+    def take_out(self, preemption: Preemption) -> None:
+        for victim in preemption.victims:
+            for snapshot in (self.least, self.most):
+                if victim.key not in snapshot.gone:
+                    snapshot.take_out(victim.holder)
+
+    def may_have(self, name: str, usage: Amounts) -> bool:
+        """Whether a head fits in any case, and leaves owners what they wait for if it borrows."""
+        queue, snapshot = self.queues[name], self.most
+        if is_within(snapshot, queue, usage):
+            return snapshot.fits(queue, usage)
+        mark = snapshot.mark()
+        for other, wanted in self.wanted.items():
+            owner = self.queues.get(other)
+            if owner is not None and other != name:
+                for pair, amount in wanted.items():
+                    unused = snapshot.limits(owner, pair).nominal - snapshot.usage(owner, pair)
+                    snapshot.add(owner, {pair: max(0, min(amount, unused))})
+        fits = snapshot.fits(queue, usage)
+        snapshot.undo(mark)
+        return fits
+
+
+def check_minimal(cycle: CycleInput, plan: Plan) -> None:
+    """Beside all that was decided before, no preemptor would fit without one of its victims."""
+    known = Known(cycle, plan)
+    admits = {one.key: one for one in plan.admissions}
+    waits = {one.key: one for one in plan.waits}
+    told = {one.key: one for one in plan.preemptions}
     for key in plan.order:
-        if key not in given:
+        if key in admits:
+            known.admit(admits[key].cluster_queue, admits[key].usage)
             continue
-        name, usage = given[key]
-        queue = cycle.frozen.queues[name]
-        if key in told:
-            check_needed(snapshot, queue, usage, told[key])
-        snapshot.add(queue, usage)
+        wait = waits[key]
+        if isinstance(wait.reason, NoFlavors):
+            known.withhold(wait)
+        elif wait.promise is not None:
+            if key in told:
+                check_needed(known, wait.promise.usage, told[key])
+            known.give(wait.cluster_queue, wait.promise.usage)
+
+
+def check_needed(known: Known, usage: Amounts, preemption: Preemption) -> None:
+    """Takes the victims out; one that comes back leaves too little.
+
+    Who reclaims must not borrow in the end. Who could reclaim, but not while borrowing, first looks
+    for victims with which it does not borrow, and is content with those of its own ClusterQueue.
+    """
+    name = preemption.cluster_queue
+    queue, snapshot = known.queues[name], known.most
+    known.take_out(preemption)
+    assert known.least.fits(queue, usage), f"{preemption.key} does not fit when its victims left"
+    policy = queue.spec.preemption
+    reclaims = any(one.path is Path.IN_COHORT_RECLAMATION for one in preemption.victims)
+    reclaims |= not (known.fair or policy.may_borrow) and policy.reclaim_within_cohort != NEVER
+    may_borrow = not reclaims or not is_within(snapshot, queue, usage)
+    for victim in preemption.victims:
+        if victim.is_leaving:
+            continue
+        mark = snapshot.mark()
+        snapshot.put_back(victim.holder)
+        assert not known.may_have(name, usage) or not (
+            may_borrow or is_within(snapshot, queue, usage)
+        ), f"{victim.key} leaves needlessly for {preemption.key}"
+        snapshot.undo(mark)
+
+
+def is_within(snapshot: Snapshot, queue: FrozenQueue, usage: Amounts) -> bool:
+    """Whether a ClusterQueue does not exceed its nominal quota with a request."""
+    return all(
+        snapshot.usage(queue, pair) + amount <= snapshot.limits(queue, pair).nominal
+        for pair, amount in usage.items()
+        if amount
+    )
 
 
 def used_by(head: Any) -> Amounts:
     assert head.promise is not None
     usage: Amounts = head.promise.usage
     return usage
-
-
-def check_needed(
-    snapshot: Snapshot, queue: FrozenQueue, usage: Amounts, preemption: Preemption
-) -> None:
-    """Takes the victims out; one that comes back leaves too little.
-
-    To reclaim, the preemptor ends within its nominal quota.
-    """
-    for victim in preemption.victims:
-        if victim.key not in snapshot.gone:
-            snapshot.take_out(victim.holder)
-    assert snapshot.fits(queue, usage), f"{preemption.key} does not fit when its victims are gone"
-    reclaims = any(one.path is Path.IN_COHORT_RECLAMATION for one in preemption.victims)
-    for victim in preemption.victims:
-        if victim.is_leaving:
-            continue
-        mark = snapshot.mark()
-        snapshot.put_back(victim.holder)
-        within = all(
-            snapshot.usage(queue, pair) + amount <= snapshot.limits(queue, pair).nominal
-            for pair, amount in usage.items()
-        )
-        assert not snapshot.fits(queue, usage) or (reclaims and not within), (
-            f"{victim.key} leaves needlessly for {preemption.key}"
-        )
-        snapshot.undo(mark)
 
 
 def check_owners(world: Judged, cycle: CycleInput, plan: Plan) -> None:

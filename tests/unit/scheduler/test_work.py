@@ -145,8 +145,8 @@ def test_calls_for_a_preemption() -> None:
     for number in range(30):
         waits(engine, f"x{number}", f"q{number:03}", 5, priority=1)
     plan, deciding, _ = decided(engine)
-    assert len(plan.preemptions) == 30
-    assert deciding / 30 <= 190.1
+    assert len(plan.preemptions) == 20, "the victims of two leave room for a third"
+    assert deciding / 30 <= 286.8
 
 
 def test_victims_are_searched_once_when_all_flavors_ask_for_the_same(

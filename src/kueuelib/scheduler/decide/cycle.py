@@ -17,7 +17,7 @@ from operator import attrgetter
 
 from kueuelib.scheduler.decide.admissions import admission_of
 from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Head, Plan, Wait
-from kueuelib.scheduler.decide.nomination import Entry, nominate
+from kueuelib.scheduler.decide.nomination import Entry
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.turn_order import in_turn
 from kueuelib.scheduler.decide.turns import Turns
@@ -46,14 +46,10 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     """
     judge = Judge(cycle.settings.preemption, cycle.past, now)
     turns = Turns(snapshot, cycle, now, judge)
-    beside = bool(cycle.promised or cycle.leaving)
     entries: list[Entry] = []
     refused: list[Wait] = []
     for head in sorted(cycle.heads, key=attrgetter("cluster_queue")):
-        if beside:
-            outcome = turns.promises.nominate(head, judge)
-        else:
-            outcome = nominate(snapshot, head, cycle.settings, judge)
+        outcome = turns.nominate(head)
         if isinstance(outcome, Wait):
             refused.append(outcome)
         else:
@@ -61,10 +57,7 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     turns.expected = {entry.head.info.key: entry.head for entry in entries if entry.head.promise}
     order = []
     for entry in in_turn(entries, turns.shown, cycle.settings):
-        if beside:
-            turns.take_beside(entry)
-        else:
-            turns.take(entry)
+        turns.take(entry)
         order.append(entry.head.info.key)
     kept = [admission_of(entry, now) for entry in turns.promises.kept()]
     waits = (*turns.waits, *refused)

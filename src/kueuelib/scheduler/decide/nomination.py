@@ -123,18 +123,32 @@ def redeem(
     """
     info, promise, fungible = head.info, head.promise, settings.flavor_fungibility
     assert promise is not None, "it was promised its room"
-    preemptor = Preemptor(queue, info.priority, info.order.queued_at, settings.fair_sharing)
     if snapshot.fits(queue, promise.usage):
-        kept = assign(
-            snapshot, preemptor, info, promise.counts, fungible=fungible, only=promise.flavors
-        )
+        kept = fitted(snapshot, queue, head, settings, promise.counts, promise.flavors)
         if kept.mode is FIT:
             return kept
+    preemptor = Preemptor(queue, info.priority, info.order.queued_at, settings.fair_sharing)
     if head.helped and queue.spec.most_flavors > 1:
         other = assign(snapshot, preemptor, info, fungible=fungible)
         if other.mode is FIT:
             return other
     return None
+
+
+def fitted(
+    snapshot: Snapshot,
+    queue: FrozenQueue,
+    head: Head,
+    settings: Settings,
+    counts: tuple[int, ...],
+    flavors: Mapping[str, Mapping[str, str]],
+) -> Proposal:
+    """The proposal for a head in flavors that were chosen before, without victims."""
+    info = head.info
+    preemptor = Preemptor(queue, info.priority, info.order.queued_at, settings.fair_sharing)
+    return assign(
+        snapshot, preemptor, info, counts, fungible=settings.flavor_fungibility, only=flavors
+    )
 
 
 def propose(

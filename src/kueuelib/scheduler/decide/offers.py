@@ -127,6 +127,11 @@ class Proposal:
         """Per pod set, the flavor of each resource."""
         return {each.name: each.flavors for each in self.admission.pod_set_assignments}
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The pods per pod set."""
+        return tuple(each.count or 0 for each in self.admission.pod_set_assignments)
+
 
 class Offers(dict[tuple[Picks, int], Proposal]):
     """What a ClusterQueue offers to Workloads of one shape.

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kueuelib.scheduler.blockers import FIT
+from kueuelib.scheduler.blockers import FIT, NO_FIT
 from kueuelib.scheduler.decide.cycle_values import Head
-from kueuelib.scheduler.decide.nomination import Entry, propose
-from kueuelib.scheduler.decide.offers import Offers, offers_for
+from kueuelib.scheduler.decide.nomination import Entry, fitted, propose
+from kueuelib.scheduler.decide.offers import Offers, Proposal, offers_for
 from kueuelib.scheduler.decide.preemption.guard import Judge
+from kueuelib.scheduler.decide.preemption.victims import Path, Victim
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
@@ -87,17 +88,18 @@ class Owners:
         self._wanted = {name: dict(amounts) for name, amounts in wanted.items() if amounts}
         self._withheld: list[tuple[FrozenQueue, Amounts]] = []
 
-    def admitted(self, name: str, usage: Amounts) -> None:
+    def admitted(self, head: Head) -> None:
         """A waiting Workload got quota."""
-        wanted = self._wanted.get(name, {})
-        for pair in usage.keys() & wanted.keys():
-            wanted[pair] = max(0, wanted[pair] - usage[pair])
+        self._want(head, -1)
 
     def wait_again(self, head: Head) -> None:
         """A Workload lost the room that it was promised."""
+        self._want(head, 1)
+
+    def _want(self, head: Head, count: int) -> None:
         queue, flavors = self._snapshot.queue(head.cluster_queue), self._snapshot.flavors
         if queue is not None:
-            more = wanted_by_owners(queue.spec, flavors, [(head.info, 1)])
+            more = wanted_by_owners(queue.spec, flavors, [(head.info, count)])
             wanted = self._wanted.setdefault(head.cluster_queue, {})
             for pair, amount in more.items():
                 wanted[pair] = wanted.get(pair, 0) + amount
@@ -124,7 +126,37 @@ class Owners:
         self._keep_from(entry.queue)
         other = propose(snapshot, entry.queue, entry.head, settings, judge)
         snapshot.undo(mark)
+        if other.mode is not FIT and other.mode is not NO_FIT:
+            other = self._if_it_borrows_nothing(entry, other, settings)
+            snapshot.undo(mark)
         return changed(entry, proposal=other)
+
+    def _if_it_borrows_nothing(self, entry: Entry, kept: Proposal, settings: Settings) -> Proposal:
+        """A proposal that does not fit beside what is kept, without the victims that it needs only
+        if it borrows: nothing is kept from a head that does not. The caller undoes the changes.
+        """
+        snapshot, queue, usage = self._snapshot, entry.queue, kept.usage
+        reclaims = any(one.path is Path.IN_COHORT_RECLAMATION for one in kept.victims)
+        for victim in kept.victims:
+            snapshot.take_out(victim.holder)
+        needed: list[Victim] = []
+        for victim in reversed(kept.victims):
+            snapshot.put_back(victim.holder)
+            if not self._may_have(queue, usage, borrow=not reclaims):
+                snapshot.take_out(victim.holder)
+                needed.append(victim)
+        if not self._may_have(queue, usage, borrow=True):
+            return kept
+        fit = fitted(snapshot, queue, entry.head, settings, kept.counts, kept.flavors)
+        if not needed:
+            return fit
+        return changed(kept, victims=tuple(reversed(needed)), borrowing=fit.borrowing)
+
+    def _may_have(self, queue: FrozenQueue, usage: Amounts, *, borrow: bool) -> bool:
+        """Whether a request fits, and leaves owners what they wait for if it may borrow."""
+        if borrows(self._snapshot, queue, usage) and not (borrow and self.get_enough(queue, usage)):
+            return False
+        return self._snapshot.fits(queue, usage)
 
     def get_enough(self, queue: FrozenQueue, usage: Amounts) -> bool:
         """Whether a request that borrows leaves owners what they wait for."""
@@ -148,6 +180,14 @@ class Owners:
                 for pair, amount in self._wanted[name].items()
             }
             snapshot.add(owner, kept)
+
+
+def borrows(snapshot: Snapshot, queue: FrozenQueue, usage: Amounts) -> bool:
+    """Whether a ClusterQueue exceeds its nominal quota with a request."""
+    return any(
+        amount and snapshot.usage(queue, pair) + amount > snapshot.limits(queue, pair).nominal
+        for pair, amount in usage.items()
+    )
 
 
 def _unused(snapshot: Snapshot, queue: FrozenQueue, pair: FlavorResource) -> int:

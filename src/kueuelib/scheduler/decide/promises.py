@@ -34,7 +34,7 @@ from kueuelib.scheduler.decide.nomination import (
     turn_of,
     without_victims,
 )
-from kueuelib.scheduler.decide.owners import Owners
+from kueuelib.scheduler.decide.owners import Owners, borrows
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.present import Present
 from kueuelib.scheduler.ordering import QueueOrder
@@ -85,6 +85,7 @@ class Promises:
         leaving: these; none of them is in the snapshot.
         standing: the promises that hold, in the order of a cycle, and those that borrow last.
         broken: the preemptors that have to be nominated again.
+        roomier: the roots of trees in which heads broke promises.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Promises:
         self.leaving: list[Holder] = []
         self.standing: list[Kept] = []
         self.broken: list[Head] = []
+        self.roomier: set[str] = set()
         for holder in leaving:
             if holder.key not in snapshot.gone:
                 snapshot.take_out(holder)
@@ -123,7 +125,7 @@ class Promises:
                 self._break(head)
                 continue
             kept = Kept(head, queue, head.promise.usage, borrows=False)
-            kept.borrows = self._borrows(kept)
+            kept.borrows = borrows(self._snapshot, kept.queue, kept.usage)
             if kept.borrows:
                 borrowers.append(kept)
             else:
@@ -155,7 +157,7 @@ class Promises:
 
     def _may_stand(self, kept: Kept) -> bool:
         """Whether a promise fits, and leaves owners what they wait for if it borrows."""
-        kept.borrows = self._borrows(kept)
+        kept.borrows = borrows(self._snapshot, kept.queue, kept.usage)
         return self._snapshot.fits(kept.queue, kept.usage) and (
             not kept.borrows
             or self._owners is None
@@ -166,13 +168,6 @@ class Promises:
         self.broken.append(head)
         if self._owners is not None:
             self._owners.wait_again(head)
-
-    def _borrows(self, kept: Kept) -> bool:
-        snapshot, queue = self._snapshot, kept.queue
-        return any(
-            amount and snapshot.usage(queue, pair) + amount > snapshot.limits(queue, pair).nominal
-            for pair, amount in kept.usage.items()
-        )
 
     def show(self, shown: Snapshot) -> None:
         """Makes the same changes in the state that shows victims in place."""
@@ -213,7 +208,7 @@ class Promises:
                 all_ready = False
             else:
                 kept.usage = promised
-                kept.borrows = self._borrows(kept)
+                kept.borrows = borrows(self._snapshot, kept.queue, kept.usage)
             self._snapshot.add(kept.queue, kept.usage)
         return all_ready
 
@@ -226,6 +221,7 @@ class Promises:
         if self._shown is not None:
             self._shown.remove(kept.queue, kept.usage)
         self._break(kept.head)
+        self.roomier.add(self._snapshot.nodes[kept.queue.spec.name].root.key)
 
     # --- heads
 
@@ -234,8 +230,8 @@ class Promises:
 
         What fits now, in any flavor, comes before what has to wait until others have left.
         """
-        for borrows in (False, True):
-            elsewhere = self.lift(head, borrows=borrows)
+        for borrowing in (False, True):
+            elsewhere = self.lift(head, borrows=borrowing)
             outcome = nominate(self._snapshot, head, self._settings, judge)
             if isinstance(outcome, Entry):
                 outcome = self._sooner(outcome)

@@ -2,15 +2,21 @@
 4.3).
 
 The snapshot follows the decisions: the quota of a head is charged, and its victims are gone for
-later heads. So several heads of a cohort may preempt in one cycle, as long as they choose different
-victims. A head whose victims are taken already is proposed again without these: it chooses others,
-or it fits once the victims of others have left, and waits for that. Nothing is admitted into room
-that victims have not left yet, unless the administrator allows quota to be exceeded until then.
+later heads. So several heads of a cohort may preempt in one cycle. As soon as there is more room in
+a tree than at the nomination, because of victims or a broken promise, the heads there that have
+victims are nominated again in their turn: they choose others or fewer, or fit once the victims of
+others have left, and wait for that. Nothing is admitted into room that victims have not left yet,
+unless the administrator allows quota to be exceeded until then.
+
+Without parallel preemptors this is done as in Kueue, only for heads whose victims are taken
+already, and in the same flavors.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kueuelib.api.meta import ObjectKey
@@ -22,6 +28,7 @@ from kueuelib.scheduler.decide.nomination import (
     Entry,
     asking_of,
     gave_up,
+    nominate,
     propose,
 )
 from kueuelib.scheduler.decide.owners import Owners
@@ -68,6 +75,7 @@ class Turns:
             place; only kept with fair sharing, which orders the heads by it.
         promises: the room of preemptors that wait already.
         expected: the nominated heads that did so before, and have not had their turn.
+        nominate: nominates a head in the state after the decisions so far.
     """
 
     def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
@@ -84,29 +92,33 @@ class Turns:
         self.expected: dict[ObjectKey, Head] = {}
         self._may_exceed = cycle.settings.exceeds_quota and not cycle.leaving
         self._victims: dict[ObjectKey, Victim] = {}
+        self._roomier: set[str] = set()
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []
         self.preemptions: list[Preemption] = []
         self.skipped_preemptions: Counter[str] = Counter()
         self.recomputations: Counter[tuple[str, str]] = Counter()
-        if cycle.leaving or cycle.promised:
+        self._beside = bool(cycle.leaving or cycle.promised)
+        self.nominate: Callable[[Head], Entry | Wait] = partial(
+            nominate, snapshot, settings=cycle.settings, judge=judge
+        )
+        if self._beside:
+            self.nominate = partial(self.promises.nominate, judge=judge)
             self._all_ready = self.promises.hold_ready(all_ready=cycle.all_ready)
             self.promises.show(self.shown)
-
-    def take_beside(self, entry: Entry) -> None:
-        """Decides one head beside promises; those that yield to it may be broken."""
-        self.promises.lift(entry.head, borrows=bool(entry.proposal.borrowing))
-        self.take(entry)
-        self.promises.put_down()
 
     def take(self, entry: Entry) -> None:
         """Decides one head."""
         self.expected.pop(entry.head.info.key, None)
         taken: list[ObjectKey] = []
+        again = False
         if entry.proposal.victims:
             taken = sorted(self._victims.keys() & {victim.key for victim in entry.proposal.victims})
-            if taken or self._is_refused(entry):
+            again = bool(taken) or self._has_more_room(entry) or self._is_refused(entry)
+            if again:
                 entry = self._look_again(entry)
+        if self._beside:
+            self.promises.lift(entry.head, borrows=bool(entry.proposal.borrowing))
         if self._owners is not None and entry.proposal.borrowing:
             entry = self._owners.beside(entry, self._settings, self._judge)
         proposal = entry.proposal
@@ -117,8 +129,8 @@ class Turns:
             if taken:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
             self._blocked(entry)
-        elif taken and proposal.mode is FIT and self._fits(entry):
-            self._defer(entry, taken)
+        elif again and self._fits_after_others(entry, taken):
+            self._defer(entry, taken or sorted(self._leaving_near(entry)))
         elif victims and comes_later(self._snapshot, entry) and self._room_is_awaited(entry):
             self._blocked(entry, Requeue.PENDING_PREEMPTION)
         elif not self._fits(entry):
@@ -144,6 +156,8 @@ class Turns:
             self._admit(entry)
         if taken:
             self.recomputations[entry.head.cluster_queue, self._result(entry)] += 1
+        if self._beside:
+            self.promises.put_down()
 
     def _result(self, entry: Entry) -> str:
         """The result of a head that chose again."""
@@ -152,8 +166,19 @@ class Turns:
         victims = {victim.key for victim in entry.proposal.victims}
         return NEW_TARGETS if victims and victims <= self._victims.keys() else SKIPPED
 
+    def _has_more_room(self, entry: Entry) -> bool:
+        """Whether its tree has more room than at the nomination; Kueue does not look."""
+        if not self._settings.parallel_preemptors:
+            return False
+        root = self._snapshot.nodes[entry.queue.spec.name].root.key
+        return root in self._roomier or root in self.promises.roomier
+
     def _look_again(self, entry: Entry) -> Entry:
-        """The proposal for the same flavors, now that the victims of others are gone."""
+        """A head with victims, nominated again now that those of others are gone."""
+        if self._settings.parallel_preemptors:
+            outcome = self.nominate(entry.head)
+            assert isinstance(outcome, Entry), "it was nominated before"
+            return outcome
         only = entry.proposal.flavors
         proposal = propose(
             self._snapshot, entry.queue, entry.head, self._settings, self._judge, only
@@ -191,11 +216,23 @@ class Turns:
             snapshot.undo(mark)
         return fits
 
+    def _fits_after_others(self, entry: Entry, taken: list[ObjectKey]) -> bool:
+        """Whether a head that was looked at again needs no victims but the room of others'.
+
+        In Kueue that follows if they took its own.
+        """
+        if entry.proposal.mode is not FIT or not self._fits(entry):
+            return False
+        as_in_kueue = bool(taken) and not self._settings.parallel_preemptors
+        return as_in_kueue or not self._is_free(entry)
+
     def _needs_room_of_victims(self, entry: Entry) -> bool:
         """Whether a head that fits waits until victims have left."""
-        return not (
-            self._may_exceed or self.promises.present.fits(entry.queue, entry.proposal.usage)
-        )
+        return not (self._may_exceed or self._is_free(entry))
+
+    def _is_free(self, entry: Entry) -> bool:
+        """Whether a head fits beside everybody who holds quota, those that leave as well."""
+        return self.promises.present.fits(entry.queue, entry.proposal.usage)
 
     def _room_is_awaited(self, entry: Entry) -> bool:
         """Whether preemptors wait for the room in which a head would assume its victims gone."""
@@ -217,6 +254,7 @@ class Turns:
         for victim in victims:
             self._victims[victim.key] = victim
             self._judge.take(victim.holder)
+        self._roomier.add(self._snapshot.nodes[entry.queue.spec.name].root.key)
 
     def _charge(self, entry: Entry, amounts: Amounts) -> None:
         self._snapshot.add(entry.queue, amounts)
@@ -227,7 +265,7 @@ class Turns:
         self._charge(entry, entry.proposal.usage)
         self.promises.present.given.append((entry.queue, entry.proposal.usage))
         if self._owners is not None:
-            self._owners.admitted(entry.head.cluster_queue, entry.proposal.usage)
+            self._owners.admitted(entry.head)
         self.admissions.append(admission_of(entry, self._now))
 
     def _preempt(self, entry: Entry) -> None:
@@ -264,10 +302,8 @@ class Turns:
 
     def _promise(self, entry: Entry) -> Promise:
         """The room that a head gets when others have left."""
-        admission, proposal = entry.proposal.admission, entry.proposal
-        counts = tuple(each.count or 0 for each in admission.pod_set_assignments)
-        parallel = self._settings.parallel_preemptors
-        return Promise(counts, proposal.flavors, proposal.usage, parallel)
+        proposal, parallel = entry.proposal, self._settings.parallel_preemptors
+        return Promise(proposal.counts, proposal.flavors, proposal.usage, parallel)
 
     def _blocked(self, entry: Entry, requeue: Requeue = Requeue.GENERIC) -> None:
         self.promises.put_down()

@@ -156,6 +156,20 @@ def test_pod_sets_count_together() -> None:
     assert [one.key.name for one in cluster.admits] == ["borrow"]
 
 
+def test_fewer_pods_take_nothing_from_what_an_owner_wants() -> None:
+    """All pods of the first one exceed the nominal quota, so nothing was kept for it."""
+    cluster = protecting()
+    cluster.queue("a", {"nominal": 7, "borrowing": 0}, cohort="c")
+    cluster.queue("b", 3, cohort="c")
+    pod_sets = [make_pod_set({"gpu": 2}, "main", 4, 3)]
+    cluster.tell(events.WorkloadSet(holding("r", "b", 1)))
+    cluster.submit("shrinks", "a", pod_sets=pod_sets)
+    cluster.submit("want", "a", 3, created=1)
+    cluster.submit("borrow", "b", 3, created=2)
+    cluster.rest()
+    assert [one.key.name for one in cluster.admits] == ["shrinks"]
+
+
 def test_an_owner_keeps_every_flavor_that_it_could_get() -> None:
     cluster = protecting()
     cluster.tell(events.FlavorSet(make_flavor("g")))
