@@ -626,8 +626,9 @@ def test_a_broken_cluster_has_exactly_that_finding(ward: Ward, before: Found, ca
 
 def test_every_check_is_seen_to_find_something(before: Found) -> None:
     seen = {name for _, expected in CASES.values() for name, _ in expected}
-    late = {"check-pending"}  # see `test_a_check_that_does_not_decide_is_told_after_five_minutes`
-    assert seen | {name for name, _ in before} | late == {one.name for one in all_checks()}
+    # See `test_a_check_that_does_not_decide_is_told_after_five_minutes`, `test_doctor_clock.py`.
+    others = {"check-pending", "clock-skew"}
+    assert seen | {name for name, _ in before} | others == {one.name for one in all_checks()}
 
 
 def test_the_command_says_it_and_ends_with_the_code_of_the_worst(

@@ -227,22 +227,22 @@ def _was_reactivated(wl: Obj, phase: Phase) -> bool:
 
 
 def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
+    over, look_again = _retries(wl, around.retry_delays, now)
+    if over:
+        return Step(workload=states.reset_checks(wl, over, "The delay after Retry is over", now))
     queue_name = wl["spec"].get("queueName") or ""
     reason = obstacle(queue_name, around)
     if reason is not None:
         changed = _wait(wl, reason, now)
-        return NOTHING if changed is wl else Step(workload=changed)
+        return Step(look_again=look_again) if changed is wl else Step(workload=changed)
     cause = states.condition(wl, REQUEUED)
     back = evictions.return_after(cause.get("reason", ""))
     if cause.get("status") == "False" and (back.at_once or back.with_queue):
         until = life.back_off_ends(wl)
         if until is None or until <= now:
             return Step(workload=states.requeue(wl, now))
-        return Step(look_again=until)
-    over, look_again = _retries(wl, around.retry_delays, now)
-    if over:
-        return Step(workload=states.reset_checks(wl, over, "The delay after Retry is over", now))
-    return Step(look_again=look_again) if look_again is not None else NOTHING
+        return Step(look_again=until if look_again is None else min(until, look_again))
+    return Step(look_again=look_again)
 
 
 def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step:

@@ -1,4 +1,4 @@
-"""No victim of several preemptors in one cycle leaves needlessly: the set as a whole is minimal."""
+"""No victim of several preemptors in one cycle leaves needlessly, beside those decided before."""
 
 from __future__ import annotations
 

@@ -152,6 +152,16 @@ def test_a_retry_is_pending_again_after_its_delay() -> None:
     assert states.checks_in(step.workload or {}, "Pending") == ("a",)
 
 
+def test_a_retry_is_pending_again_after_its_delay_although_the_queue_is_held() -> None:
+    wl = workload(admissionChecks=[check("a", "Retry")])
+    held = {**queue("a"), "spec": {**queue("a")["spec"], "stopPolicy": "Hold"}}
+    surroundings = around(held, retry_delays={"a": 60.0})
+    waits = next_step(wl, surroundings, NOW + 59).workload or wl
+    assert next_step(waits, surroundings, NOW + 59).look_again == NOW + 60
+    step = next_step(waits, surroundings, NOW + 60)
+    assert states.checks_in(step.workload or {}, "Pending") == ("a",)
+
+
 @pytest.mark.parametrize("with_quota", [True, False])
 def test_a_rejected_check_deactivates(with_quota: bool) -> None:
     entry = check("a", "Rejected")

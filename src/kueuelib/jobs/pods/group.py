@@ -28,6 +28,7 @@ from kueuelib.jobs.pods.judge import Judgement, judge
 from kueuelib.jobs.pods.reading import (
     Stage,
     created_at,
+    has_finalizer,
     is_deleted,
     is_fast,
     is_on_node,
@@ -107,10 +108,12 @@ class PodGroup(
         """Whether every pod is being deleted, and at least one of them by a user.
 
         After we stop pods or their nodes are drained, the group waits for replacements. If a user
-        deletes the remaining pods, none will come, unless a parent makes them.
+        deletes the remaining pods, none will come, unless a parent makes them. Pods without our
+        finalizer say nothing: we have rejected or released them.
         """
         pods = self.facts.pods
-        chosen = [pod for pod in pods if not was_stopped(pod) and not was_disrupted(pod)]
+        ours = [pod for pod in pods if has_finalizer(pod)]
+        chosen = [pod for pod in ours if not was_stopped(pod) and not was_disrupted(pod)]
         return bool(chosen) and not self.facts.wanted and all(map(is_deleted, pods))
 
     @property

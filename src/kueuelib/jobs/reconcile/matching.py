@@ -75,9 +75,9 @@ def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], 
 def match(situation: Situation, job: GenericJob) -> Matching:
     """The Workload that stands for the job, and those to be deleted.
 
-    Of the equivalent ones, the one that holds quota is chosen, or else the oldest. A job that has
-    finished or is left to end keeps one whatever it asks for: its pod sets are not read. A Workload
-    that is being deleted is chosen if it is the only one, so that the job waits for its end.
+    The equivalent one that holds quota is chosen, or else the oldest. A job that has finished or is
+    left to end keeps one whatever it asks for: its pod sets are not read. A Workload that is being
+    deleted is chosen if it is the only one, so that the job waits for its end.
 
     Raises:
         InvalidJob: the job does not describe its pods.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
+
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC
@@ -179,8 +181,10 @@ def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
     else:
         matching = match(situation, job)
     if matching.chosen is not None and matching.surplus:
-        message = "another workload matches the job"
-        return (*matching.commands, *delete_all(job, matching.surplus, message))
+        gone = delete_all(job, matching.surplus, "another workload matches the job")
+        if gone:
+            return (*matching.commands, *gone)
+        matching = attrs.evolve(matching, surplus=())  # others keep them, with their finalizers
     case = Case(situation, job, matching)
     phase = job_phase_of(case)
     reported = reports.plan_reports(case.situation, job, matching.chosen) if matching.chosen else ()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.api.meta import Obj, parse_time
+from kueuelib.api.meta import Obj
 from kueuelib.api.names import (
     EVICTED,
     FINISHED,
@@ -46,6 +46,7 @@ from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
 from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end, left_of_stop
 from kueuelib.jobs.reconcile.matching import accepted, refuse_repetition
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
+from kueuelib.jobs.reconcile.retention import expiry
 from kueuelib.jobs.reconcile.workload_build import (
     as_own,
     build_workload,
@@ -56,7 +57,7 @@ from kueuelib.jobs.reconcile.workload_build import (
     with_taken_over,
 )
 from kueuelib.jobs.reconcile.written import forgetting, infos_left, noted, started
-from kueuelib.workload import evictions, states
+from kueuelib.workload import states
 
 MISSING_RETRY = 5.0
 """Seconds until the next look for a missing object."""
@@ -69,7 +70,6 @@ CREATED_WORKLOAD = "CreatedWorkload"
 DELETED_WORKLOAD = "DeletedWorkload"
 UPDATED_WORKLOAD = "UpdatedWorkload"
 FINISHED_WORKLOAD = "FinishedWorkload"
-DELETED = "Deleted"
 COMPOSE_ERROR = "ErrWorkloadCompose"
 
 _NEVER_RUN = (REASON_FAILED_TO_START, REASON_OUT_OF_SYNC)
@@ -254,9 +254,17 @@ def _start(case: Case) -> Commands:
 
 
 def _waiting(case: Case) -> Commands:
+    """Updates the Workload, also while a deactivated job is kept."""
+    kept = expiry(case)
+    if kept and not isinstance(kept[0], Wait):
+        return kept
+    return (*_updated(case), *kept)
+
+
+def _updated(case: Case) -> Commands:
     """Updates the Workload with the job's queue, labels, time limit and priority class."""
     job, workload = case.job, case.workload
-    first = expiry(case) or _leftovers(case)
+    first = _leftovers(case)
     if first:
         return first
     moved = with_queue(job, workload)
@@ -342,25 +350,6 @@ def _leftovers(case: Case) -> Commands:
     if remembered(case.job) is None:
         return ()
     return stop(case, StopReason.NOT_ADMITTED, "Completing the last stop")
-
-
-def expiry(case: Case) -> Commands:
-    """Deletes a job that we deactivated, once its retention time is over."""
-    after = case.situation.settings.delete_deactivated_after
-    eviction = states.condition(case.workload, EVICTED)
-    by_us = eviction.get("reason", "").startswith(evictions.DUE_TO)
-    if after is None or states.is_active(case.workload) or not by_us:
-        return ()
-    if case.situation.uses_quota(case.job):
-        return ()
-    left = parse_time(eviction["lastTransitionTime"]) + after - case.situation.now
-    if left > 0:
-        return (Wait("it was deactivated and is kept for a while", left),)
-    message = "Deleted: it was deactivated, and its retention period is over"
-    told = Emit(case.job.raw, DELETED, message)
-    if isinstance(case.job, ComposableJob):
-        return (told, *case.job.remove_members())
-    return (told, Delete(case.job.resource, case.job.raw))
 
 
 def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:

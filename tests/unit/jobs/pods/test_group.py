@@ -519,6 +519,8 @@ def test_a_rejected_pod_never_looks_as_if_a_user_had_deleted_it(pods, admitted):
     stranger = pods.waiting("s", group="group", total=2, cpu="7")
     first, second, *_ = pods.plan(*drained, stranger, workload=admitted)
     assert (type(first), type(second)) == (DropFinalizer, Delete)
+    stranger["metadata"]["finalizers"] = []
+    assert of(Delete, pods.plan(*drained, pods.deleted(stranger), workload=admitted)) == []
 
 
 def test_a_choice_stays_visible_until_what_was_drained_has_ended(pods, admitted, running):

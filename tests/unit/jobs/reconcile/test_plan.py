@@ -460,6 +460,28 @@ def test_of_two_equal_workloads_the_one_that_holds_quota_stays(build, held, ende
         assert gone == ["b"]
 
 
+def test_another_workload_that_others_keep_from_being_deleted_halts_nothing(build):
+    job = build.started(build.job(), active=3)
+    meta = {"deletionTimestamp": "2024-01-02T00:00:00Z", "finalizers": ["example.com/licenses.0"]}
+    kept = build.workload(job, name="copy", created="2024-01-01T00:00:00Z", meta=meta)
+    evicted = build.workload(job, admitted=True, evicted="Preempted")
+    alone = reasons(plan(build.situation(job, evicted)))
+    assert alone
+    assert reasons(plan(build.situation(job, evicted, kept))) == alone
+
+
+def test_the_workload_of_a_deactivated_job_follows_its_queue_while_it_is_kept(build):
+    job = build.job(queue="other")
+    workload = build.workload(job, queueName="main", active=False)
+    since = {"lastTransitionTime": "2024-01-01T00:00:00Z", "message": "m", "status": "True"}
+    reason = "DeactivatedDueToRequeuingLimitExceeded"
+    workload["status"]["conditions"] = [{"type": "Evicted", "reason": reason, **since}]
+    settings = JobSettings(delete_deactivated_after=1e10)
+    change, wait = plan(build.situation(job, workload, settings=settings))
+    assert change.patch == {"spec": {"queueName": "other"}}
+    assert type(wait) is Wait
+
+
 def test_the_workload_follows_the_queue_of_a_waiting_job(build):
     job = build.job()
     workload = build.workload(job)
