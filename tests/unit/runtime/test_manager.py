@@ -52,6 +52,7 @@ async def started(manager: Manager) -> asyncio.Task[None]:
     async with asyncio.timeout(60):
         while not manager.ready and not task.done():
             await asyncio.sleep(0.001)
+    await asyncio.sleep(0)  # the tasks of the last group exist, and begin now
     return task
 
 
