@@ -56,6 +56,21 @@ async def take_over(
         await client.patch(resource, key_of(obj), patch, PatchType.JSON)
 
 
+async def take_over_named(
+    client: Client, resource: Resource, key: ObjectKey, adopt: bool | Collection[str]
+) -> None:
+    """The same for an object on the server, if it exists; a read if managers are named.
+
+    Raises:
+        ConfigError: see `managers_of`.
+        Conflict: the object was changed meanwhile.
+    """
+    managers = managers_of(adopt)
+    actual = await read(client, resource, key) if managers else None
+    if actual is not None:
+        await take_over(client, resource, actual, managers)
+
+
 def managers_of(adopt: bool | Collection[str]) -> Collection[str]:
     """The field managers that are named.
 

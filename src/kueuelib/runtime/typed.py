@@ -12,7 +12,7 @@ from kueuelib.api.forms import Typed, raw_of, resource_of, typed_of
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.reading import managers_of, read, take_over
+from kueuelib.runtime.reading import take_over_named
 
 if TYPE_CHECKING:
     from kueuelib.runtime.client import Client
@@ -155,10 +155,7 @@ class TypedClient(Generic[K]):
                 own the fields.
         """
         raw = raw_of(value)
-        if managers := managers_of(adopt):
-            actual = await read(self._client, self.resource, key_of(raw))
-            if actual is not None:
-                await take_over(self._client, self.resource, actual, managers)
+        await take_over_named(self._client, self.resource, key_of(raw), adopt)
         answer = await self._client.patch(
             self.resource,
             key_of(raw),

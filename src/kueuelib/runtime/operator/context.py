@@ -33,7 +33,7 @@ from kueuelib.runtime.operator.reconciled import (
 )
 from kueuelib.runtime.operator.surroundings import Surroundings, index_name
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.reading import managers_of, read, take_over
+from kueuelib.runtime.reading import take_over_named
 
 
 class Context:
@@ -175,10 +175,8 @@ class Context:
                 return present
             around = self._around
             await claim(self.client, resource, key, present, self.obj, around.operator, adopt)
-        elif managers := managers_of(adopt):
-            actual = await read(self.client, resource, key)
-            if actual is not None:
-                await take_over(self.client, resource, actual, managers)
+        else:
+            await take_over_named(self.client, resource, key, adopt)
         answer = await self.client.apply(resource, wanted)
         self.learn(answer)
         if owned:
