@@ -8,6 +8,7 @@ and for managers that write nothing on their Lease, like the Go manager.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -15,7 +16,7 @@ import orjson
 
 from kueuelib.api.kinds import CONFIG_MAPS, LEASES
 from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of
-from kueuelib.app.configuration import Configuration, parse_configuration
+from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
 from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP
 from kueuelib.app.lease_notes import DECISIVE, PUBLISHED
 from kueuelib.app.part_settings import engine_settings
@@ -36,6 +37,15 @@ class Running:
 
     configuration: Configuration
     notes: tuple[str, ...] = ()
+
+
+def given_configuration(file: Path | None) -> Configuration | None:
+    """The configuration in the file that the user named; None if none was.
+
+    Raises:
+        ConfigError: it is not valid.
+    """
+    return None if file is None else load_configuration(file)
 
 
 async def running_configuration(client: Client, given: Configuration | None = None) -> Running:

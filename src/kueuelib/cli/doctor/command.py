@@ -12,12 +12,12 @@ import anyio
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.examining import Report, examine_twice
 from kueuelib.app.doctor.finding import Finding, Severity, all_checks, migration_checks
 from kueuelib.app.doctor.reading import read
 from kueuelib.app.doctor.snapshot import Snapshot
-from kueuelib.app.running_configuration import running_configuration
+from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime import logs
 from kueuelib.runtime.client import Client
@@ -56,7 +56,7 @@ def run(
         KueuelibError: nothing could be checked, or the server failed.
     """
     logs.configure("console", "error")  # that a version is deprecated does not matter here
-    given = None if config is None else load_configuration(config)
+    given = given_configuration(config)
     look = functools.partial(read, file=str(config or ""), own=own)
     report = anyio.run(_examine, kubeconfig, look, given, server_timeout, before_migration)
     if not report.checked:

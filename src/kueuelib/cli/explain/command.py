@@ -9,12 +9,12 @@ import anyio
 import attrs
 
 from kueuelib.api.names import DEFAULT_NAMESPACE
-from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import Document, parse_manifests
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.part_settings import engine_settings, job_settings
-from kueuelib.app.running_configuration import running_configuration
+from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
@@ -53,7 +53,7 @@ def run(
         parse_reference(reference)
     text = None if file is None else _read(file)
     logs.configure("console", "warning")
-    given = None if config is None else load_configuration(config)
+    given = given_configuration(config)
     answers = anyio.run(_ask, reference, file, text, kubeconfig, namespace, server_timeout, given)
     if output == "json":
         from kueuelib.cli.explain.data import to_json

@@ -13,11 +13,11 @@ import orjson
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.api.phrases import some
-from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.explaining.when import When, ask_when
 from kueuelib.app.part_settings import engine_settings, life_settings
-from kueuelib.app.running_configuration import running_configuration
+from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import reached
@@ -59,7 +59,7 @@ def run(
         raise ConfigError("kueuelib explain --when", "needs an object of the cluster", fix)
     parse_reference(reference)
     logs.configure("console", "warning")
-    given = None if config is None else load_configuration(config)
+    given = given_configuration(config)
     answer = anyio.run(_ask, reference, kubeconfig, namespace, server_timeout, given)
     if output == "json":
         text = orjson.dumps(when_data(answer), option=orjson.OPT_INDENT_2).decode()

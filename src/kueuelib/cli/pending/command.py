@@ -12,11 +12,11 @@ import attrs
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import DEFAULT_NAMESPACE
-from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import Listing, Waiting, list_pending
 from kueuelib.app.part_settings import engine_settings
-from kueuelib.app.running_configuration import running_configuration
+from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.cli.columns import columns
 from kueuelib.cli.explain.data import change_data
 from kueuelib.cli.explain.text import smallest_text
@@ -64,7 +64,7 @@ def run(
         problem = "a LocalQueue is in one namespace, and belongs to one ClusterQueue"
         raise ConfigError("kueuelib pending", problem, "give -q without -A and -c")
     logs.configure("console", "warning")
-    given = None if config is None else load_configuration(config)
+    given = given_configuration(config)
     selection = Selection(namespace, local_queue, cluster_queue)
     listing = anyio.run(
         _list,

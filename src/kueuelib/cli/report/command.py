@@ -7,8 +7,9 @@ from pathlib import Path
 
 import anyio
 
-from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.overview.gathering import Facts, overview_of
+from kueuelib.app.running_configuration import given_configuration
 from kueuelib.cli.report.page import View, page
 from kueuelib.cli.report.reading import read
 from kueuelib.cli.report.workloads import VerifiedChange
@@ -46,7 +47,7 @@ def run(
     if port and not serve:
         raise ConfigError("kueuelib report", "--port is for --serve only", "add --serve")
     logs.configure("console", "warning")
-    given = None if config is None else load_configuration(config)
+    given = given_configuration(config)
     if serve:
         from kueuelib.cli.report.live import run as run_live
 
