@@ -13,16 +13,27 @@ sys.path.insert(0, str(Path(__file__).parent))
 from rest import Rest
 from warm import Processes
 
+from kueuelib.testing import processes
 from kueuelib.testing.processes import LocalCluster
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """An API server with a simulated cluster and a manager, all up."""
-    with Processes(tmp_path) as processes:
-        local_cluster = LocalCluster(processes)
+    with Processes(tmp_path) as started:
+        local_cluster = LocalCluster(started)
         local_cluster.start()
         yield local_cluster
+
+
+@pytest.fixture(params=[True, False], ids=["elected", "alone"])
+def elects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether managers of `LocalCluster` elect a leader."""
+    if request.param:
+        election = 'leaderElect: true, retryPeriod: "1s"'
+        config = processes.CONFIG.replace("leaderElect: false", election)
+        monkeypatch.setattr(processes, "CONFIG", config)
+    return bool(request.param)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from rest import JOBS, WORKLOADS, Rest, eventually, is_true, job, queues
 from warm import Processes, kueuelib
 
-from kueuelib.testing import processes
 from kueuelib.testing.processes import LocalCluster, free_port
 
 
@@ -55,14 +54,9 @@ def test_retention_and_metrics_change_and_what_needs_a_restart_is_told(
     assert "a restart is needed" in log.read_text()
 
 
-@pytest.mark.parametrize("elects", [True, False], ids=["elected", "alone"])
 def test_doctor_names_the_keys_that_need_a_restart_until_there_was_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, elects: bool
+    tmp_path: Path, *, elects: bool
 ) -> None:
-    if elects:
-        election = 'leaderElect: true, retryPeriod: "1s"'
-        config = processes.CONFIG.replace("leaderElect: false", election)
-        monkeypatch.setattr(processes, "CONFIG", config)
     with Processes(tmp_path) as started:
         cluster = LocalCluster(started)
         cluster.start()

@@ -12,7 +12,6 @@ import yaml
 from rest import JOBS, KUEUE, WORKLOADS, Rest, eventually, is_true
 from warm import Processes, kueuelib
 
-from kueuelib.testing import processes
 from kueuelib.testing.processes import LocalCluster
 
 QUEUES = Path(__file__).parents[2] / "examples/custom_job/queues.yaml"
@@ -115,14 +114,8 @@ def test_a_finished_workload_goes_and_its_job_stays_finished(rest: Rest) -> None
 BLOCKED = "waitForPodsReady: {enable: true, timeout: 300s, blockAdmission: true}"
 
 
-@pytest.mark.parametrize("elects", [True, False], ids=["elected", "alone"])
-def test_commands_that_get_no_file_know_what_the_manager_runs_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, elects: bool
-) -> None:
-    if elects:
-        election = 'leaderElect: true, retryPeriod: "1s"'
-        config = processes.CONFIG.replace("leaderElect: false", election)
-        monkeypatch.setattr(processes, "CONFIG", config)
+@pytest.mark.usefixtures("elects")
+def test_commands_that_get_no_file_know_what_the_manager_runs_with(tmp_path: Path) -> None:
     with Processes(tmp_path) as started:
         cluster = LocalCluster(started, settings=BLOCKED)
         cluster.start()

@@ -63,6 +63,11 @@ async def admitted(checks: Checks) -> None:
     await checks.world.is_("wl", "Admitted")
 
 
+async def activate(checks: Checks, *, active: bool) -> None:
+    body: Obj = {"spec": {"active": active}}
+    await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+
+
 async def history_is(checks: Checks, history: list[str], *wanted: str) -> None:
     """Waits for this history, and until nothing is held."""
 
@@ -114,8 +119,7 @@ async def test_what_pods_still_use_is_not_given_back(checks: Checks) -> None:
     licenses, history = taking(Ready())
     async with checks.running(licenses):
         await admitted(checks)
-        body: Obj = {"spec": {"active": False}}
-        await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+        await activate(checks, active=False)
         await checks.world.is_("wl", "Evicted")
         await asyncio.sleep(0.3)
         assert history == ["take wl"]
@@ -143,8 +147,7 @@ async def test_a_release_waits_for_a_thread_that_goes_on_after_its_call(checks: 
         await checks.queues("check")
         await checks.world.workload("wl")
         await checks.until(lambda: history == ["called"])
-        body = {"spec": {"active": False}}
-        await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+        await activate(checks, active=False)
         await checks.release("wl")
         await asyncio.sleep(0.3)
         assert history == ["called"]
@@ -171,8 +174,7 @@ async def test_a_release_does_not_wait_for_a_thread_for_ever(
         await checks.queues("check")
         await checks.world.workload("wl")
         await checks.until(lambda: history == ["called"])
-        body = {"spec": {"active": False}}
-        await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+        await activate(checks, active=False)
         await checks.release("wl")
         await history_is(checks, history, "called", "release")
         go_on.set()
@@ -217,12 +219,10 @@ async def test_another_reservation_made_while_no_process_ran_releases_the_old_on
         async with checks.deciding(licenses):
             await admitted(checks)
             first = held_by(await checks.get("wl"), NAME)
-        body: Obj = {"spec": {"active": False}}
-        await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+        await activate(checks, active=False)
         await checks.release("wl")
         await asyncio.sleep(1.0)  # conditions count whole seconds
-        body["spec"]["active"] = True
-        await checks.client.patch(kinds.WORKLOADS, KEY, body, PatchType.MERGE)
+        await activate(checks, active=True)
         await checks.world.is_("wl", "QuotaReserved")
         async with checks.deciding(licenses):
             await checks.world.is_("wl", "Admitted")
