@@ -4,12 +4,16 @@ Lines go where the program wants them: through structlog where it called `struct
 through the standard library's loggers `kueuelib.<component>` where it did not. A program that has
 no wish of its own calls `configure`: JSON, or lines for people.
 
+A problem that comes again and again is logged once a minute, with a count, unless the level is
+`debug`: see `kueuelib.runtime.quiet`.
+
 Values bound with `structlog.contextvars` appear in every line of the same task. `run_of` binds the
 run of a controller: its name, the key, and an id.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 import uuid
@@ -20,6 +24,8 @@ from typing import Any, TextIO
 import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
+
+from kueuelib.runtime.quiet import Event, OncePerMinute
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 FORMATS = ("console", "json")
@@ -110,26 +116,43 @@ def configure(format: str = "console", level: str = "info", stream: TextIO | Non
     if format not in FORMATS or level not in LEVELS:
         raise ValueError(f"log format {format!r} or level {level!r} does not exist")
     target = sys.stderr if stream is None else stream
-    shared: list[Any] = [
+    first: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+    ]
+    last: list[Any] = [
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
     ]
     if format == "json":
-        shared.append(structlog.processors.format_exc_info)
+        last.append(structlog.processors.format_exc_info)
         render: Any = structlog.processors.JSONRenderer(serializer=_dumps)
     else:
         render = structlog.dev.ConsoleRenderer(
             colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
+    sparing = [_sparing([*last, render], target)] if LEVELS[level] > logging.DEBUG else []
     structlog.configure(
-        processors=[*shared, render],
+        processors=[*first, *sparing, *last, render],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.WriteLoggerFactory(target),
         cache_logger_on_first_use=False,
     )
-    _redirect_standard_library(shared, render, target, LEVELS[level])
+    _redirect_standard_library([*first, *last], render, target, LEVELS[level])
+
+
+def _sparing(rest: Sequence[Any], target: TextIO) -> OncePerMinute:
+    """The processor that leaves lines out; those it logs later take the rest of the way."""
+
+    def tell(event: Event) -> None:
+        line: Any = event
+        for processor in rest:
+            line = processor(None, event["level"], line)
+        print(line, file=target, flush=True)
+
+    sparing = OncePerMinute(tell)
+    atexit.register(sparing.finish)
+    return sparing
 
 
 def configure_unless_done(level: str = "info") -> None:
