@@ -3,7 +3,7 @@
 `v1beta1` and `v1beta2` are read; the classes are spelled like `v1beta1`. Field names, defaults and
 meanings are those of spec/api section 4. Reading is strict: an unknown key or a value of the wrong
 type is a `ConfigError` that names the file, the key and the fix, because a typo that is silently
-ignored is found only in production.
+ignored is found only in production. One error names all that is refused.
 """
 
 from __future__ import annotations
@@ -27,13 +27,25 @@ from kueuelib.app.configuration_keys import (
     more_than,
     one_of,
 )
-from kueuelib.app.configuration_rules import check, check_missing
-from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1, unknown_version
+from kueuelib.app.configuration_rules import (
+    check,
+    check_features,
+    check_missing,
+    without_missing,
+)
+from kueuelib.app.configuration_versions import (
+    V1BETA1,
+    V1BETA2,
+    as_v1beta1,
+    check_version,
+    unknown_version,
+)
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
 from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetrics
 from kueuelib.app.pods_ready import WaitForPodsReady
 from kueuelib.app.preemption import Preemption
+from kueuelib.app.refusals import refuse_any
 from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
 from kueuelib.controllers.manifests import LEASE
@@ -296,8 +308,11 @@ def parse_configuration(content: Any, source: str) -> Configuration:
         raise unknown_version(version, source)
     if content.pop("kind", None) != KIND:
         raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
-    check_missing(content, source)
-    configuration = decode(Configuration, as_v1beta1(content, version, source), "", source)
-    check_keys(configuration, source)
-    check(configuration, source)
+    known = without_missing(content)
+    lacking, malformed = [*check_missing(content)], [*check_version(known, version)]
+    configuration = decode(Configuration, as_v1beta1(known, version), "", malformed)
+    lacking += check_features(configuration)
+    # a rule for several keys can only judge keys that are right on their own
+    wrong = malformed or [*check_keys(configuration)] or [*check(configuration)]
+    refuse_any(source, [*lacking, *wrong])
     return configuration

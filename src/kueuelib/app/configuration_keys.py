@@ -10,13 +10,14 @@ The rules of several keys together are in `configuration_rules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, cast
 
 import attrs
 
 from kueuelib.app.decoding import REFUSED, camel
-from kueuelib.errors import ConfigError, InvalidSelector
+from kueuelib.app.refusals import Refusal
+from kueuelib.errors import InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
@@ -86,16 +87,12 @@ def key(
     return attrs.field(default=default, metadata={_LIVE: live, _RULE: rule, REFUSED: refused})
 
 
-def check_keys(block: Any, source: str, path: str = "") -> None:
+def check_keys(block: Any, path: str = "") -> Iterator[Refusal]:
     """Refuses a value that does not meet the rule of its key; what is turned off is not looked at.
 
     Args:
         block: the configuration, or a block of it.
-        source: names the file in errors.
         path: that of the block.
-
-    Raises:
-        ConfigError: the key is named.
     """
     if not _is_on(block):
         return
@@ -104,12 +101,12 @@ def check_keys(block: Any, source: str, path: str = "") -> None:
         rule = rule_of(field)
         problem = rule.problem(value) if rule is not None and value is not None else ""
         if rule is not None and problem:
-            raise ConfigError(source, f"{here}{problem}", rule.fix)
+            yield Refusal(f"{here}{problem}", rule.fix)
         if attrs.has(type(value)):
-            check_keys(value, source, here)
+            yield from check_keys(value, here)
         for index, item in enumerate(value if isinstance(value, tuple) else ()):
             if attrs.has(type(item)):
-                check_keys(item, source, f"{here}[{index}]")
+                yield from check_keys(item, f"{here}[{index}]")
 
 
 def is_live(field: attrs.Attribute[Any]) -> bool:

@@ -6,15 +6,16 @@ What one key has to meet is next to the key, in `configuration.py` or the module
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
 from kueuelib.app.addresses import addresses
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
-from kueuelib.app.feature_gates import check_feature_gates
+from kueuelib.app.feature_gates import check_configured_gates, check_feature_gates
 from kueuelib.app.metrics import check_custom_labels
 from kueuelib.app.preemption import check_preemption
+from kueuelib.app.refusals import Refusal, refusal_of
 from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError
@@ -24,7 +25,6 @@ from kueuelib.machinery.selectors import from_label_selector
 
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration
-    from kueuelib.jobs.catalog.registry import Registry
 
 UPSTREAM_FRAMEWORKS = frozenset(
     {
@@ -49,76 +49,71 @@ MISSING = (
 _KIND = re.compile(r"[A-Za-z0-9]+\.v[a-z0-9]+\.[a-z0-9.-]+", re.ASCII)
 
 
-def check_missing(content: Mapping[str, Any], source: str) -> None:
-    """Refuses keys of features that this build does not have, before the search for unknown keys.
+def check_missing(content: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Refuses keys of features that this build does not have."""
+    return (_missing(path) for path in MISSING if _holds(content, path))
 
-    Raises:
-        ConfigError: the key is named.
-    """
+
+def without_missing(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a file without those keys, so that only unknown keys are left to refuse."""
+    left = dict(content)
     for path in MISSING:
         block, _, key = path.rpartition(".")
-        parent = content.get(block) if block else content
-        if isinstance(parent, Mapping) and key in parent:
-            raise _missing(source, path)
+        if _holds(left, path):
+            left[block] = {name: value for name, value in left[block].items() if name != key}
+    return left
 
 
-def check(configuration: Configuration, source: str) -> None:
-    """Refuses values that cannot work, and features that this build does not have.
+def _holds(content: Mapping[str, Any], path: str) -> bool:
+    block, _, key = path.rpartition(".")
+    return isinstance(content.get(block), Mapping) and key in content[block]
 
-    Raises:
-        ConfigError: the key is named.
-    """
-    _check_frameworks(configuration, source)
-    if configuration.namespace and not is_dns1123_label(configuration.namespace):
-        raise ConfigError(
-            source,
-            f"namespace: {configuration.namespace!r} is not a namespace name",
-            "use a-z, 0-9 and '-'",
-        )
-    if not configuration.integrations.frameworks:
-        raise ConfigError(
-            source, "integrations.frameworks is empty", "name a framework, or leave it out"
-        )
-    selector = configuration.managed_jobs_namespace_selector
-    _check_exempts(selector, "managedJobsNamespaceSelector", configuration, source)
-    check_preemption(configuration.preemption, source)
-    if configuration.fair_sharing:
-        check_fair_sharing(configuration.fair_sharing, source)
-    if configuration.admission_fair_sharing:
-        check_admission_fair_sharing(configuration.admission_fair_sharing, source)
-    check_resources(configuration.resources, source)
-    check_tls(configuration.tls, source)
-    check_custom_labels(configuration.metrics.custom_labels, source)
+
+def check_features(configuration: Configuration) -> Iterator[Refusal]:
+    """Refuses features that this build does not have, each whatever else is configured."""
+    yield from _check_frameworks(configuration.integrations.frameworks)
     if configuration.multi_kueue:
-        raise _missing(source, "multiKueue")
+        yield _missing("multiKueue")
     if configuration.queue_visibility and configuration.queue_visibility.lists:
-        raise ConfigError(
-            source,
+        yield Refusal(
             "queueVisibility: the status of ClusterQueues does not list what waits",
             "remove it, and write visibilityServer: {} for the visibility API",
         )
     if configuration.pprof_bind_address not in ("", "0"):
-        raise ConfigError(
-            source, "pprofBindAddress: only programs in Go have such profiles", "remove it"
-        )
-    check_feature_gates(configuration, source)
+        yield Refusal("pprofBindAddress: only programs in Go have such profiles", "remove it")
+    yield from check_feature_gates(configuration.feature_gates)
+
+
+def check(configuration: Configuration) -> Iterator[Refusal]:
+    """Refuses values that cannot work; each key has already met its own rule."""
+    if configuration.namespace and not is_dns1123_label(configuration.namespace):
+        problem = f"namespace: {configuration.namespace!r} is not a namespace name"
+        yield Refusal(problem, "use a-z, 0-9 and '-'")
+    yield from _check_integrations(configuration)
+    selector = configuration.managed_jobs_namespace_selector
+    yield from _check_exempts(selector, "managedJobsNamespaceSelector", configuration)
+    yield from check_preemption(configuration.preemption)
+    if configuration.fair_sharing:
+        yield from check_fair_sharing(configuration.fair_sharing)
+    if configuration.admission_fair_sharing:
+        yield from check_admission_fair_sharing(configuration.admission_fair_sharing)
+    yield from check_resources(configuration.resources)
+    yield from check_tls(configuration.tls)
+    yield from check_custom_labels(configuration.metrics.custom_labels)
+    yield from check_configured_gates(configuration)
     if configuration.webhook.cert_dir and configuration.internal_cert_management.enable:
-        raise ConfigError(
-            source,
+        yield Refusal(
             "webhook.certDir is not read while the manager makes its own certificates",
             "remove it, or set internalCertManagement.enable to false",
         )
     if configuration.leader_election.resource_lock != "leases":
-        raise ConfigError(source, "leaderElection.resourceLock must be leases", "remove the key")
-    election_options(configuration, "checked", source)
-    addresses(configuration, source)
+        yield Refusal("leaderElection.resourceLock must be leases", "remove the key")
+    yield from refusal_of(lambda source: election_options(configuration, "checked", source))
+    yield from refusal_of(lambda source: addresses(configuration, source))
     for name, count in configuration.controller.group_kind_concurrency.items():
         if count < 1:
-            raise ConfigError(
-                source,
-                f"controller.groupKindConcurrency[{name}] is {count}",
-                "give at least one worker",
-            )
+            problem = f"controller.groupKindConcurrency[{name}] is {count}"
+            yield Refusal(problem, "give at least one worker")
 
 
 def election_options(
@@ -152,72 +147,70 @@ def election_options(
         ) from error
 
 
-def _check_frameworks(configuration: Configuration, source: str) -> None:
-    frameworks = {*configuration.integrations.frameworks}
-    registry = common_registry(frameworks) or _checked_registry(configuration, source)
-    enabled = registry.enabled(frameworks.intersection(registry.names()))
-    if any(each.name == POD_FRAMEWORK for each in enabled):
-        _check_pod_options(configuration, source)
-    for index, name in enumerate(configuration.integrations.external_frameworks):
-        where = f"integrations.externalFrameworks[{index}]"
-        if not _KIND.fullmatch(name):
-            raise ConfigError(
-                source, f"{where}: {name!r} names no kind", "write Kind.version.group"
-            )
-    for index, name in enumerate(configuration.integrations.label_keys_to_copy):
-        if not is_qualified_name(name):
-            where = f"integrations.labelKeysToCopy[{index}]"
-            raise ConfigError(source, f"{where}: {name!r} is not a label key", "correct it")
-
-
-def _checked_registry(configuration: Configuration, source: str) -> Registry:
-    """All bundled integrations, after a check that the others are installed."""
+def _check_frameworks(names: Sequence[str]) -> Iterator[Refusal]:
+    """Refuses integrations that are neither bundled nor installed."""
+    if common_registry({*names}):
+        return
     from kueuelib.jobs.catalog.builtin import builtin_registry
 
-    registry = builtin_registry()
-    known = {*registry.names()}
-    for index, name in enumerate(configuration.integrations.frameworks):
+    known = {*builtin_registry().names()}
+    for index, name in enumerate(names):
         where = f"integrations.frameworks[{index}]"
-        if name in known:
-            continue
-        offered = installed()
-        if name in offered:
+        if name in known or name in (offered := installed()):
             continue
         if name in UPSTREAM_FRAMEWORKS:
-            raise _missing(source, f"{where}: {name}")
-        raise ConfigError(
-            source,
-            f"{where}: unknown framework {name!r}",
-            f"use one of {', '.join(sorted({*known, *offered}))}",
-        )
-    return registry
+            yield _missing(f"{where}: {name}")
+        else:
+            fix = f"use one of {', '.join(sorted({*known, *offered}))}"
+            yield Refusal(f"{where}: unknown framework {name!r}", fix)
 
 
-def _check_pod_options(configuration: Configuration, source: str) -> None:
+def _check_integrations(configuration: Configuration) -> Iterator[Refusal]:
+    """Refuses lists with a mistake, and options of pods that cannot work."""
+    integrations = configuration.integrations
+    if not integrations.frameworks:
+        yield Refusal("integrations.frameworks is empty", "name a framework, or leave it out")
+    for index, name in enumerate(integrations.external_frameworks):
+        if not _KIND.fullmatch(name):
+            where = f"integrations.externalFrameworks[{index}]"
+            yield Refusal(f"{where}: {name!r} names no kind", "write Kind.version.group")
+    for index, name in enumerate(integrations.label_keys_to_copy):
+        if not is_qualified_name(name):
+            where = f"integrations.labelKeysToCopy[{index}]"
+            yield Refusal(f"{where}: {name!r} is not a label key", "correct it")
+    names = {*integrations.frameworks}
+    registry = common_registry(names)
+    if registry is None:
+        from kueuelib.jobs.catalog.builtin import builtin_registry
+
+        registry = builtin_registry()
+    enabled = registry.enabled(names.intersection(registry.names()))
+    if any(each.name == POD_FRAMEWORK for each in enabled):
+        yield from _check_pod_options(configuration)
+
+
+def _check_pod_options(configuration: Configuration) -> Iterator[Refusal]:
     """Refuses to queue pods that the cluster or the manager itself needs to run."""
     options = configuration.integrations.pod_options
     if options.pod_group_shape_policy not in ("Enforce", "Warn"):
         where = f"integrations.podOptions.podGroupShapePolicy: {options.pod_group_shape_policy!r}"
-        raise ConfigError(source, f"{where} is unknown", "write Enforce or Warn")
+        yield Refusal(f"{where} is unknown", "write Enforce or Warn")
     where = "integrations.podOptions.namespaceSelector"
-    _check_exempts(options.namespace_selector, where, configuration, source)
+    yield from _check_exempts(options.namespace_selector, where, configuration)
 
 
 def _check_exempts(
-    selector: Mapping[str, Any] | None, where: str, configuration: Configuration, source: str
-) -> None:
+    selector: Mapping[str, Any] | None, where: str, configuration: Configuration
+) -> Iterator[Refusal]:
     """Refuses a selector of namespaces that matches those of the system or the manager."""
     for namespace in ("kube-system", configuration.manager_namespace):
         labels = {NAMESPACE_NAME_LABEL: namespace}
         if selector is not None and from_label_selector(selector).matches(labels):
-            raise ConfigError(
-                source,
+            yield Refusal(
                 f"{where} matches the namespace {namespace}",
                 f"exclude it, for example with {NAMESPACE_NAME_LABEL} NotIn [...]",
             )
 
 
-def _missing(source: str, key: str) -> ConfigError:
-    return ConfigError(
-        source, f"{key} is not available in this version", "remove it (see docs/missing.md)"
-    )
+def _missing(key: str) -> Refusal:
+    return Refusal(f"{key} is not available in this version", "remove it (see docs/missing.md)")

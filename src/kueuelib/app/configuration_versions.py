@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.app.fair_sharing import strategy_lists
+from kueuelib.app.refusals import Refusal
 from kueuelib.errors import ConfigError
 
 V1BETA1: Final = "config.kueue.x-k8s.io/v1beta1"
@@ -57,6 +58,12 @@ ONLY_IN: Final[Mapping[str, OnlyIn]] = {
 }
 """The keys that only one version has, including everything below them."""
 
+REQUIRED: Final[Mapping[str, str]] = {
+    "waitForPodsReady.timeout": "for example 5m",
+    "fairSharing.preemptionStrategies": f"one of {strategy_lists()}",
+}
+"""The keys that a block of `v1beta2` must have, and what to write."""
+
 
 def unknown_version(version: Any, source: str) -> ConfigError:
     """What to say about an `apiVersion` that is not read.
@@ -80,22 +87,38 @@ def unknown_version(version: Any, source: str) -> ConfigError:
     )
 
 
-def as_v1beta1(content: dict[str, Any], version: str, source: str) -> dict[str, Any]:
-    """The content of a file in the form of `v1beta1`; the argument is not changed.
+def check_version(content: Mapping[str, Any], version: str) -> Iterator[Refusal]:
+    """Refuses keys that the version does not have, and misses those that it requires.
 
     Args:
         content: without `apiVersion` and `kind`. Wrong types are left to the decoder.
         version: of the file.
-        source: names the file in errors.
-
-    Raises:
-        ConfigError: a key that the version does not have, or one that it requires is missing.
     """
     for path, only in ONLY_IN.items():
-        converted = next(_places(content, path.split(".")), None)
-        if converted is not None and only.version != version:
-            raise ConfigError(source, f"{converted} is not a key of {version}", only.fix)
-    return _turned_on(content, source) if version == V1BETA2 else content
+        if only.version != version:
+            for place in _places(content, path.split(".")):
+                yield Refusal(f"{place} is not a key of {version}", only.fix)
+    for path, wanted in REQUIRED.items() if version == V1BETA2 else ():
+        name, _, key = path.partition(".")
+        block = content.get(name)
+        if isinstance(block, Mapping) and not block.get(key):
+            yield Refusal(f"{path} is missing", f"write {wanted}")
+
+
+def as_v1beta1(content: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """The content of a file in the form of `v1beta1`.
+
+    Args:
+        content: without `apiVersion` and `kind`; not changed.
+        version: of the file.
+    """
+    filled = dict(content)
+    for name in ("waitForPodsReady", "fairSharing") if version == V1BETA2 else ():
+        if isinstance(filled.get(name), Mapping):
+            filled[name] = {**filled[name], "enable": True}
+            if name == "waitForPodsReady":
+                filled[name].setdefault("blockAdmission", False)
+    return filled
 
 
 def _places(content: Any, path: list[str], at: str = "") -> Iterator[str]:
@@ -112,31 +135,3 @@ def _places(content: Any, path: list[str], at: str = "") -> Iterator[str]:
     elif isinstance(content[key], list):
         for index, each in enumerate(content[key]):
             yield from _places(each, rest, f"{here}[{index}]")
-
-
-def _turned_on(content: dict[str, Any], source: str) -> dict[str, Any]:
-    """A `v1beta2` file with `enable: true` in the blocks that turn something on."""
-    filled = dict(content)
-    waiting = _enabled(filled, "waitForPodsReady")
-    if waiting is not None:
-        _require(waiting, "waitForPodsReady.timeout", "for example 5m", source)
-        waiting.setdefault("blockAdmission", False)
-    sharing = _enabled(filled, "fairSharing")
-    if sharing is not None:
-        wanted = f"one of {strategy_lists()}"
-        _require(sharing, "fairSharing.preemptionStrategies", wanted, source)
-    return filled
-
-
-def _enabled(content: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """A copy of a block with `enable: true`, put into the content; None if there is none."""
-    block = content.get(name)
-    if not isinstance(block, dict):
-        return None
-    content[name] = copy = {**block, "enable": True}
-    return copy
-
-
-def _require(block: dict[str, Any], path: str, wanted: str, source: str) -> None:
-    if not block.get(path.rpartition(".")[2]):
-        raise ConfigError(source, f"{path} is missing", f"write {wanted}")

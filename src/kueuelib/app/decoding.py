@@ -6,12 +6,13 @@ import difflib
 import re
 import types
 import typing
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.errors import ConfigError, InvalidQuantity
+from kueuelib.app.refusals import Refusal
+from kueuelib.errors import InvalidQuantity
 
 T = TypeVar("T")
 
@@ -48,10 +49,15 @@ def camel(name: str) -> str:
     return head + "".join(part.title() for part in tail)
 
 
-def decode(cls: type[T], content: Any, path: str, source: str) -> T:
-    """An attrs class from a mapping with camelCase keys, strictly."""
-    if not isinstance(content, dict):
-        raise ConfigError(source, f"{path} must be a mapping", "write its fields below it")
+def decode(cls: type[T], content: dict[str, Any], path: str, refusals: list[Refusal]) -> T:
+    """An attrs class from a mapping with camelCase keys, strictly.
+
+    Args:
+        cls: the class; a key that is refused has its default.
+        content: the mapping.
+        path: of the mapping.
+        refusals: what is refused is appended to it.
+    """
     hints = typing.get_type_hints(cls)
     fields = {camel(field.name): field.name for field in attrs.fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
@@ -62,12 +68,16 @@ def decode(cls: type[T], content: Any, path: str, source: str) -> T:
             known = sorted(fields.keys() - refused)
             near = difflib.get_close_matches(str(key), known, 1)
             fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
-            raise ConfigError(source, f"unknown key {where}", fix)
-        if value is not None:
-            values[fields[key]] = _value(hints[fields[key]], value, where, source)
+            refusals.append(Refusal(f"unknown key {where}", fix))
+        elif value is not None:
+            decoded = _value(hints[fields[key]], value, where, refusals)
+            if decoded is not _UNFIT:
+                values[fields[key]] = decoded
     return cls(**values)
 
 
+_UNFIT: Final = object()
+"""Instead of a value that is refused."""
 _WORDS: dict[type, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -76,41 +86,45 @@ _WORDS: dict[type, str] = {
 }
 
 
-def _value(hint: Any, value: Any, where: str, source: str) -> Any:
+def _value(hint: Any, value: Any, where: str, refusals: list[Refusal]) -> Any:
+    """The value, or `_UNFIT`."""
+
+    def unfit(problem: str, fix: str) -> Any:
+        refusals.append(Refusal(f"{where}{problem}", fix))
+        return _UNFIT
+
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         (hint,) = [member for member in typing.get_args(hint) if member is not types.NoneType]
         origin = typing.get_origin(hint)
     if origin is tuple:
         if not isinstance(value, list):
-            raise ConfigError(source, f"{where} must be a list", "write one item per line, with -")
+            return unfit(" must be a list", "write one item per line, with -")
         item = typing.get_args(hint)[0]
-        return tuple(_value(item, part, f"{where}[{i}]", source) for i, part in enumerate(value))
-    if origin is not None:
-        if not isinstance(value, dict):
-            raise ConfigError(source, f"{where} must be a mapping", "write its fields below it")
-        item = typing.get_args(hint)[1]
-        if item is Any:
-            return value
-        return {str(k): _value(item, part, f"{where}[{k}]", source) for k, part in value.items()}
+        items = [_value(item, part, f"{where}[{i}]", refusals) for i, part in enumerate(value)]
+        return _UNFIT if _UNFIT in items else tuple(items)  # the others keep their numbers
     if hint is Quantity:
         try:
             return Quantity.parse(value)
         except InvalidQuantity as error:
             problem, _, fix = str(error).partition("; ")
-            raise ConfigError(source, f"{where}: {problem}", fix) from None
+            return unfit(f": {problem}", fix)
+    if (origin is not None or attrs.has(hint)) and not isinstance(value, dict):
+        return unfit(" must be a mapping", "write its fields below it")
+    if origin is not None:
+        item = typing.get_args(hint)[1]
+        if item is Any:
+            return value
+        parts = {str(k): _value(item, v, f"{where}[{k}]", refusals) for k, v in value.items()}
+        return {name: part for name, part in parts.items() if part is not _UNFIT}
     if attrs.has(hint):
-        return decode(hint, value, where, source)
+        return decode(hint, value, where, refusals)
     if hint is Duration:
         try:
             return parse_duration(value if isinstance(value, str) else "")
         except ValueError:
-            raise ConfigError(
-                source, f"{where} must be a duration, not {value!r}", "write for example 5m"
-            ) from None
+            return unfit(f" must be a duration, not {value!r}", "write for example 5m")
     numeric = hint is float and type(value) is int
     if type(value) is not hint and not numeric:
-        raise ConfigError(
-            source, f"{where} must be {_WORDS[hint]}, not {value!r}", "correct the value"
-        )
+        return unfit(f" must be {_WORDS[hint]}, not {value!r}", "correct the value")
     return hint(value)

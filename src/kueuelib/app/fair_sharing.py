@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
 import attrs
 
 from kueuelib.app.decoding import Duration
-from kueuelib.errors import ConfigError
+from kueuelib.app.refusals import Refusal
 from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.settings import BOTH_STRATEGIES, FINAL_SHARE, INITIAL_SHARE
 
@@ -57,16 +57,11 @@ class AdmissionFairSharing:
         return UsageRule(float(half_life), float(interval), weights)
 
 
-def check_fair_sharing(sharing: FairSharing, source: str) -> None:
-    """Accepts the lists of strategies that Kueue accepts.
-
-    Raises:
-        ConfigError: it is another list.
-    """
+def check_fair_sharing(sharing: FairSharing) -> Iterator[Refusal]:
+    """Refuses the lists of strategies that Kueue refuses."""
     strategies = sharing.preemption_strategies
     if strategies and strategies not in _STRATEGIES:
-        raise ConfigError(
-            source,
+        yield Refusal(
             f"fairSharing.preemptionStrategies is [{', '.join(strategies)}]",
             f"write one of {strategy_lists()}",
         )
@@ -77,17 +72,11 @@ def strategy_lists() -> str:
     return ", ".join(f"[{', '.join(names)}]" for names in _STRATEGIES)
 
 
-def check_admission_fair_sharing(sharing: AdmissionFairSharing, source: str) -> None:
-    """Refuses intervals and weights that cannot work.
-
-    Raises:
-        ConfigError: the key is named.
-    """
+def check_admission_fair_sharing(sharing: AdmissionFairSharing) -> Iterator[Refusal]:
+    """Refuses intervals and weights that cannot work."""
     where = "admissionFairSharing"
     if sharing.usage_sampling_interval <= 0:
-        raise ConfigError(source, f"{where}.usageSamplingInterval is 0", "write for example 5m")
+        yield Refusal(f"{where}.usageSamplingInterval is 0", "write for example 5m")
     for name, weight in sharing.resource_weights.items():
         if not 0 <= weight < math.inf:
-            raise ConfigError(
-                source, f"{where}.resourceWeights[{name}] is {weight}", "give 0 or more"
-            )
+            yield Refusal(f"{where}.resourceWeights[{name}] is {weight}", "give 0 or more")

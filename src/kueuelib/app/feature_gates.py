@@ -7,10 +7,10 @@ missing, or on the absence of one that exists.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kueuelib.errors import ConfigError
+from kueuelib.app.refusals import Refusal
 
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration
@@ -174,26 +174,27 @@ NO_SWITCH: Final = frozenset(
 KNOWN: Final = frozenset({*FREE, *ON, *OFF, *EITHER, *CONFIGURED, *NO_SWITCH})
 
 
-def check_feature_gates(configuration: Configuration, source: str) -> None:
-    """Refuses gates that contradict the behaviour of kueuelib.
-
-    Raises:
-        ConfigError: the gate is named, with the reason.
-    """
-    for name, value in configuration.feature_gates.items():
-        problem, fix = _refusal(configuration, name, value=value)
+def check_feature_gates(gates: Mapping[str, bool]) -> Iterator[Refusal]:
+    """Refuses gates that contradict the behaviour of kueuelib, whatever else is configured."""
+    for name, value in gates.items():
+        problem, fix = _refusal(name, value=value)
         if problem:
-            raise ConfigError(source, f"featureGates.{name}: {problem}", fix)
+            yield Refusal(f"featureGates.{name}: {problem}", fix)
 
 
-def _refusal(configuration: Configuration, name: str, *, value: bool) -> tuple[str, str]:
-    """Why a value is refused, and the fix; two empty texts if it is accepted."""
-    if name in CONFIGURED:
-        is_on, key = CONFIGURED[name]
+def check_configured_gates(configuration: Configuration) -> Iterator[Refusal]:
+    """Refuses gates that contradict the block of the configuration that decides."""
+    for name in configuration.feature_gates.keys() & CONFIGURED.keys():
+        value, (is_on, key) = configuration.feature_gates[name], CONFIGURED[name]
         if value == is_on(configuration) or (value and name in _PERMITS):
-            return "", ""
+            continue
         state = "turned on" if is_on(configuration) else "off"
-        return f"{str(value).lower()}, but {key} says that it is {state}", f"change {key}"
+        problem = f"{str(value).lower()}, but {key} says that it is {state}"
+        yield Refusal(f"featureGates.{name}: {problem}", f"change {key}")
+
+
+def _refusal(name: str, *, value: bool) -> tuple[str, str]:
+    """Why a value is refused, and the fix; two empty texts if it is accepted."""
     if name in ON and not value:
         return "the feature cannot be turned off", "remove the gate"
     if name in OFF and value:

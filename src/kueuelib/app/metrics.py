@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from kueuelib.api.names import is_qualified_name
 from kueuelib.app.configuration_keys import SELECTOR, key
+from kueuelib.app.refusals import Refusal
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
@@ -18,7 +19,6 @@ from kueuelib.controllers.series_labels import (
     WORKLOAD,
     CustomLabel,
 )
-from kueuelib.errors import ConfigError
 from kueuelib.machinery.selectors import EVERYTHING, NOTHING, Selector, from_label_selector
 
 
@@ -82,48 +82,43 @@ class CustomMetricLabel:
         )
 
 
-def check_custom_labels(labels: tuple[CustomMetricLabel, ...], source: str) -> None:
-    """Refuses the labels that Kueue refuses.
-
-    Raises:
-        ConfigError: the key is named.
-    """
+def check_custom_labels(labels: tuple[CustomMetricLabel, ...]) -> Iterator[Refusal]:
+    """Refuses the labels that Kueue refuses."""
     where = "metrics.customLabels"
     if len(labels) > MAX_LABELS:
-        raise ConfigError(source, f"{where} has {len(labels)}", f"name at most {MAX_LABELS}")
+        yield Refusal(f"{where} has {len(labels)}", f"name at most {MAX_LABELS}")
     names: set[str] = set()
     kinds = Counter(one.source_kind for one in labels)
     for index, one in enumerate(labels):
         here = f"{where}[{index}]"
         if not _NAME.fullmatch(one.name):
-            raise ConfigError(
-                source, f"{here}.name: {one.name!r}", "use a-z, A-Z, 0-9 and '_', a letter first"
-            )
+            yield Refusal(f"{here}.name: {one.name!r}", "use a-z, A-Z, 0-9 and '_', a letter first")
         if one.name in names:
-            raise ConfigError(source, f"{here}.name: {one.name} is used twice", "rename one")
+            yield Refusal(f"{here}.name: {one.name} is used twice", "rename one")
         names.add(one.name)
         if one.source_label_key and one.source_annotation_key:
-            raise ConfigError(
-                source, f"{here} has sourceLabelKey and sourceAnnotationKey", "remove one of them"
+            yield Refusal(
+                f"{here} has sourceLabelKey and sourceAnnotationKey", "remove one of them"
             )
         if not is_qualified_name(one.key):
             problem = f"{here}.{one.key_field}: {one.key!r} is not a label key"
-            raise ConfigError(source, problem, "correct it")
+            yield Refusal(problem, "correct it")
         kind, most = one.source_kind, MAX_LABELS_OF_KIND.get(one.source_kind)
         if most is None:
             problem = f"{here}.sourceKind is {kind!r}"
-            raise ConfigError(source, problem, f"write one of {', '.join(MAX_LABELS_OF_KIND)}")
+            yield Refusal(problem, f"write one of {', '.join(MAX_LABELS_OF_KIND)}")
+            continue
         if kinds[kind] > most:
             problem = f"{where} has {kinds[kind]} of a {kind}"
-            raise ConfigError(source, problem, f"name at most {most} of this kind")
+            yield Refusal(problem, f"name at most {most} of this kind")
         if kind == WORKLOAD and not one.tracked_values:
             problem = f"{here}.trackedValues is empty, but Workloads may have any value"
-            raise ConfigError(source, problem, "name the values that matter")
+            yield Refusal(problem, "name the values that matter")
         if len(one.tracked_values) > MAX_TRACKED[kind]:
             problem = f"{here}.trackedValues has {len(one.tracked_values)}"
-            raise ConfigError(source, problem, f"name at most {MAX_TRACKED[kind]}")
+            yield Refusal(problem, f"name at most {MAX_TRACKED[kind]}")
         if len(set(one.tracked_values)) < len(one.tracked_values):
-            raise ConfigError(source, f"{here}.trackedValues repeats a value", "name each once")
+            yield Refusal(f"{here}.trackedValues repeats a value", "name each once")
 
 
 def taken_over(

@@ -10,11 +10,12 @@ configuration and returns the policy:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from kueuelib.app.refusals import Refusal, refuse_any
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.importing import loaded
 from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
@@ -41,23 +42,16 @@ class Preemption:
     exceed_quota_until_victims_leave: bool = False
 
 
-def check_preemption(preemption: Preemption, source: str) -> None:
-    """Refuses a policy that no package offers; nothing is imported.
-
-    Raises:
-        ConfigError: the key is named.
-    """
+def check_preemption(preemption: Preemption) -> Iterator[Refusal]:
+    """Refuses a policy that no package offers; nothing is imported."""
     if not preemption.policy:
         if preemption.parameters:
-            raise ConfigError(
-                source, "preemption.parameters without preemption.policy", "name the policy"
-            )
+            yield Refusal("preemption.parameters without preemption.policy", "name the policy")
         return
     offered = sorted({entry.name for entry in _entries()})
     if preemption.policy not in offered:
         known = f"use one of {', '.join(offered)}" if offered else f"offer one as {GROUP}"
-        raise ConfigError(
-            source,
+        yield Refusal(
             f"preemption.policy: no installed package offers {preemption.policy!r}",
             f"install its package, or {known}",
         )
@@ -72,7 +66,7 @@ def load_policy(preemption: Preemption, source: str) -> PreemptionPolicy:
     """
     if not preemption.policy:
         return KUEUE
-    check_preemption(preemption, source)
+    refuse_any(source, check_preemption(preemption))
     subject = f'{source}: preemption.policy "{preemption.policy}"'
     entries = {entry.value: entry for entry in _entries() if entry.name == preemption.policy}
     if len(entries) > 1:

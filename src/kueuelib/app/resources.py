@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import attrs
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.errors import ConfigError
+from kueuelib.app.refusals import Refusal
 from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.quota.resource_rules import ResourceRules, Transformation
 
@@ -64,42 +64,34 @@ class Resources:
         )
 
 
-def check_resources(resources: Resources, source: str) -> None:
-    """Refuses the rules that Kueue refuses, and those without an effect.
-
-    Raises:
-        ConfigError: the key is named.
-    """
+def check_resources(resources: Resources) -> Iterator[Refusal]:
+    """Refuses the rules that Kueue refuses, and those without an effect."""
     where = "resources.quotaCheckStrategy"
     if resources.quota_check_strategy not in (BLOCK_UNDECLARED, IGNORE_UNDECLARED):
-        raise ConfigError(
-            source,
+        yield Refusal(
             f"{where} is {resources.quota_check_strategy!r}",
             f"write {BLOCK_UNDECLARED} or {IGNORE_UNDECLARED}",
         )
     if resources.exclude_resource_prefixes and resources.quota_check_strategy == IGNORE_UNDECLARED:
-        raise ConfigError(
-            source,
+        yield Refusal(
             f"resources.excludeResourcePrefixes cannot be combined with {IGNORE_UNDECLARED}",
             f"remove the prefixes, or set {where} to {BLOCK_UNDECLARED}",
         )
     for index, prefix in enumerate(resources.exclude_resource_prefixes):
         if not prefix:
             where = f"resources.excludeResourcePrefixes[{index}]"
-            raise ConfigError(
-                source, f"{where} is empty and excludes every resource", "write a prefix"
-            )
+            yield Refusal(f"{where} is empty and excludes every resource", "write a prefix")
     uses = Counter(one.input for one in resources.transformations)
     for index, one in enumerate(resources.transformations):
         where = f"resources.transformations[{index}]"
         if not one.input:
-            raise ConfigError(source, f"{where}.input is missing", "name a resource")
+            yield Refusal(f"{where}.input is missing", "name a resource")
         if uses[one.input] > 1:
             problem = f"{where}.input: {one.input} has more than one transformation"
-            raise ConfigError(source, problem, "write all outputs into one of them")
+            yield Refusal(problem, "write all outputs into one of them")
         if one.strategy not in (RETAIN, REPLACE):
             problem = f"{where}.strategy is {one.strategy!r}"
-            raise ConfigError(source, problem, f"write {RETAIN} or {REPLACE}")
+            yield Refusal(problem, f"write {RETAIN} or {REPLACE}")
         if PODS in one.outputs:
             problem = f"{where}.outputs: {PODS} is counted from the pods themselves"
-            raise ConfigError(source, problem, "choose another name")
+            yield Refusal(problem, "choose another name")

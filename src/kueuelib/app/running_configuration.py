@@ -142,7 +142,8 @@ def _assumed(configuration: Configuration, source: str) -> tuple[str, ...]:
 
 
 def _unknown(error: Exception) -> str:
+    why = " ".join(str(error).split())
     return (
-        f"the manager's configuration is not known ({error}): the default one is assumed; name "
+        f"the manager's configuration is not known ({why}): the default one is assumed; name "
         "the manager's with --config"
     )

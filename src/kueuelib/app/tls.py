@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
 
-from kueuelib.errors import ConfigError
+from kueuelib.app.refusals import Refusal
 from kueuelib.runtime.webhook.certs import server_context
 
 _VERSIONS: Final = {
@@ -49,33 +50,24 @@ class Tls:
         return server_context(_VERSIONS[self.min_version], suites)
 
 
-def check_tls(tls: Tls, source: str) -> None:
-    """Refuses versions and suites that are not safe, not known, or without effect.
-
-    Raises:
-        ConfigError: the key is named.
-    """
+def check_tls(tls: Tls) -> Iterator[Refusal]:
+    """Refuses versions and suites that are not safe, not known, or without effect."""
     if tls.min_version not in _VERSIONS:
-        raise ConfigError(
-            source,
+        yield Refusal(
             f"tls.minVersion is {tls.min_version!r}",
             "write VersionTLS12 or VersionTLS13",
         )
     suites = tls.cipher_suites
     for index, name in enumerate(suites):
         if name not in _SUITES and name not in _TLS13:
-            raise ConfigError(
-                source,
+            yield Refusal(
                 f"tls.cipherSuites[{index}]: {name!r} is not a known and safe suite",
                 f"use some of {', '.join(_SUITES)}",
             )
     if suites and tls.min_version == "VersionTLS13":
-        raise ConfigError(
-            source, "tls.cipherSuites has no effect on VersionTLS13", "remove the suites"
-        )
+        yield Refusal("tls.cipherSuites has no effect on VersionTLS13", "remove the suites")
     if suites and _TLS13.issuperset(suites):
-        raise ConfigError(
-            source,
+        yield Refusal(
             "tls.cipherSuites has no suite of TLS 1.2",
             "set tls.minVersion to VersionTLS13 instead",
         )

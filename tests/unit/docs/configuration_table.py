@@ -79,7 +79,7 @@ explains the keys. This table is generated.
 of one version is refused in the other, as Kueue refuses it. In `v1beta2`, the presence of the
 blocks `waitForPodsReady` and `fairSharing` turns their feature on, and
 `waitForPodsReady.blockAdmission` is false unless it is set. A refused key is an error at the start,
-with exit code 2, like every key that is not in the table.
+with exit code 2, like every key that is not in the table. One error names all of them.
 
 In a pod, the pod's namespace takes the place of `kueue-system`. The row of a block says what it
 means that the block is absent, the rows below it what an absent key means in a block that is there.
