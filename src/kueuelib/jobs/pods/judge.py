@@ -20,7 +20,7 @@ from kueuelib.jobs.pods.compose import (
 )
 from kueuelib.jobs.pods.edits import are_edited
 from kueuelib.jobs.pods.facts import WARN, GroupFacts
-from kueuelib.jobs.pods.reading import Stage
+from kueuelib.jobs.pods.reading import Stage, total_count_of
 from kueuelib.jobs.pods.roles import Roles, declared_by, role_by_name, role_by_shape, roles_of
 from kueuelib.jobs.pods.roster import (
     SHAPE_MISMATCH,
@@ -103,13 +103,17 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
             places = {role: max(count, present[role]) for role, count in roles.counts.items()}
             return Judgement(roles, sort_out(members, places), incomplete=made.problem.message)
     strangers = [each for each in members if each.is_alive and each.role not in roles.counts]
-    problem = made.problem if free and strangers else None
+    problem = made.problem if free and (strangers or _sizes_differ(members)) else None
     if free:
         # Until quota is reserved the pods that are still to come may change what the group is.
         left = roles.total - len([each for each in members if each.fills])
         strangers = strangers[len(strangers) + min(left, 0) :]
     roster = sort_out(members, roles.counts, _strangers(strangers))
     return Judgement(roles, roster, problem=problem)
+
+
+def _sizes_differ(members: Iterable[Member]) -> bool:
+    return len({total_count_of(each.pod) for each in members if each.fills}) > 1
 
 
 def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:

@@ -338,6 +338,16 @@ def test_a_size_that_disagrees_with_that_of_a_succeeded_pod_is_reported(pods, pa
     assert "ErrWorkloadCompose" not in str(events(pods.plan(done, same, workload=free)))
 
 
+def test_a_size_that_disagrees_with_that_of_a_waiting_pod_is_reported(pods, pair):
+    new = pods.waiting("x", group="group", total=3, age=-5)
+    commands = pods.plan(pair[0], new, workload=pods.composed(*pair))
+    (event,) = [each for each in of(Emit, commands) if each.reason == "ErrWorkloadCompose"]
+    assert event.obj["metadata"]["name"] == "x"
+    assert event.message.startswith("The group has 3 pods according to this pod, but 2")
+    commands = pods.plan(pair[0], new, workload=pods.admitted(pods.composed(*pair)))
+    assert "ErrWorkloadCompose" not in str(events(commands))
+
+
 def test_one_replacement_of_two_failures_releases_the_first_failure_only(pods, admitted):
     first = pods.over("a", at=10, group="group", total=2)
     second = pods.over("b", at=20, group="group", total=2)
