@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from kueuelib.errors import ConfigError, InvalidJob
-from kueuelib.jobs import GenericJob, Integration, Pods, PodSet, declare, enough, equals
+from kueuelib.jobs import (
+    GenericJob,
+    Integration,
+    JobWithCustomStop,
+    Pods,
+    PodSet,
+    Stop,
+    declare,
+    enough,
+    equals,
+)
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.reports import reclaimable_counts
 from kueuelib.jobs.reconcile.situation import Situation
@@ -89,6 +99,49 @@ class Textual(rendered().job_type):  # type: ignore[misc]
 def test_a_mistake_is_named_with_its_fix(make: Any, said: str) -> None:
     with pytest.raises((ConfigError, InvalidJob, ValueError), match=said):
         make()
+
+
+async def _later(_: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("bases", "written", "said"),
+    [
+        ((), {"is_active": True}, r"is_active is not a method; write def is_active\(self\)"),
+        ((), {"is_active": property(lambda _: True)}, r"is_active is not a method"),
+        ((), {"is_active": _later}, r"is_active is async; write def is_active\(self\): methods do"),
+        (
+            (),
+            {"run_with_podsets_info": lambda _: None},
+            r"takes other arguments; write def run_wit",
+        ),
+        ((), {"is_ending": lambda _, __: False}, r"is_ending takes other arguments; write def is_"),
+        ((), {"queue_name": lambda _: "q"}, r"queue_name is a method; write @property above def q"),
+        (
+            (JobWithCustomStop,),
+            {"is_stopping": lambda _: False, "stop": lambda _, infos, reason: Stop()},
+            r"stop takes other arguments; write def stop\(self, infos, reason, message, now\)",
+        ),
+    ],
+)
+def test_a_method_that_cannot_be_called_is_refused(
+    bases: tuple[type, ...], written: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"Integration.of\(Mistaken\): .*{said}"):
+        Integration.of(type("Mistaken", (rendered().job_type, *bases), written))
+
+
+def test_methods_may_be_written_in_other_ways() -> None:
+    written = {
+        "is_active": staticmethod(lambda: True),
+        "skip": classmethod(lambda _: False),
+        "stop": lambda *_: Stop(),
+        "is_stopping": lambda _, more=True: more,
+        "queue_name": "q",
+    }
+    kind = type("Unusual", (rendered().job_type, JobWithCustomStop), written)
+    assert Integration.of(kind).job_type is kind
 
 
 def test_two_shapes_with_one_template_are_fine_if_a_sign_tells_them_apart() -> None:

@@ -144,8 +144,8 @@ class ComposableJob(abc.ABC):
         self, workloads: Sequence[Obj], flavors: Mapping[str, Mapping[str, object]]
     ) -> Matching:
         """The Workload that stands for the job, Workloads to delete, and further commands. While
-        the job waits, return a Workload for which `same_templates` is False as one to delete: if it
-        is the only one, it is updated instead.
+        the job waits, return a Workload for which `same_templates` is False as one to delete: if
+        none stands for the job, the first of these is updated instead.
         """
 
     @abc.abstractmethod

@@ -11,6 +11,7 @@ from kueuelib.api.forms import Typed
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, group_kind_of
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.method_rules import check_methods
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.transforms import Transform, strip
 from kueuelib.runtime.webhook.reviews import Shape, Shapes, types_of
@@ -105,7 +106,7 @@ class Integration:
         """The integration of a class of jobs, named after group and kind unless it has a name.
 
         Raises:
-            ConfigError: it is not a class of jobs.
+            ConfigError: it is not a class of jobs, or a method cannot be called.
         """
         given: Any = job_type
         if not isinstance(given, type):
@@ -126,6 +127,7 @@ class Integration:
             raise ConfigError(subject, f"resource is {resource!r:.60}", fix)
         if missing := ", ".join(sorted(given.__abstractmethods__)):
             raise ConfigError(subject, f"has no {missing}", "write these methods")
+        check_methods(subject, given)
         own = name or f"{resource.group}/{resource.kind.lower()}"
         return cls(own, job_type, validate, shape=_shape_of(job_type.object_class))
 

@@ -46,6 +46,7 @@ from kueuelib.jobs.contract.stopping import (
     is_stop_begun,
     is_unseen,
 )
+from kueuelib.jobs.declared.contradictions import check_together
 from kueuelib.jobs.declared.declaration_rules import (
     check_resource,
     check_rest,
@@ -340,6 +341,7 @@ def declare(
             check_sign(argument, sign)
         check_suspend(suspend)
         check_suspended(suspended)
+        check_together(signs, suspend, suspended)
         if message:
             check_path("message", message, many=True)
         if priority_class:

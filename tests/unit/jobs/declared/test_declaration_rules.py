@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import attrs
@@ -9,7 +10,15 @@ import pytest
 
 from kueuelib.api.meta import Resource
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.declared.declarative import HasCondition, declare, enough, equals
+from kueuelib.jobs.declared.declarative import (
+    HasCondition,
+    declare,
+    differs,
+    enough,
+    equals,
+    every,
+    never,
+)
 from kueuelib.jobs.declared.pod_shape import Pods
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
@@ -96,6 +105,21 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
             {"suspended": HasCondition("A", path="spec.x")},
             "suspended: give the type of a condition",
         ),
+        ({"active": never}, "active is never shown; give the sign that a pod runs or may run"),
+        ({"active": [never]}, "active is never shown"),
+        ({"ready": never}, "ready is never shown; give the sign that all pods are ready"),
+        ({"active": "spec.suspend"}, "active: 'spec.suspend' is the field that suspends"),
+        ({"active": [equals(".spec.suspend", False)]}, "is the field that suspends"),
+        (
+            {"active": differs("spec.paused", True), "suspend": "spec.paused"},
+            "active: 'spec.paused' is the field that suspends",
+        ),
+        (
+            {"active": HasCondition("Suspended"), "suspended": HasCondition("Suspended")},
+            "active: 'Suspended' is also the condition that shows that a stop was seen",
+        ),
+        ({"failed": HasCondition("Complete")}, "is also a sign of success, which counts first"),
+        ({"succeeded": "status.over", "failed": ["status.x", "status.over"]}, "sign of success"),
         ({"validate": 3}, "validate=3 is not a function"),
         ({"name": "a, b"}, "name='a, b' is not a name"),
         ({"other_versions": "v2"}, "other_versions='v2' is not a tuple"),
@@ -109,6 +133,51 @@ def test_a_declaration_that_cannot_work_is_refused(wrong: dict[str, Any], named:
     with pytest.raises(ValueError, match="Thing: ") as caught:
         declare(RESOURCE, **{**GOOD, **wrong})
     assert named in str(caught.value)
+
+
+PHASE = "status.phase"
+
+
+@pytest.mark.parametrize("argument", ["active", "ready", "succeeded", "failed", "skip"])
+@pytest.mark.parametrize(
+    "signs",
+    [
+        ("status.active", never),
+        (equals(PHASE, "A", "B"), equals(".status.phase", "C")),
+        (equals(PHASE, "A"), every("status.x", differs(PHASE, "A"))),
+        (PHASE, equals(PHASE, "", 0)),
+        (HasCondition("Ready"), HasCondition("Ready", "False")),
+        (HasCondition("Ready", reasons=("A",)), HasCondition("Ready", reasons=("B",))),
+    ],
+)
+def test_signs_that_exclude_each_other_are_refused(argument: str, signs: tuple[Any, ...]) -> None:
+    message = f"Thing: {argument}: every(...) has signs that no object shows together; give a list"
+    for given in (every(*signs), ["status.other", every(*reversed(signs))]):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            declare(RESOURCE, **{**GOOD, argument: given})
+    declare(RESOURCE, **{**GOOD, argument: list(signs)})
+
+
+@pytest.mark.parametrize(
+    "signs",
+    [
+        (equals(PHASE, "A", "B"), equals(PHASE, "B", "C")),
+        (equals(PHASE, "A", "B"), differs(PHASE, "B")),
+        (equals("status.*.phase", "A"), equals("status.*.phase", "B")),
+        (differs(PHASE, "A"), differs(PHASE, "B")),
+        (PHASE, differs(PHASE, "B")),
+        (HasCondition("Ready"), HasCondition("Done", "False")),
+        (HasCondition("Ready"), HasCondition("Ready", "False", path="status.others")),
+        (HasCondition("Ready", reasons=("A", "B")), HasCondition("Ready", reasons=("B",))),
+        (HasCondition("Ready", reasons=("A", "B")), HasCondition("Ready")),
+    ],
+)
+def test_signs_that_may_be_shown_together_are_accepted(signs: tuple[Any, ...]) -> None:
+    declare(RESOURCE, **{**GOOD, "ready": every(*signs)})
+
+
+def test_a_job_may_never_end_by_itself() -> None:
+    declare(RESOURCE, **{**GOOD, "succeeded": never, "failed": never})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""Checks how the methods of a class of jobs can be called, before anything runs.
+
+A method that is `async`, a field in its place, or one without an argument would only fail, or
+always count as true, in a reconciler or a webhook, and be seen by a user who did not write it.
+"""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.contract import capabilities
+from kueuelib.jobs.contract.generic_job import GenericJob
+
+_CAPABILITIES: tuple[abc.ABCMeta, ...] = tuple(
+    each for each in vars(capabilities).values() if inspect.isabstract(each)
+)
+_WITH_A_DEFAULT = ("is_ending", "is_terminating")
+_PROPERTIES = tuple(
+    name for name, member in vars(GenericJob).items() if isinstance(member, property)
+)
+
+
+def check_methods(subject: str, job_type: type[GenericJob[Any]]) -> None:
+    """Check the methods and properties of a class of jobs.
+
+    Args:
+        subject: what an error is about.
+        job_type: the class.
+
+    Raises:
+        ConfigError: one of them cannot be called as the framework calls it.
+    """
+    for name, arguments in _called(job_type):
+        member = inspect.getattr_static(job_type, name)
+        written = f"write def {name}({', '.join(arguments)})"
+        if isinstance(member, property) or not callable(getattr(job_type, name)):
+            raise ConfigError(subject, f"{name} is not a method", written)
+        if inspect.iscoroutinefunction(getattr(job_type, name)):
+            raise ConfigError(subject, f"{name} is async", f"{written}: methods do no I/O")
+        if not _takes(job_type, name, member, arguments):
+            raise ConfigError(subject, f"{name} takes other arguments", written)
+    for name in _PROPERTIES:
+        if inspect.isfunction(inspect.getattr_static(job_type, name)):
+            raise ConfigError(subject, f"{name} is a method", f"write @property above def {name}")
+
+
+def _called(job_type: type) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The methods that the framework calls, and the names of their arguments."""
+    bases: tuple[abc.ABCMeta, ...] = (GenericJob, *_CAPABILITIES)
+    for base in bases:
+        if base in job_type.__mro__:
+            for name in (*sorted(base.__abstractmethods__), *_WITH_A_DEFAULT):
+                if name in vars(base):
+                    yield name, tuple(inspect.signature(vars(base)[name]).parameters)
+
+
+def _takes(job_type: type, name: str, member: Any, arguments: tuple[str, ...]) -> bool:
+    """Whether a method can be called with these arguments, by position."""
+    bound = isinstance(member, classmethod | staticmethod)
+    try:
+        inspect.signature(getattr(job_type, name)).bind(*arguments[bound:])
+    except TypeError:
+        return False
+    return True
