@@ -111,7 +111,7 @@ class ReleaseReconciler:
         *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._waiting: dict[str, float] = {}
+        self._waiting: dict[ObjectKey, tuple[str, float]] = {}
         self._clock = clock
         self._check = check
         self._client = client
@@ -130,6 +130,7 @@ class ReleaseReconciler:
         """
         wl = self._workloads.store.get(key)
         if wl is None:
+            self._waiting.pop(key, None)
             return DONE
         decides = any(self._entries(wl))
         asked, used = reservation_of(wl), held_reservation(wl)
@@ -139,7 +140,7 @@ class ReleaseReconciler:
         if promised is not None:
             if self._called(key):
                 return Result(requeue_after=CALL_PAUSE)
-            if self._still_runs(wl["metadata"]["uid"]):
+            if self._still_runs(key, wl["metadata"]["uid"]):
                 return Result(requeue_after=HANGING_PAUSE)
             if not await self._released(wl):
                 return Result(rate_limited=True)
@@ -150,12 +151,16 @@ class ReleaseReconciler:
         name = self._check.controller_name
         return None if reservation is None else finalizer_of(name, reservation)
 
-    def _still_runs(self, uid: str) -> bool:
+    def _still_runs(self, key: ObjectKey, uid: str) -> bool:
         """Whether to wait for a call that was given up but still runs: it may acquire something."""
         now = self._clock.monotonic()
-        if not self._evaluator.runs(uid) or now - self._waiting.setdefault(uid, now) > LONGEST_WAIT:
-            self._waiting.pop(uid, None)
+        known, since = self._waiting.get(key, (uid, now))
+        if known != uid:
+            since = now
+        if not self._evaluator.runs(uid) or now - since > LONGEST_WAIT:
+            self._waiting.pop(key, None)
             return False
+        self._waiting[key] = (uid, since)
         return True
 
     async def _released(self, wl: Obj) -> bool:

@@ -233,8 +233,11 @@ class Executor:
         if about is None or isinstance(error, Conflict):
             raise error
         made = isinstance(command, Create | Change) and command.resource.group == KUEUE
-        verb = "created" if isinstance(command, Create) else "changed"
-        what = "The workload" if made else "A dependent object"
+        what, verb = "The workload" if made else "A dependent object", "changed"
+        if isinstance(command, Create):
+            verb = "created"
+        elif isinstance(command, Delete):
+            what, verb = f"{command.resource.kind} {key_of(command.obj)}", "deleted"
         text = f"{what} could not be {verb}: {error.message}"
         reason = COMPOSE_ERROR if made else REFUSED
         self._recorder.event(about, WARNING, reason, text, component=self._component)

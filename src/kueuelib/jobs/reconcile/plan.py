@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC
@@ -180,15 +178,13 @@ def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
         matching = match_prebuilt(situation, job)
     else:
         matching = match(situation, job)
-    if matching.chosen is not None and matching.surplus:
-        gone = delete_all(job, matching.surplus, "another workload matches the job")
-        if gone:
-            return (*matching.commands, *gone)
-        matching = attrs.evolve(matching, surplus=())  # others keep them, with their finalizers
     case = Case(situation, job, matching)
-    phase = job_phase_of(case)
-    reported = reports.plan_reports(case.situation, job, matching.chosen) if matching.chosen else ()
-    return (*matching.commands, *reported, *STEPS[phase](case))
+    step = STEPS[job_phase_of(case)](case)
+    if matching.chosen is None:
+        return (*matching.commands, *step)
+    reported = reports.plan_reports(situation, job, matching.chosen)
+    gone = delete_all(job, matching.surplus, "another workload matches the job")
+    return (*matching.commands, *reported, *step, *gone)
 
 
 def _join(situation: Situation, job: GenericJob) -> Commands | None:

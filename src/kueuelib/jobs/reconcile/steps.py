@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, controller_of
 from kueuelib.api.names import (
     EVICTED,
     FINISHED,
@@ -152,9 +152,14 @@ def _no_workload(case: Case) -> Commands:
 def _missing_prebuilt(case: Case) -> Commands:
     name, prebuilt = case.job.prebuilt_workload, case.situation.prebuilt
     text = f'The label {PREBUILT_LABEL} names the Workload "{name}", which '
-    text += "does not exist" if prebuilt is None else "belongs to another job"
+    if prebuilt is None:
+        text += "does not exist"
+    elif controller_of(prebuilt) is not None:
+        text += "belongs to another object"
+    else:  # otherwise the job would have adopted it
+        text += "is being deleted" if states.is_deleted(prebuilt) else "is finished"
     gone = delete_all(case.job, case.matching.surplus, "the job names another one")
-    return (*gone, Emit(case.job.raw, COMPOSE_ERROR, text, WARNING))
+    return (Emit(case.job.raw, COMPOSE_ERROR, text, WARNING), *gone)
 
 
 def _create(case: Case, workload: Obj) -> Commands:
@@ -176,12 +181,14 @@ def _mismatch(case: Case) -> Commands:
     left = _leftovers(case)
     if left or situation.uses_quota(job):
         return left
-    first, *others = case.matching.surplus
-    message = "it does not match the job"
-    if states.is_finished(first) or states.is_deleted(first):
-        return delete_all(job, case.matching.surplus, message)
+    message, surplus = "it does not match the job", case.matching.surplus
+    live = (each for each in surplus if not (states.is_finished(each) or states.is_deleted(each)))
+    first = next(live, None)
+    gone = delete_all(job, [each for each in surplus if each is not first], message)
+    if first is None:
+        return gone
     if states.has_quota(first):
-        return (*delete_all(job, others, message), *_give_back(case, first))
+        return (*_give_back(case, first), *gone)
     try:
         taken_over, pod_sets = situation.settings.taken_over, situation.pod_sets(job)
         changed = rebuilt(job, pod_sets, first, situation.classes, taken_over)
@@ -189,9 +196,9 @@ def _mismatch(case: Case) -> Commands:
         return _missing(job, error)
     refuse_repetition(job, pod_sets, first, accepted(job, changed))
     return (
-        *delete_all(job, others, message),
         Change(WORKLOADS, first, changed),
         Emit(job.raw, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to match the job"),
+        *gone,
     )
 
 
@@ -353,7 +360,10 @@ def _leftovers(case: Case) -> Commands:
 
 
 def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
-    """Deletes Workloads that do not, or no longer, stand for the job."""
+    """Deletes Workloads that do not, or no longer, stand for the job.
+
+    What else is to be done comes first: if the server refuses the deletion, it must not wait.
+    """
     commands: list[Command] = []
     for workload in workloads:
         commands += release(workload)

@@ -388,6 +388,7 @@ async def test_a_refusal_that_no_retry_mends_is_told_to_the_job():
     for failure, plan, reason in (
         (Invalid("bad field"), [Create(WORKLOADS, workload())], "ErrWorkloadCompose"),
         (Forbidden("not you"), [Change(PODS, about, {**about, "spec": {"x": 1}})], "Refused"),
+        (Forbidden("not you"), [Delete(WORKLOADS, workload())], "Refused"),
     ):
         server, notes = Server(failure=failure), Notes()
         executor = Executor(server, Known(), notes, "test", "v1beta2")

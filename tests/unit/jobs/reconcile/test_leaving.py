@@ -260,7 +260,7 @@ def test_a_second_workload_of_a_job_with_a_prebuilt_one_is_deleted():
     raw = job(prebuilt="pre")
     commands = plan(situation(raw, chosen, extra, prebuilt=chosen))
     assert deleted(commands) == [extra["metadata"]["name"]]
-    *gone, told = plan(situation(raw, admitted(extra)))
+    told, *gone = plan(situation(raw, admitted(extra)))
     assert deleted(gone) == [extra["metadata"]["name"]]
     assert isinstance(told, Emit)
     assert "does not exist" in told.message

@@ -470,6 +470,25 @@ def test_another_workload_that_others_keep_from_being_deleted_halts_nothing(buil
     assert reasons(plan(build.situation(job, evicted, kept))) == alone
 
 
+def test_a_job_is_stopped_before_another_workload_is_deleted(build):
+    """A rule of the cluster may refuse the deletion."""
+    job = build.started(build.job(), active=3)
+    evicted = build.workload(build.job(), admitted=True, evicted="Preempted")
+    copy = build.workload(build.job(), name="copy", created="2024-02-01T00:00:00Z")
+    assert reasons(plan(build.situation(job, evicted, copy))) == ["Stopped", "DeletedWorkload"]
+
+
+def test_a_waiting_job_that_changed_keeps_a_workload_that_lives(build):
+    meta = {"deletionTimestamp": "2024-01-02T00:00:00Z", "finalizers": ["example.com/licenses.0"]}
+    kept = build.workload(build.job(), name="kept", created="2023-01-01T00:00:00Z", meta=meta)
+    lives, copy = build.workload(build.job()), build.workload(build.job(), name="the-copy")
+    commands = plan(build.situation(build.job(parallelism=5), kept, lives, copy))
+    (change,) = (each for each in commands if isinstance(each, Change))
+    assert change.old is lives
+    gone = [each.obj["metadata"]["name"] for each in commands if isinstance(each, Delete)]
+    assert gone == ["the-copy"]
+
+
 def test_the_workload_of_a_deactivated_job_follows_its_queue_while_it_is_kept(build):
     job = build.job(queue="other")
     workload = build.workload(job, queueName="main", active=False)
@@ -486,6 +505,17 @@ def test_the_workload_follows_the_queue_of_a_waiting_job(build):
     job = build.job()
     workload = build.workload(job)
     (change,) = plan(build.situation(build.job(queue="other"), workload))
+    assert change.patch == {"spec": {"queueName": "other"}}
+
+
+def test_a_job_that_moves_when_it_is_admitted_starts_and_is_moved_after_its_stop(build):
+    job = build.job(queue="other")
+    workload = build.workload(build.job(), admitted=True)
+    assert reasons(plan(build.situation(job, workload))) == ["Started"]
+    victim = build.workload(build.job(), admitted=True, evicted="Preempted")
+    (free,) = plan(build.situation(job, victim))
+    assert "admission" not in free.status
+    (change,) = plan(build.situation(job, states.release(victim, build.now)))
     assert change.patch == {"spec": {"queueName": "other"}}
 
 
@@ -625,7 +655,22 @@ def test_a_prebuilt_workload_of_somebody_else_is_not_adopted(build):
     made = build.workload(build.job(meta={"uid": "other"}), name="made", admitted=True)
     (told,) = plan(build.situation(job, prebuilt=made))
     assert told.reason == "ErrWorkloadCompose"
-    assert "belongs to another job" in told.message
+    assert "belongs to another object" in told.message
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"finished": True}, "is finished"),
+        ({"meta": {"deletionTimestamp": "2024-01-02T00:00:00Z"}}, "is being deleted"),
+    ],
+)
+def test_a_prebuilt_workload_without_an_owner_that_is_over_is_not_adopted(build, state, said):
+    job, meta = prebuilt_job(build), {"ownerReferences": [], "labels": {}}
+    made = build.workload(job, name="made", **{**state, "meta": {**meta, **state.get("meta", {})}})
+    (told,) = plan(build.situation(job, prebuilt=made))
+    assert told.reason == "ErrWorkloadCompose"
+    assert told.message.endswith(f'the Workload "made", which {said}')
 
 
 def test_a_prebuilt_workload_that_asks_for_something_else_is_out_of_sync(build):
