@@ -18,6 +18,7 @@ from kueuelib.jobs import (
     enough,
     equals,
 )
+from kueuelib.jobs.catalog.plugins import as_integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.reports import reclaimable_counts
 from kueuelib.jobs.reconcile.situation import Situation
@@ -130,6 +131,21 @@ def test_a_method_that_cannot_be_called_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=rf"Integration.of\(Mistaken\): .*{said}"):
         Integration.of(type("Mistaken", (rendered().job_type, *bases), written))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Partly, r"kinds: Partly: has no finished, is_active, pod_sets, pods_ready, "),
+        (
+            type("Constant", (rendered().job_type,), {"is_active": True}),
+            r"kinds: Constant: is_active is not a method; write def is_active\(self\)",
+        ),
+    ],
+)
+def test_an_integration_that_was_made_by_hand_is_checked_too(kind: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        as_integration(Integration("mine", kind), "kinds")
 
 
 def test_methods_may_be_written_in_other_ways() -> None:

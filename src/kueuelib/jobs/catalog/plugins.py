@@ -182,6 +182,7 @@ def as_integration(value: Any, subject: str) -> Integration | None:
     """
     if not isinstance(value, Integration) and not _is_job_type(value):
         return None
+    from kueuelib.jobs.contract.method_rules import check_methods
     from kueuelib.jobs.declared.declaration_rules import check_resource, check_versions
 
     job_type = value.job_type if isinstance(value, Integration) else value
@@ -196,4 +197,7 @@ def as_integration(value: Any, subject: str) -> Integration | None:
     except ValueError as error:
         fix = f"correct {job_type.__name__}.resource, or its other_versions"
         raise ConfigError(subject, str(error), fix) from error
-    return value if isinstance(value, Integration) else Integration.of(value)
+    if not isinstance(value, Integration):
+        return Integration.of(value)
+    check_methods(f"{subject}: {job_type.__name__}", job_type)
+    return value

@@ -125,8 +125,6 @@ class Integration:
         if not isinstance(resource, Resource):
             fix = 'write Resource("example.com", "v1", "batchruns", "BatchRun", namespaced=True)'
             raise ConfigError(subject, f"resource is {resource!r:.60}", fix)
-        if missing := ", ".join(sorted(given.__abstractmethods__)):
-            raise ConfigError(subject, f"has no {missing}", "write these methods")
         check_methods(subject, given)
         own = name or f"{resource.group}/{resource.kind.lower()}"
         return cls(own, job_type, validate, shape=_shape_of(job_type.object_class))

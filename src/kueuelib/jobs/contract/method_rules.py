@@ -32,8 +32,10 @@ def check_methods(subject: str, job_type: type[GenericJob[Any]]) -> None:
         job_type: the class.
 
     Raises:
-        ConfigError: one of them cannot be called as the framework calls it.
+        ConfigError: one of them is missing, or cannot be called as the framework calls it.
     """
+    if missing := ", ".join(sorted(job_type.__abstractmethods__)):
+        raise ConfigError(subject, f"has no {missing}", "write these methods")
     for name, arguments in _called(job_type):
         member = inspect.getattr_static(job_type, name)
         written = f"write def {name}({', '.join(arguments)})"
