@@ -11,7 +11,15 @@ from itertools import combinations
 from typing import Any
 
 from kueuelib.jobs.contract.paths import ANY, steps_of
-from kueuelib.jobs.declared.signs import Differs, Equals, Every, HasCondition, Sign, never
+from kueuelib.jobs.declared.signs import (
+    Differs,
+    Enough,
+    Equals,
+    Every,
+    HasCondition,
+    Sign,
+    never,
+)
 
 _NEEDED = {
     "active": "give the sign that a pod runs or may run",
@@ -21,14 +29,11 @@ _NEEDED = {
 Signs = Sign | Sequence[Sign]
 
 
-def check_together(
-    signs: Mapping[str, Signs], suspend: str, suspended: HasCondition | None
-) -> None:
+def check_together(signs: Mapping[str, Signs], suspended: HasCondition | None) -> None:
     """Check that objects can show the signs, and that none of them means two things.
 
     Args:
         signs: by argument of `declare`; each is valid by itself.
-        suspend: the path of the field that suspends.
         suspended: the condition that shows that a stop was seen, or None.
 
     Raises:
@@ -44,12 +49,11 @@ def check_together(
     for argument, fix in _NEEDED.items():
         if all(each is never for each in _each(signs[argument])):
             raise ValueError(f"{argument} is never shown; {fix}")
+        for path in (path for each in _each(signs[argument]) for path in _paths_of(each)):
+            if path[0] == "spec":
+                field = ".".join(path)
+                raise ValueError(f"{argument}: {field!r} does not show what pods do; {fix}")
     for each in _each(signs["active"]):
-        if _path_of(each) == steps_of(suspend):
-            raise ValueError(
-                f"active: {suspend!r} is the field that suspends, and does not show whether pods "
-                f"run; {_NEEDED['active']}"
-            )
         if suspended is not None and each == suspended:
             raise ValueError(
                 f"active: {each.type!r} is also the condition that shows that a stop was seen; "
@@ -106,6 +110,13 @@ def _shows(sign: Sign, value: Any) -> bool:
     if isinstance(sign, Equals):
         return value in sign.wanted
     return bool(value) and not (isinstance(sign, Differs) and value in sign.others)
+
+
+def _paths_of(sign: Sign) -> Iterator[tuple[str, ...]]:
+    if isinstance(sign, Enough):
+        yield from map(steps_of, sign.paths)
+    elif (path := _path_of(sign)) is not None:
+        yield path
 
 
 def _path_of(sign: Sign) -> tuple[str, ...] | None:

@@ -341,7 +341,7 @@ def declare(
             check_sign(argument, sign)
         check_suspend(suspend)
         check_suspended(suspended)
-        check_together(signs, suspend, suspended)
+        check_together(signs, suspended)
         if message:
             check_path("message", message, many=True)
         if priority_class:
