@@ -23,6 +23,7 @@ from samples import Sample, samples
 
 SAMPLES = samples()
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GATES = "kueue.x-k8s.io/admission-gated-by"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 
 
@@ -42,9 +43,10 @@ class Life:
         for base, value in (("low", 1), ("high", 2)):
             self.place.priority(value, base)
 
-    def create(self, base: str) -> None:
+    def create(self, base: str, **notes: str) -> None:
         labels = {QUEUE: "q", PRIORITY: self.place.named(base)}
-        stored = self.rest.create(self.path, self.sample.job(name=base, labels=labels))
+        job = self.sample.job(name=base, labels=labels, annotations=notes)
+        stored = self.rest.create(self.path, job)
         assert self.job_type(stored).is_suspended(), "the webhook suspends what is queued"
 
     def job_type(self, obj: Obj) -> GenericJob:
@@ -97,8 +99,11 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
 def test_life(rest: Rest, name: str) -> None:
     life = Life(rest, SAMPLES[name])
     eventually(lambda: rest.items(life.path) == [])
-    life.create("low")
+    life.create("low", **{GATES: "example.com/gate"})
+    gated = life.place.when(life.get("low"), "QuotaReserved", "False", "AdmissionGated")
+    rest.merge(f"{life.path}/low", {"metadata": {"annotations": {GATES: None}}})
     eventually(lambda: life.runs("low"))
+    assert uid_of(life.workload("low")) == uid_of(gated)
     assert life.pools("low") == {"spot"}
     found = life.workload("low")["spec"]["podSets"]
     assert [entry["count"] for entry in found] == [*life.shapes.values()]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import (
+    ADMISSION_GATED_BY,
     GROUP_LABEL,
     GROUP_TOTAL_COUNT,
     MANAGED,
@@ -81,10 +82,12 @@ def check(state: str, *pod_set_updates: Obj) -> list[Obj]:
     return [{"name": "check", "state": state, "podSetUpdates": list(pod_set_updates)}]
 
 
+GATED = [{ADMISSION_GATED_BY: gates} for gates in ("a.io/x", "a.io/x,a.io/y", "bad")]
 METADATA: Choices = {"metadata.name": ["x"], "metadata.finalizers": [ABSENT, ["a/b"]]}
 RESERVED = condition("QuotaReserved", "True")
 WORKLOADS: Choices = {
     **METADATA,
+    "metadata.annotations": [ABSENT, {"note": "x"}, *GATED],
     "apiVersion": ["kueue.x-k8s.io/v1beta2"],
     "spec.queueName": ["a", "b", "_bad", ABSENT],
     "spec.podSets": [
@@ -134,6 +137,7 @@ JOBS: Choices = {
         {MIN_PARALLELISM: "text"},
         {SYNC_COMPLETIONS: "true"},
         {"kueue.x-k8s.io/parent-workload": "wl"},
+        *GATED,
     ],
     "metadata.ownerReferences": OWNERS,
     "spec.suspend": [True, True, False],
@@ -155,6 +159,7 @@ PODS: Choices = {
         {GROUP_TOTAL_COUNT: "2"},
         {GROUP_TOTAL_COUNT: "2", RETRIABLE_IN_GROUP: "false"},
         {GROUP_TOTAL_COUNT: "text"},
+        *GATED,
     ],
     "metadata.finalizers": [ABSENT, ["kueue.x-k8s.io/managed"]],
     "metadata.ownerReferences": OWNERS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from kueuelib.api.kinds import KUEUE, VERSIONS
@@ -29,6 +30,7 @@ DEFAULT_QUEUE: Final = "default"
 """The LocalQueue for the jobs of its namespace that name none."""
 
 # ---- annotations
+ADMISSION_GATED_BY: Final = f"{KUEUE}/admission-gated-by"
 PARENT_WORKLOAD: Final = f"{KUEUE}/parent-workload"
 MIN_PARALLELISM: Final = f"{KUEUE}/job-min-parallelism"
 SYNC_COMPLETIONS: Final = f"{KUEUE}/job-completions-equal-parallelism"
@@ -121,6 +123,7 @@ _SUBDOMAIN: Final = re.compile(rf"{_LABEL_TEXT}(\.{_LABEL_TEXT})*", re.ASCII)
 _LABEL: Final = re.compile(_LABEL_TEXT, re.ASCII)
 _LABEL_1035: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _QUALIFIED: Final = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_HTTP_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", re.ASCII)
 
 
 def is_dns1123_subdomain(text: str) -> bool:
@@ -151,6 +154,18 @@ def is_qualified_name(text: str) -> bool:
 def is_label_value(text: str) -> bool:
     """Whether it is empty, or a word of at most 63 characters."""
     return text == "" or (len(text) <= LABEL_LIMIT and _QUALIFIED.fullmatch(text) is not None)
+
+
+def is_domain_prefixed_path(text: str) -> bool:
+    """Whether it is a domain, a slash and a path, as in `example.com/gate`."""
+    domain, _, path = text.partition("/")
+    return is_dns1123_subdomain(domain) and _HTTP_PATH.fullmatch(path) is not None
+
+
+def admission_gates(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The gates that keep a job and its Workload from being queued (KEP-6915)."""
+    names = annotations.get(ADMISSION_GATED_BY, "").split(",")
+    return tuple(filter(None, map(str.strip, names)))
 
 
 # ---- names of Workloads

@@ -34,6 +34,7 @@ FREE: Final = frozenset(
 
 ON: Final = frozenset(
     {
+        "AdmissionGatedBy",
         "FairSharingPreemptWithinNominal",
         "FairSharingPrioritizeNonBorrowing",
         "FinishOrphanedWorkloads",
@@ -103,7 +104,6 @@ OFF: Final[Mapping[str, str]] = {
     ),
     "ElasticJobsViaWorkloadSlices": _SLICES,
     "ElasticJobsViaWorkloadSlicesWithTAS": _SLICES,
-    "AdmissionGatedBy": "gates that others release are missing",
     "ConcurrentAdmission": "admission in several flavors at once is missing",
     "DisableWaitForPodsReady": "leave out waitForPodsReady instead",
     "FailureRecoveryPolicy": "recovery of pods that do not terminate is missing",

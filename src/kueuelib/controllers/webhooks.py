@@ -272,10 +272,11 @@ _NAMELESS = condition(
 )
 """Holds for an empty name of a pod set; the schema only replaces a missing one."""
 _ADMISSION = "status.admission"
+_JUDGED = ("spec", "metadata.annotations", "status.reclaimablePods", "status.admissionChecks")
 _CHANGED_WORKLOAD = condition(
     "new-or-changed",
     IS_NEW,
-    *(changed(path) for path in ("spec", "status.reclaimablePods", "status.admissionChecks")),
+    *(changed(path) for path in _JUDGED),
     f"{changed(_ADMISSION)} && ({present(NEW, _ADMISSION)} || {_reserved(NEW)})",
     f"{_reserved(NEW)} && !({_reserved(OLD)})",
 )

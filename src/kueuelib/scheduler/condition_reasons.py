@@ -21,6 +21,7 @@ WAITING_FOR_PREEMPTED: Final = "WaitingForPreemptedWorkloads"
 PENDING_EVALUATION: Final = "PendingEvaluation"
 MISCONFIGURED: Final = "Misconfigured"
 SUSPENDED: Final = "Suspended"
+ADMISSION_GATED: Final = "AdmissionGated"
 INADMISSIBLE: Final = names.REASON_INADMISSIBLE
 DEACTIVATED: Final = names.REASON_DEACTIVATED
 PENDING: Final = names.REASON_PENDING
@@ -53,6 +54,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
     PENDING_EVALUATION: Meaning("behind others", verdict=True),
     MISCONFIGURED: Meaning("misconfigured"),
     SUSPENDED: Meaning("queue stopped"),
+    ADMISSION_GATED: Meaning("gated"),
     INADMISSIBLE: Meaning(),
     DEACTIVATED: Meaning("deactivated", lasting=False),
     PENDING: Meaning(lasting=False),

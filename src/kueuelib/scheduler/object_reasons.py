@@ -12,6 +12,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.words import NONE
 from kueuelib.scheduler.condition_reasons import (
+    ADMISSION_GATED,
     DEACTIVATED,
     MISCONFIGURED,
     PENDING,
@@ -176,6 +177,20 @@ class Inactive:
 
 
 @attrs.frozen
+class AdmissionGated:
+    """The workload stays out of its queue until others have removed its gates (KEP-6915)."""
+
+    gates: tuple[str, ...]
+
+    condition_reason = ADMISSION_GATED
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return f"Admission is gated by: {','.join(self.gates)}"
+
+
+@attrs.frozen
 class PodsMissing:
     """The workload stays out of its queue until its pods exist again.
 
@@ -208,8 +223,14 @@ class BackingOff:
 
 SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
 """Reasons that end with a change of namespace labels or of a ClusterQueue's selector."""
-ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated, BackingOff, PodsMissing)
+ELSEWHERE = (
+    *SHUT_OUT,
+    *(ChecksFailed, InvalidResources, LimitRangeViolated),
+    *(BackingOff, PodsMissing, AdmissionGated),
+)
 """Reasons that no change of quota ends."""
+OUT_OF_QUEUE = (Inactive, AdmissionGated, PodsMissing)
+"""Reasons of the workload itself, which has no place in its queue."""
 
 START = "set spec.stopPolicy to None"
 """What starts a stopped queue."""
@@ -225,6 +246,7 @@ ObjectReason = (
     | ClusterQueueMissing
     | ClusterQueueInactive
     | Inactive
+    | AdmissionGated
     | PodsMissing
     | BackingOff
 )

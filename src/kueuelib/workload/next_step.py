@@ -18,7 +18,7 @@ from kueuelib.api.kueue import (
     HOLD_AND_DRAIN,
     NONE,
 )
-from kueuelib.api.meta import Obj, labels_of, parse_time
+from kueuelib.api.meta import Obj, annotations_of, labels_of, parse_time
 from kueuelib.api.names import (
     EVICTED,
     FINISHED,
@@ -30,9 +30,12 @@ from kueuelib.api.names import (
     REASON_STOPPED,
     REASON_TERMINATING,
     REQUEUED,
+    admission_gates,
 )
 from kueuelib.machinery.event_series import EventType
+from kueuelib.scheduler.condition_reasons import ADMISSION_GATED, PENDING_EVALUATION
 from kueuelib.scheduler.object_reasons import (
+    AdmissionGated,
     ClusterQueueInactive,
     ClusterQueueMissing,
     Inactive,
@@ -230,6 +233,10 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
     over, look_again = _retries(wl, around.retry_delays, now)
     if over:
         return Step(workload=states.reset_checks(wl, over, "The delay after Retry is over", now))
+    gates = admission_gates(annotations_of(wl))
+    gated = _gated(wl, gates, now)
+    if gates or gated is not NOTHING:
+        return attrs.evolve(gated, look_again=look_again)
     queue_name = wl["spec"].get("queueName") or ""
     reason = obstacle(queue_name, around)
     if reason is not None:
@@ -243,6 +250,22 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
             return Step(workload=states.requeue(wl, now))
         return Step(look_again=until if look_again is None else min(until, look_again))
     return Step(look_again=look_again)
+
+
+def _gated(wl: Obj, gates: tuple[str, ...], now: float) -> Step:
+    """Says that a Workload waits for others to remove its gates, or that they have (KEP-6915)."""
+    is_told = states.condition(wl, QUOTA_RESERVED).get("reason") == ADMISSION_GATED
+    if gates:
+        changed = _wait(wl, AdmissionGated(gates), now)
+        message = f"Workload admission is gated by: {','.join(gates)}"
+        notes = () if is_told else (Note("Normal", ADMISSION_GATED, message),)
+        return NOTHING if changed is wl else Step(workload=changed, notes=notes)
+    if not is_told:
+        return NOTHING
+    message = "AdmissionGatedBy cleared, waiting for quota reservation"
+    changed = states.wait(wl, PENDING_EVALUATION, message, now)
+    message = "Admission gate cleared, workload is now admissible"
+    return Step(workload=changed, notes=(Note("Normal", "AdmissionGateCleared", message),))
 
 
 def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step:

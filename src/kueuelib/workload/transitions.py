@@ -27,7 +27,7 @@ from typing import Any
 
 from kueuelib.api import names
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_REJECTED, CHECK_RETRY
-from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.meta import Obj, annotations_of, format_time
 from kueuelib.api.names import (
     ADMITTED,
     DEACTIVATION_TARGET,
@@ -114,14 +114,16 @@ def reserve(
         now: the transition time.
 
     Raises:
-        IllegalTransition: the workload is not pending, not active, being deleted, or one of its
-            checks is Retry or Rejected.
+        IllegalTransition: the workload is not pending, not active, being deleted, or gated, its
+            pods are missing, or one of its checks is Retry or Rejected.
     """
     _check(wl, "reserve", "reserve quota")
     if not is_active(wl):
         raise IllegalTransition(wl, "reserve quota", "it is not active")
     if is_deleted(wl):
         raise IllegalTransition(wl, "reserve quota", "it is being deleted")
+    if names.admission_gates(annotations_of(wl)):
+        raise IllegalTransition(wl, "reserve quota", "it is gated")
     if is_held_back(wl):
         raise IllegalTransition(wl, "reserve quota", "its pods are missing")
     failed = checks_in(wl, CHECK_RETRY, CHECK_REJECTED)

@@ -135,6 +135,20 @@ def test_what_waits_in_no_queue_is_listed_without_a_place() -> None:
     ]
 
 
+def test_what_is_gated_is_listed_with_its_gates() -> None:
+    workload = waits("gated")
+    notes = {"kueue.x-k8s.io/admission-gated-by": "example.com/a"}
+    metadata = attrs.evolve(workload.metadata, annotations=notes)
+    gated = attrs.evolve(workload, metadata=metadata)
+    found = decided(cluster(gated, waits("next")), ALL, NOW, 2)
+    row, other = sorted(found.rows, key=lambda row: row.key)
+    message = "Admission is gated by: example.com/a"
+    assert (row.verdict, row.reason, row.message) == ("gated", "AdmissionGated", message)
+    assert (row.cluster_queue, row.place, other.place) == ("cq", None, 1)
+    assert row.change is not None
+    assert row.change.change.text.startswith("remove its gates")
+
+
 def test_what_waits_for_missing_pods_is_listed_without_a_place() -> None:
     condition = make_condition("Requeued", False, PODS_MISSING) | {"message": "2 of 3 pods"}
     held = waits("held", conditions=[condition])

@@ -13,7 +13,7 @@ from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import Verdict, outcome
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.object_reasons import PodsMissing
+from kueuelib.scheduler.object_reasons import AdmissionGated, PodsMissing
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
@@ -302,6 +302,35 @@ def test_a_group_that_lacks_pods_and_quota_is_told_both() -> None:
     assert found.changes == ()
     (note,) = found.notes
     assert note.startswith("with its pods it would still wait: couldn't assign flavors")
+
+
+def gated(cpu: int = 1, **rest: Any) -> Workload:
+    workload = waits(cpu=cpu, **rest)
+    notes = {"kueue.x-k8s.io/admission-gated-by": "example.com/a, example.com/b"}
+    return attrs.evolve(workload, metadata=attrs.evolve(workload.metadata, annotations=notes))
+
+
+def test_a_gated_workload_is_told_its_gates() -> None:
+    found = ask(world().with_workload(gated()))
+    assert (found.verdict, found.position, found.rows) == (Verdict.WAITS, None, ())
+    assert found.reason == AdmissionGated(("example.com/a", "example.com/b"))
+    (problem,) = found.problems
+    assert problem.subject == "Workload ns/job"
+    assert problem.problem.endswith("admission-gated-by names example.com/a, example.com/b")
+    assert texts(found) == ["remove its gates, the annotation kueue.x-k8s.io/admission-gated-by"]
+    assert (found.notes, found.unhonoured) == ((), ())
+
+
+def test_a_gated_workload_that_lacks_quota_is_told_both() -> None:
+    found = ask(world().with_workload(gated(2)).with_workload(holds("winner", 3)))
+    assert found.changes == ()
+    (note,) = found.notes
+    assert note.startswith("without its gates it would still wait: couldn't assign flavors")
+
+
+def test_a_gated_workload_is_ahead_of_nobody() -> None:
+    found = world().with_workload(gated(created=1)).with_workload(waits("other", created=2))
+    assert explain(found, ObjectKey("ns", "other"), NOW).ahead == ()
 
 
 def test_a_single_pod_that_was_stopped_never_returns() -> None:

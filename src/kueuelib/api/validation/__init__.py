@@ -29,6 +29,7 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import KubeObject, Obj
 from kueuelib.api.validation.cluster_queue import cluster_queue_errors
 from kueuelib.api.validation.fields import without_nulls
+from kueuelib.api.validation.gates import gate_errors
 from kueuelib.api.validation.other_kinds import (
     admission_check_errors,
     cohort_errors,
@@ -76,7 +77,7 @@ def validate_resource_flavor(new: Obj, old: Obj | None = None) -> list[FieldErro
 
 def validate_workload(new: Obj, old: Obj | None = None) -> list[FieldError]:
     """Every broken rule of a Workload or its status."""
-    return _validate(Workload, workload_errors, new, old)
+    return [*gate_errors(new, old), *_validate(Workload, workload_errors, new, old)]
 
 
 def validate_admission_check(new: Obj, old: Obj | None = None) -> list[FieldError]:
@@ -102,7 +103,7 @@ def _validate(
 
 
 def _only_metadata(new: Obj, old: Obj) -> bool:
-    """Whether only the metadata of an object changes; there are no rules for it.
+    """Whether only the metadata of an object changes; there are no other rules for it.
 
     An object that bypassed the webhook must be able to give up its finalizers.
     """

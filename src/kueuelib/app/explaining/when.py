@@ -20,7 +20,12 @@ from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, missing_pods
+from kueuelib.scheduler.pending.workload_info import (
+    gates_of,
+    holds_quota,
+    is_finished,
+    missing_pods,
+)
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.simulator.estimates import RunTimes
 from kueuelib.simulator.forecast import RUNS, Forecast, Known, forecast
@@ -167,9 +172,15 @@ def when(
         return When(title, now, None, "is deactivated: its spec.active is false")
     if holds_quota(workload):
         return When(title, now, None, "already has its quota")
+    if gates_of(workload):
+        return When(title, now, None, f"is gated by {', '.join(gates_of(workload))}")
     if missing_pods(workload):
         return When(title, now, None, f"stays out of its queue: {missing_pods(workload)}")
-    held_back = [each.key for each in world.workloads.values() if missing_pods(each)]
+    held_back = [
+        each.key
+        for each in world.workloads.values()
+        if missing_pods(each) or (gates_of(each) and not holds_quota(each))
+    ]
     world = world.without_workloads(*held_back)
     times = RunTimes()
     for each in world.workloads.values():

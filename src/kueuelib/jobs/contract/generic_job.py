@@ -29,6 +29,7 @@ from kueuelib.api.names import (
     PREBUILT_LABEL,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
+    admission_gates,
     is_dns1123_label,
 )
 from kueuelib.errors import InvalidJob
@@ -231,6 +232,11 @@ class GenericJob(abc.ABC, Generic[T]):
             MAX_EXECUTION_LABEL, ""
         )
         return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+    @property
+    def admission_gates(self) -> tuple[str, ...]:
+        """The gates that others remove before the job may be admitted (KEP-6915)."""
+        return admission_gates(annotations_of(self.raw))
 
     # ---- what the kind has to say
 

@@ -1,7 +1,7 @@
 """The integration `deployment`: the pods of a Deployment are queued one by one, as plain pods.
 
-A Deployment has no Workload of its own. The webhook copies its queueing labels into its pod
-template; the integration `pod` does everything else.
+A Deployment has no Workload of its own. The webhook copies its queueing labels and admission gates
+into its pod template; the integration `pod` does everything else.
 """
 
 from __future__ import annotations
@@ -10,8 +10,14 @@ import copy
 from typing import ClassVar
 
 from kueuelib.api.kinds import DEPLOYMENTS
-from kueuelib.api.meta import Obj, Resource, labels_of
-from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL, is_dns1123_subdomain
+from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
+from kueuelib.api.names import (
+    ADMISSION_GATED_BY,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    is_dns1123_subdomain,
+)
+from kueuelib.api.validation.gates import gate_errors
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.field_rules import IMMUTABLE, NO_SUBDOMAIN, invalid, label_path
 from kueuelib.jobs.contract.generic_job import GenericJob
@@ -28,14 +34,25 @@ class Deployment(GenericJob):
     resource: ClassVar[Resource] = DEPLOYMENTS
 
 
-def with_labels(obj: Obj) -> Obj:
-    """The Deployment with its queueing labels in its pod template; unchanged if it has none."""
+def with_labels(obj: Obj, old: Obj | None = None) -> Obj:
+    """The Deployment with its queueing labels and gates in its pod template; unchanged if it has no
+    queue.
+
+    Args:
+        obj: the raw Deployment.
+        old: the one that it replaces, whose gates are removed from the template.
+    """
     labels = labels_of(obj)
     if not labels.get(QUEUE_LABEL):
         return obj
     changed = copy.deepcopy(obj)
     copied = {key: labels[key] for key in COPIED if labels.get(key)}
-    mark(changed["spec"]["template"], copied, {})
+    gates = annotations_of(obj).get(ADMISSION_GATED_BY, "")
+    template = changed["spec"]["template"]
+    mark(template, copied, {ADMISSION_GATED_BY: gates} if gates else {})
+    before = "" if old is None else annotations_of(old).get(ADMISSION_GATED_BY, "")
+    if before and not gates and annotations_of(template).get(ADMISSION_GATED_BY) == before:
+        del template["metadata"]["annotations"][ADMISSION_GATED_BY]
     return changed
 
 
@@ -50,7 +67,7 @@ def queueing_errors(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
     """
     labels, before = labels_of(new), {} if old is None else labels_of(old)
     queue, path = labels.get(QUEUE_LABEL, ""), label_path(QUEUE_LABEL)
-    errors = []
+    errors = [*gate_errors(new, old)]
     if queue != before.get(QUEUE_LABEL, "") and queue and not is_dns1123_subdomain(queue):
         errors.append(invalid(path, queue, NO_SUBDOMAIN))
     if old is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import ClassVar, Self
 
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.api.names import IN_USE_FINALIZER
+from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of
+from kueuelib.api.names import IN_USE_FINALIZER, admission_gates
 from kueuelib.errors import InvalidPodSetInfo
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
@@ -130,6 +131,13 @@ class PodGroup(
     def prebuilt_workload(self) -> None:
         """None: pods cannot use a prebuilt Workload."""
         return
+
+    @property
+    def admission_gates(self) -> tuple[str, ...]:
+        """The gates of the parent and of all pods that may still run."""
+        gates = () if self.facts.parent is None else self.facts.parent.gates
+        pods = (admission_gates(annotations_of(each.pod)) for each in self._alive)
+        return tuple(dict.fromkeys((*gates, *chain.from_iterable(pods))))
 
     # ---- what every job reports
 

@@ -96,7 +96,9 @@ LEADERWORKERSET = SelfWired(
         required=f"{_PATH}.workerTemplate",
     ),
     implies=(POD.name,),
-    wire=lambda parts: Wired((), TemplateWebhook(parts, with_roles, validate_leader_worker_set)),
+    wire=lambda parts: Wired(
+        (), TemplateWebhook(parts, lambda obj, _: with_roles(obj), validate_leader_worker_set)
+    ),
     entries=lambda settings: template_entries(LEADER_WORKER_SETS, settings, _PATH),
     rules=lambda: (
         {

@@ -14,7 +14,12 @@ import orjson
 
 from kueuelib.api.kinds import LEADER_WORKER_SETS, STATEFUL_SETS
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
-from kueuelib.api.names import COMPONENT_INDEX, SUSPENDING_PARENT, workload_name
+from kueuelib.api.names import (
+    COMPONENT_INDEX,
+    SUSPENDING_PARENT,
+    admission_gates,
+    workload_name,
+)
 from kueuelib.api.patterns import LABEL_LIMIT
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, PodSet
 from kueuelib.jobs.pods.role_hash import role_hash
@@ -58,12 +63,14 @@ class Parent:
         replicas: how many pods it makes for the group.
         pod_sets: the pod sets of the group; empty if its pods define them.
         index: which of its groups this is; empty if it has one.
+        gates: the admission gates of all its groups.
     """
 
     ref: Obj
     replicas: int
     pod_sets: tuple[PodSet, ...] = ()
     index: str = ""
+    gates: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -173,7 +180,7 @@ def _stateful_set(
             stateful_set = store.get(ObjectKey(namespace, ref["name"]))
             if stateful_set is None or stateful_set["metadata"]["uid"] != ref["uid"]:
                 return Parent(kept, 0)
-            return Parent(kept, replicas_of(stateful_set))
+            return Parent(kept, replicas_of(stateful_set), gates=_gates_of(stateful_set))
     return None
 
 
@@ -201,4 +208,8 @@ def _leader_worker_set(
     if not index.isdigit() or int(index) not in groups_of(obj):
         return Parent(ref, 0, index=index)
     sets = pod_sets_of(obj)
-    return Parent(ref, sum(each.count for each in sets), sets, index)
+    return Parent(ref, sum(each.count for each in sets), sets, index, _gates_of(obj))
+
+
+def _gates_of(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    return admission_gates(annotations_of(obj))

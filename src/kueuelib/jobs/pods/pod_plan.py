@@ -41,6 +41,7 @@ from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, UPDATED_WORKLOAD, Commands, release
+from kueuelib.jobs.reconcile.workload_build import with_gates
 from kueuelib.workload import states
 from kueuelib.workload.states import Phase
 
@@ -299,7 +300,9 @@ def _rewritten(group: PodGroup, workload: Obj, dropped: Commands) -> Commands:
     meta["ownerReferences"] = [*(meta.get("ownerReferences") or ()), *owner_references(added)]
     text = f"Updated Workload {group.key} to match the pods of the group"
     return (
-        Change(WORKLOADS, workload, {**workload, "metadata": meta, "spec": spec}),
+        Change(
+            WORKLOADS, workload, with_gates(group, {**workload, "metadata": meta, "spec": spec})
+        ),
         Emit(group.object, UPDATED_WORKLOAD, text),
         *dropped,
         *_replaced(group),

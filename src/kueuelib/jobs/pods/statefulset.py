@@ -23,6 +23,7 @@ from kueuelib.api.names import (
     SUSPENDING_PARENT,
     is_dns1123_subdomain,
 )
+from kueuelib.api.validation.gates import gate_errors
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.field_rules import (
     IMMUTABLE,
@@ -78,7 +79,7 @@ def validate_stateful_set(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
         return ()
     labels = labels_of(new)
     queue, path = labels.get(QUEUE_LABEL, ""), label_path(QUEUE_LABEL)
-    errors = []
+    errors = [*gate_errors(new, old)]
     if queue and not is_dns1123_subdomain(queue):
         errors.append(invalid(path, queue, NO_SUBDOMAIN))
     before = {} if old is None else labels_of(old)
@@ -124,7 +125,9 @@ STATEFULSET = SelfWired(
     watches=False,
     shape=SHAPE,
     implies=(POD.name,),
-    wire=lambda parts: Wired((), TemplateWebhook(parts, with_group, validate_stateful_set)),
+    wire=lambda parts: Wired(
+        (), TemplateWebhook(parts, lambda obj, _: with_group(obj), validate_stateful_set)
+    ),
     entries=lambda settings: template_entries(
         STATEFUL_SETS, settings, "spec.template", "spec.replicas"
     ),

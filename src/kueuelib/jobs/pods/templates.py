@@ -35,12 +35,14 @@ class TemplateWebhook:
 
     Args:
         parts: the surroundings of the integration.
-        write: returns the raw object with the marks for its pods; the same object if it is not
-            queued.
+        write: from the raw object and the one that it replaces, if any, to the object with the
+            marks for its pods; the same object if it is not queued.
         judge: returns every broken rule.
     """
 
-    def __init__(self, parts: Parts, write: Callable[[Obj], Obj], judge: Validate) -> None:
+    def __init__(
+        self, parts: Parts, write: Callable[[Obj, Obj | None], Obj], judge: Validate
+    ) -> None:
         resource = parts.integration.resource
         self.mutate_path = webhook_path(resource, mutating=True)
         self.validate_path = webhook_path(resource, mutating=False)
@@ -66,10 +68,10 @@ class TemplateWebhook:
         named, old = obj, request.old_object
         if old is None or not value(old, READY):  # pods that run would be replaced
             named = self._parts.owners.queued_by_default(obj, request.namespace)
-        written = self._write(named)
+        written = self._write(named, old)
         if written is named or not self._defaults_class(named, old):
             return written
-        return self._write(with_default_class(named))
+        return self._write(with_default_class(named), old)
 
     def _defaults_class(self, obj: Obj, old: Obj | None) -> bool:
         """Whether an object gets the default class: a new one, or one that had a class before.

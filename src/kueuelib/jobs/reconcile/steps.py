@@ -51,6 +51,7 @@ from kueuelib.jobs.reconcile.workload_build import (
     as_own,
     build_workload,
     rebuilt,
+    with_gates,
     with_limit,
     with_priority,
     with_queue,
@@ -168,7 +169,7 @@ def _create(case: Case, workload: Obj) -> Commands:
         return (Wait("its workload vanished several times", again.wait),)
     return (
         *(() if again is None else (Recheck(job.resource, job.raw),)),
-        Create(WORKLOADS, as_own(job, workload)),
+        Create(WORKLOADS, with_gates(job, as_own(job, workload))),
         Emit(job.raw, CREATED_WORKLOAD, f"Created Workload {meta['namespace']}/{meta['name']}"),
     )
 
@@ -269,7 +270,7 @@ def _waiting(case: Case) -> Commands:
 
 
 def _updated(case: Case) -> Commands:
-    """Updates the Workload with the job's queue, labels, time limit and priority class."""
+    """Updates the Workload with the job's queue, labels, time limit, gates and priority class."""
     job, workload = case.job, case.workload
     first = _leftovers(case)
     if first:
@@ -279,10 +280,10 @@ def _updated(case: Case) -> Commands:
         return _moved(case, moved)
     followed = with_taken_over(job, workload, case.situation.settings.taken_over)
     if not states.has_quota(workload):
-        followed = with_limit(job, followed)
+        followed = with_gates(job, with_limit(job, followed))
     if followed is workload:
         return _follow_priority(case)
-    message = f"Updated Workload {_name(workload)} to match the labels of the job"
+    message = f"Updated Workload {_name(workload)} to match labels and annotations of the job"
     return (Change(WORKLOADS, workload, followed), Emit(job.raw, UPDATED_WORKLOAD, message))
 
 

@@ -9,8 +9,10 @@ from kueuelib.api.kinds import PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES, WORK
 from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import (
+    ADMISSION_GATED_BY,
     IN_USE_FINALIZER,
     JOB_UID_LABEL,
+    admission_gates,
     is_label_value,
     workload_name,
 )
@@ -104,7 +106,8 @@ def rebuilt(
     classes: PriorityClasses,
     taken_over: TakenOver = NOTHING_ELSE,
 ) -> Obj:
-    """An unreserved Workload with the present pod sets, queue, priority and labels of the job.
+    """An unreserved Workload with the present pod sets, queue, priority, labels and gates of its
+    job.
 
     Raises:
         PriorityClassNotFound: the class that the job names does not exist.
@@ -118,7 +121,7 @@ def rebuilt(
         spec["queueName"] = job.queue_name
     if job.maximum_execution_seconds is not None:
         spec[_LIMIT] = job.maximum_execution_seconds
-    kept = with_taken_over(job, workload, taken_over)
+    kept = with_gates(job, with_taken_over(job, workload, taken_over))
     notes = {**annotations_of(kept), MADE_FROM: digest(pod_sets)}
     return {**kept, "metadata": {**kept["metadata"], "annotations": notes}, "spec": spec}
 
@@ -141,6 +144,19 @@ def with_taken_over(job: GenericJob, workload: Obj, taken_over: TakenOver) -> Ob
             others = {key: text for key, text in entries.items() if key not in present}
             meta[field] = {**others, **wanted}
     return workload if meta == before else {**workload, "metadata": meta}
+
+
+def with_gates(job: GenericJob, workload: Obj) -> Obj:
+    """The Workload with the admission gates of its job; the same object if it has them, or if it is
+    prebuilt and has its own.
+    """
+    annotations, wanted = annotations_of(workload), job.admission_gates
+    if wanted == admission_gates(annotations) or job.prebuilt_workload is not None:
+        return workload
+    kept = {key: text for key, text in annotations.items() if key != ADMISSION_GATED_BY}
+    if wanted:
+        kept[ADMISSION_GATED_BY] = ",".join(wanted)
+    return {**workload, "metadata": {**workload["metadata"], "annotations": kept}}
 
 
 def with_limit(job: GenericJob, workload: Obj) -> Obj:

@@ -12,8 +12,10 @@ from kueuelib.api.names import (
     PREBUILT_LABEL,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
+    admission_gates,
     is_dns1123_subdomain,
 )
+from kueuelib.api.validation.gates import GATES_PATH, gate_errors
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.capabilities import JobWithSkip
 from kueuelib.jobs.contract.field_rules import (
@@ -84,11 +86,13 @@ def validate_job(
         has_default_queue: whether its namespace has a default queue.
     """
     errors = [*_always(integration, new), *integration.validate(new, old)]
+    gates = tuple(gate_errors(new, old))
     if old is None:
-        return tuple(errors)
+        return (*errors, *gates)
     known = {error.path for error in (*_always(integration, old), *integration.validate(old, None))}
     ratcheted = [error for error in errors if error.path not in known]
-    return (*ratcheted, *_changes(integration, new, old, has_default_queue=has_default_queue))
+    changes = _changes(integration, new, old, has_default_queue=has_default_queue)
+    return (*ratcheted, *changes, *gates)
 
 
 def _always(integration: Integration, obj: Obj) -> list[FieldError]:
@@ -103,6 +107,9 @@ def _always(integration: Integration, obj: Obj) -> list[FieldError]:
     if PREBUILT_LABEL in labels and not integration.allows_prebuilt:
         detail = f"{integration.resource.kind} cannot use a prebuilt Workload"
         errors.append(forbidden(label_path(PREBUILT_LABEL), detail))
+    if PREBUILT_LABEL in labels and admission_gates(annotations):
+        detail = "a prebuilt Workload has gates of its own: write them there"
+        errors.append(forbidden(GATES_PATH, detail))
     if PARENT_WORKLOAD in annotations and not obj["metadata"].get("ownerReferences"):
         detail = "only an object with an owner has a parent"
         errors.append(forbidden(annotation_path(PARENT_WORKLOAD), detail))

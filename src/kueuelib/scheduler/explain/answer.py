@@ -16,7 +16,7 @@ from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
 from kueuelib.scheduler.explain.leaving import note_on_leaving
 from kueuelib.scheduler.explain.obstacles import Problem, absent_cohorts, problems_of, silent_checks
-from kueuelib.scheduler.explain.own_changes import PodsReturn, is_group
+from kueuelib.scheduler.explain.own_changes import PodsReturn, Ungate, is_group
 from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.tree_rows import TreeRow, tree_rows
@@ -24,8 +24,8 @@ from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_in
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.object_reasons import Inactive, PodsMissing
-from kueuelib.scheduler.pending.workload_info import holds_quota, missing_pods
+from kueuelib.scheduler.object_reasons import OUT_OF_QUEUE
+from kueuelib.scheduler.pending.workload_info import gates_of, holds_quota, missing_pods
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import Reason, render
 
@@ -99,7 +99,7 @@ class Explanation:
     def position(self) -> int | None:
         """Its place in its ClusterQueue, from 1; None if it does not wait there."""
         waits = self.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
-        waits = waits and not isinstance(self.reason, Inactive | PodsMissing)
+        waits = waits and not isinstance(self.reason, OUT_OF_QUEUE)
         return len(self.ahead) + 1 if waits and self.cluster_queue else None
 
 
@@ -162,7 +162,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
             (each, float(world.usage.get(each, 0))) for each in world.used_less(key) if waits
         ),
         notes=(
-            *_without_its_pods(trials, world, key),
+            *_once_queued(trials, world, key),
             *absent_cohorts(world, key, rows),
             *_of_promised(base),
             *(note_on_leaving(world, key, trials.engine().promised_near(key)) if waits else ()),
@@ -172,18 +172,24 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
     )
 
 
-def _without_its_pods(trials: Trials, world: World, key: ObjectKey) -> tuple[str, ...]:
-    """Why a group that lacks pods would wait with them as well; nothing if it would not."""
+def _once_queued(trials: Trials, world: World, key: ObjectKey) -> tuple[str, ...]:
+    """Why a workload that is out of its queue would wait in it as well; nothing if it would not."""
     workload = world.workloads[key]
-    if not missing_pods(workload) or not is_group(workload) or holds_quota(workload):
+    if holds_quota(workload):
+        return ()
+    if gates_of(workload):
+        words, changed = "without its gates", Ungate(key).apply(world)
+    elif missing_pods(workload) and is_group(workload):
+        words, changed = "with its pods", PodsReturn(key).apply(world)
+    else:
         return ()
     try:
-        outcome = trials.within(PodsReturn(key).apply(world))
+        outcome = trials.within(changed)
     except OutOfStepsError:
         return ()
     if outcome.reason is None or outcome.helps:
         return ()
-    return (f"with its pods it would still wait: {render(outcome.reason)}",)
+    return (f"{words} it would still wait: {render(outcome.reason)}",)
 
 
 def _of_borrowers(engine: Engine, world: World, workload: Workload) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
+from kueuelib.scheduler.explain.own_changes import job_of
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
@@ -20,7 +21,7 @@ from kueuelib.scheduler.object_reasons import (
     LocalQueueFacts,
 )
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
-from kueuelib.scheduler.pending.workload_info import needs_of
+from kueuelib.scheduler.pending.workload_info import gates_of, needs_of
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import Reason
 
@@ -56,6 +57,11 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
     subject = f"Workload {key}"
     if not workload.spec.active:
         yield Problem(subject, "spec.active is false", "set spec.active to true")
+    gates = gates_of(workload)
+    if gates:
+        job = job_of(workload) or subject
+        problem = f"the annotation {names.ADMISSION_GATED_BY} names {', '.join(gates)}"
+        yield Problem(job, problem, "see why the controllers that it names have not removed them")
     if isinstance(reason, InvalidResources | LimitRangeViolated):
         for item in reason.items:
             yield Problem(subject, item, "correct the requests and limits of its containers")

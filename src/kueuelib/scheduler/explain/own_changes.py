@@ -13,7 +13,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import missing_pods
+from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods
 
 
 @attrs.frozen
@@ -136,6 +136,29 @@ class Activate(Whole):
         )
 
 
+@attrs.frozen
+class Ungate(OfJob, Whole):
+    """The gates of the job are removed."""
+
+    kind = "gates"
+
+    @property
+    def text(self) -> str:
+        """What to remove."""
+        return f"remove its gates, the annotation {names.ADMISSION_GATED_BY}"
+
+    def apply(self, world: World) -> World:
+        """The world without the gates."""
+        workload = world.workloads[self.key]
+        kept = {
+            key: text
+            for key, text in workload.metadata.annotations.items()
+            if key != names.ADMISSION_GATED_BY
+        }
+        metadata = attrs.evolve(workload.metadata, annotations=kept)
+        return world.with_workload(attrs.evolve(workload, metadata=metadata))
+
+
 def is_group(workload: Workload) -> bool:
     """Whether it stands for a group of pods, whose missing pods can be replaced."""
     return workload.metadata.annotations.get(names.IS_GROUP_WORKLOAD) == "true"
@@ -193,7 +216,9 @@ class BackOffEnds(Whole):
         return world.with_workload(attrs.evolve(workload, status=status))
 
 
-def returns(workload: Workload, now: float) -> Iterator[Activate | PodsReturn | BackOffEnds]:
+def returns(
+    workload: Workload, now: float
+) -> Iterator[Activate | Ungate | PodsReturn | BackOffEnds]:
     """The changes that end a wait outside its queue for which the workload is the cause.
 
     Args:
@@ -203,6 +228,8 @@ def returns(workload: Workload, now: float) -> Iterator[Activate | PodsReturn | 
     key, state = workload.key, workload.status.requeue_state
     if not workload.spec.active:
         yield Activate(key)
+    if gates_of(workload):
+        yield Ungate(key, job=job_of(workload))
     if missing_pods(workload) and is_group(workload):
         yield PodsReturn(key)
     if state is not None and state.requeue_at is not None and state.requeue_at > now:

@@ -51,7 +51,6 @@ _KEYS: Final = {
     "elastic-job": _SLICES,
     "workload-slice-name": _SLICES,
     "workload-slice-replacement-for": _SLICES,
-    "admission-gated-by": "admission that others release",
     "priority-boost": "a priority that others adjust",
     "multikueue-origin": _MULTI,
 }

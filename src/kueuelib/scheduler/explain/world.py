@@ -28,6 +28,7 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.workload_info import (
+    gates_of,
     holds_quota,
     is_finished,
     missing_pods,
@@ -331,6 +332,7 @@ class World:
             and not is_finished(workload)
             and not holds_quota(workload)
             and workload.metadata.deletion_timestamp is None
+            and not gates_of(workload)
             and not missing_pods(workload)
             and self._queue_moves(workload)
         )

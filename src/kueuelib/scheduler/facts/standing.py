@@ -18,6 +18,8 @@ class Where(Enum):
     LEAVING = "leaving"
     """It is being deleted and holds no quota."""
     DEACTIVATED = "deactivated"
+    GATED = "gated"
+    """It waits outside its queue until others have removed its gates."""
     PODS_MISSING = "pods missing"
     """It waits outside its queue for pods of its job."""
     NO_QUEUE = "no queue"

@@ -13,6 +13,7 @@ from kueuelib.scheduler.facts.requirements import Requirements
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.object_reasons import (
+    AdmissionGated,
     Inactive,
     LocalQueueFacts,
     PodsMissing,
@@ -21,6 +22,7 @@ from kueuelib.scheduler.object_reasons import (
 from kueuelib.scheduler.pending.holding import holder_of
 from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
+    gates_of,
     holds_quota,
     is_finished,
     missing_pods,
@@ -88,10 +90,7 @@ class WorkloadFacts:
         return tuple(
             key
             for key, workload in self._workloads.items()
-            if any(
-                pod_set.template.spec.runtime_class_name == name
-                for pod_set in workload.spec.pod_sets
-            )
+            if any(one.template.spec.runtime_class_name == name for one in workload.spec.pod_sets)
         )
 
     def _renew(self, keys: tuple[ObjectKey, ...], now: float) -> None:
@@ -179,7 +178,7 @@ class WorkloadFacts:
             self._leave_queues(key)
             if standing is not None:
                 self._outside[key] = standing
-                if standing.where not in (Where.LEAVING, Where.DEACTIVATED, Where.PODS_MISSING):
+                if standing.where is Where.NO_QUEUE:
                     self._state.waiting.put(key, self._state.named_local_queue(key))
             return
         self._outside.pop(key, None)
@@ -192,8 +191,9 @@ class WorkloadFacts:
             return Standing(Where.LEAVING)
         if not workload.spec.active:
             return Standing(Where.DEACTIVATED, reason=Inactive())
-        missing = missing_pods(workload)
-        if missing:
+        if gates := gates_of(workload):
+            return Standing(Where.GATED, reason=AdmissionGated(gates))
+        if missing := missing_pods(workload):
             return Standing(Where.PODS_MISSING, reason=PodsMissing(missing))
         facts = None if local_queue is None else LocalQueueFacts.of(local_queue)
         known = facts is not None and self._state.cache.spec(facts.cluster_queue) is not None

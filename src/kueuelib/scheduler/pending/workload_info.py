@@ -346,6 +346,11 @@ def missing_pods(workload: Workload) -> str:
     return requeued.message or "The workload waits for its pods"
 
 
+def gates_of(workload: Workload) -> tuple[str, ...]:
+    """The gates that keep it out of its queue."""
+    return names.admission_gates(workload.metadata.annotations)
+
+
 def is_finished(workload: Workload) -> bool:
     """Whether the Workload is done for good."""
     return is_true(workload, names.FINISHED)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from engine_cluster import NOW, STRICT, Cluster, holding, key
 
+from kueuelib.api.kueue import Workload
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.object_reasons import AdmissionGated
 from kueuelib.scheduler.reasons import NoFlavors, NoLongerFits, NotEvaluated
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
@@ -543,6 +546,37 @@ def test_who_lacks_pods_stays_out_of_its_queue(cluster: Cluster) -> None:
     assert cluster.rest() == ["other"]
     cluster.submit("group", "q", conditions=[{**lacks, "status": "True"}])
     assert cluster.rest() == ["group"]
+
+
+def gated(*gates: str) -> Workload:
+    workload = make_workload("gated", "q", {"gpu": 1})
+    notes = {"kueue.x-k8s.io/admission-gated-by": ",".join(gates)}
+    return attrs.evolve(workload, metadata=attrs.evolve(workload.metadata, annotations=notes))
+
+
+def test_who_is_gated_stays_out_of_its_queue(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.tell(events.WorkloadSet(gated("example.com/a", "example.com/b")))
+    cluster.submit("other", "q", created=2)
+    assert cluster.where("gated") is Where.GATED
+    assert cluster.reason("gated") == AdmissionGated(("example.com/a", "example.com/b"))
+    assert cluster.rest() == ["other"]
+    numbers = cluster.engine.local_queue_status(key("q"))
+    assert numbers is not None
+    assert numbers.pending == 0
+    cluster.tell(events.WorkloadGone(key("other")), events.WorkloadSet(gated("example.com/b")))
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadSet(gated()))
+    assert cluster.rest() == ["gated"]
+
+
+def test_a_gate_takes_no_quota_away(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    running = holding("r", "q", 1)
+    notes = gated("example.com/a").metadata.annotations
+    metadata = attrs.evolve(running.metadata, annotations=notes)
+    cluster.tell(events.WorkloadSet(attrs.evolve(running, metadata=metadata)))
+    assert cluster.where("r") is Where.HOLDS_QUOTA
 
 
 def test_back_off_is_waited_for(cluster: Cluster) -> None:
